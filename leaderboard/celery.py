@@ -1,4 +1,4 @@
-"""The Celery application. It carries bells, never truth: the rows in the database say what is to be done."""
+"""The Celery application. It carries wakeups, never truth: the rows in the database say what is to be done."""
 
 from __future__ import annotations
 

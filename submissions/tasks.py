@@ -1,4 +1,4 @@
-"""What a bell starts. Each task is a door: one domain call."""
+"""Celery's tasks. Each is a door: one domain call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from submissions.jobs.kinds.rescore import give_up_lost
 from submissions.jobs.kinds.significance import ask_again
 from submissions.jobs.models.encodings import settle
 from submissions.jobs.worker import registration
-from submissions.jobs.worker.polling import TURNS, dispatcher_is_late, take
+from submissions.jobs.worker.polling import TURNS, dispatcher_is_late, work_if_free
 from submissions.models import Worker
 from submissions.notifications.sending import NOTIFY, ring_for_notices, take_turn
 from submissions.notifications.webhooks import forget_old
@@ -47,14 +47,14 @@ logger = logging.getLogger(__name__)
 def work(queue: str) -> None:
     """Do what waits in a queue, if it is one of ours: whoever reaches one queue of the broker may name any."""
     if queue in own_queues():
-        take(queue)
+        work_if_free(queue)
     else:
         logger.warning("a message names a queue that this worker does not serve: %.40r", queue)
 
 
 @shared_task(name=DISPATCH)
 def dispatch() -> None:
-    """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
+    """Take up requests, reap silent workers' jobs, and wake workers for whatever waits."""
     if refusal():
         return
     Worker.objects.filter(name=worker_name()).update(dispatched_at=Now())

@@ -52,12 +52,10 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "unacked_restore_interval": 5,
     "socket_connect_timeout": 2,
     "socket_timeout": 10,
-    # A bell that cannot be rung is not waited for: without this, six seconds whenever the broker is away.
+    # A wakeup that cannot be sent is not waited for: without this, six seconds whenever the broker is away.
     "max_retries": 0,
 }
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_TASK_SERIALIZER = "json"
-CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_DEFAULT_QUEUE = "dispatch"
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
@@ -65,7 +63,6 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PROC_ALIVE_TIMEOUT = 120.0
 # Whoever reaches the broker could otherwise ask workers for their settings, and tell them to stop.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
-CELERY_TIMEZONE = "UTC"
 
 #: Every time of the queue (leases, heartbeats, backoff, how often somebody looks) times this. Below 1 for tests that
 #: kill workers by the hundred; production leaves it alone. Not the wall clock of a job, which is about the work.
@@ -87,7 +84,7 @@ HEARTBEAT_FILE = env.str("HEARTBEAT_FILE", default="")
 BACKOFF_SECONDS = tuple(seconds * QUEUE_TIME_SCALE for seconds in (0.0, 60.0))
 #: Seconds between two turns of the dispatcher.
 DISPATCH_SECONDS = 5.0 * QUEUE_TIME_SCALE
-#: Seconds between two looks of an idle worker into the database, for bells that it did not hear.
+#: Seconds between two looks of an idle worker into the database, for wakeups that it did not hear.
 IDLE_POLL_SECONDS = 10.0 * QUEUE_TIME_SCALE
 
 CELERY_BEAT_SCHEDULE = {
@@ -120,11 +117,6 @@ _SERVER_OPTIONS = {
 IDLE_TRANSACTION_SECONDS = env.float("IDLE_TRANSACTION_SECONDS", default=60.0) * QUEUE_TIME_SCALE
 
 
-def _limits() -> str:
-    """What each session asks of the server."""
-    return f"-c idle_in_transaction_session_timeout={round(IDLE_TRANSACTION_SECONDS * 1000)}"
-
-
 def databases() -> dict[str, dict[str, Any]]:
     """SQLite tuned so that web and workers write side by side, or the server that `DATABASE_URL` names."""
     if "DATABASE_URL" in os.environ:
@@ -132,7 +124,8 @@ def databases() -> dict[str, dict[str, Any]]:
         database.setdefault("CONN_MAX_AGE", 60)
         database["CONN_HEALTH_CHECKS"] = True
         if "postgresql" in database["ENGINE"]:
-            database["OPTIONS"] = {**_SERVER_OPTIONS, "options": _limits(), **database.get("OPTIONS", {})}
+            limit = f"-c idle_in_transaction_session_timeout={round(IDLE_TRANSACTION_SECONDS * 1000)}"
+            database["OPTIONS"] = {**_SERVER_OPTIONS, "options": limit, **database.get("OPTIONS", {})}
         return {"default": database}
     synchronous = env.str("SQLITE_SYNCHRONOUS", default="FULL")
     if synchronous not in ("FULL", "EXTRA", "NORMAL", "OFF"):

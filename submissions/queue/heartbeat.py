@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.db import Error as DatabaseError
@@ -38,7 +37,7 @@ class Heartbeat:
         """`each_time` is called after every sign of life."""
         self.name, self.queues, self.version = name, sorted(queues), version
         self._each_time = each_time
-        self._told_anything = False
+        self._announced = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="heartbeat")
 
@@ -54,7 +53,7 @@ class Heartbeat:
     def _run(self) -> None:
         while True:
             try:
-                self._tell()
+                self._write_row()
                 if settings.HEARTBEAT_FILE:
                     Path(settings.HEARTBEAT_FILE).touch()
                 if self._each_time is not None:
@@ -74,28 +73,22 @@ class Heartbeat:
         finally:
             connection.close()
 
-    def _tell(self) -> None:
-        told = self._told()
-        # A container that is started again has the name and the number of the one before.
-        began = {} if self._told_anything else {"started_at": Now()}
-        Worker.objects.update_or_create(
-            name=self.name,
-            defaults={**told, **began},
-            create_defaults={"started_at": told["seen_at"], **told, **began},
-        )
-        self._told_anything = True
-
-    def _told(self) -> dict[str, Any]:
-        """The row; that of a worker for models waits until its sandbox has been tried."""
-        able = own_capability().as_dict() if runs_models(self.queues) else {}
-        return {
+    def _write_row(self) -> None:
+        """Write the row; that of a worker for models waits until its sandbox has been tried."""
+        row = {
             "queues": self.queues,
             "version": self.version,
             "hardware_class": own_hardware_class(self.queues),
-            "sandbox": able,
+            "sandbox": own_capability().as_dict() if runs_models(self.queues) else {},
             "refusal": refusal()[:300],
             "seen_at": Now(),
         }
+        # A container that is started again has the name and the number of the one before.
+        began = {**row, "started_at": Now()}
+        Worker.objects.update_or_create(
+            name=self.name, defaults=row if self._announced else began, create_defaults=began
+        )
+        self._announced = True
 
 
 @functools.cache
@@ -110,18 +103,16 @@ def own_hardware_class(queues: Sequence[str]) -> str:
     return _hardware_class(settings.MODEL_THREADS, "cuda" if Job.Queue.GPU in queues else "cpu")
 
 
-def _alive(queue: str) -> list[Worker]:
-    return [worker for worker in Worker.objects.heard_within(SILENCE) if queue in worker.queues]
-
-
 def workers_alive(queue: str) -> int:
     """How many workers of this queue were heard of lately and take work."""
-    return sum(not worker.refusal for worker in _alive(queue))
+    workers = Worker.objects.heard_within(SILENCE).filter(refusal="")
+    return sum(queue in queues for queues in workers.values_list("queues", flat=True))
 
 
 def workers_refusing(queue: str) -> int:
     """How many were heard of lately and take nothing, since their version is not the database's."""
-    return sum(bool(worker.refusal) for worker in _alive(queue))
+    workers = Worker.objects.heard_within(SILENCE).exclude(refusal="")
+    return sum(queue in queues for queues in workers.values_list("queues", flat=True))
 
 
 def forget_silent_workers() -> None:

@@ -77,10 +77,15 @@ def advance(
     return jobs.update(state=to, **changes) == 1
 
 
+def log_line(line: str) -> Concat:
+    """The log that the submitter reads with one more line and its time, for an update of the row."""
+    stamp = timezone.now().strftime("%H:%M:%S")
+    return Concat(F("log"), Value(f"{stamp}  {line}\n"))
+
+
 def write_log(job_id: int, line: str) -> None:
     """Add a line, with its time, to the log that the submitter reads."""
-    stamp = timezone.now().strftime("%H:%M:%S")
-    Job.objects.filter(pk=job_id).update(log=Concat(F("log"), Value(f"{stamp}  {line}\n")))
+    Job.objects.filter(pk=job_id).update(log=log_line(line))
 
 
 def submission_state(states: Iterable[str]) -> State:

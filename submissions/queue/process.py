@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 #: Set when this process is to stop: it takes no more work, and gives back what it has.
 STOPPING = threading.Event()
-#: Held by whoever works in this process: the task that a bell started, or the thread that looks by itself.
+#: Held by whoever works in this process: the task that a wakeup started, or the thread that polls.
 AT_WORK = threading.Lock()
 
 

@@ -1,4 +1,4 @@
-"""The queue: claims, leases and retries are facts of the job row; Celery only carries bells.
+"""The queue: claims, leases and retries are facts of the job row; Celery only carries wakeups.
 
 A claim counts the fence up; whoever writes later under an older fence changes nothing. A worker that goes silent
 loses its lease, and `reap` puts the job back, three attempts at most.
@@ -20,7 +20,7 @@ from django.utils import timezone
 from leaderboard.core import wakeup
 from leaderboard.models import WorkRequest
 from submissions.models import TERMINAL, Job, State
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lifecycle import advance, log_line, write_log
 
 ATTEMPTS = 3
 #: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
@@ -29,12 +29,14 @@ BACKOFF = tuple(timedelta(seconds=seconds) for seconds in settings.BACKOFF_SECON
 _LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
 #: What finds the dataset as it is when it begins: one that waits is enough.
 _ONCE = (*_LAST, Job.Kind.BASELINE)
+#: What retrievers do; whatever reads judgements is the scorer's.
+_RETRIEVING = (Job.Kind.BASELINE, Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL, Job.Kind.STATISTICS)
 #: Baselines first, since a dataset is published with its own; then by arrival, but a rescore after every verdict.
 _TURNS = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
 _TURN = Case(*(When(kind=kind, then=turn) for kind, turn in _TURNS.items()), default=1)
 #: In a job's payload: how many seconds those took who had it before it was handed over to who has it now.
 WORKED = "worked_seconds"
-#: The task that a bell starts. A name on the wire.
+#: The task that a wakeup starts. A name on the wire.
 WORK = "runboard.work"
 
 
@@ -166,7 +168,16 @@ def reap() -> int:
     count = 0
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
-            count += _fail_lost(job) or end_cancelled(job)
+            log = log_line("The worker was lost three times. This is a fault of ours.")
+            failed = advance(
+                job.pk,
+                State.FAILED,
+                fence=job.fence,
+                unless_cancelled=True,
+                error_code="worker_lost",
+                log=log,
+            )
+            count += failed or end_cancelled(job)
         else:
             write_log(job.pk, "The worker was lost; the job is tried again.")
             count += put_back(job, counted=True)
@@ -178,20 +189,10 @@ def reap() -> int:
     return count + sum(time_out(job) for job in overdue)
 
 
-def _fail_lost(job: Job) -> bool:
-    """End a job whose worker was lost at its last attempt, unless its submitter had asked to stop it."""
-    moved = advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, error_code="worker_lost")
-    if moved:
-        write_log(job.pk, "The worker was lost three times. This is a fault of ours.")
-    return moved
-
-
 def time_out(job: Job) -> bool:
     """End a claimed job that ran longer than JOB_WALL_CLOCK_SECONDS, whatever it is doing."""
-    moved = advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out")
-    if moved:
-        write_log(job.pk, "The job ran longer than it may and was stopped.")
-    return moved
+    log = log_line("The job ran longer than it may and was stopped.")
+    return advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out", log=log)
 
 
 def _database_is_back_since() -> float:
@@ -208,24 +209,10 @@ def _database_is_back_since() -> float:
 
 def take_requests() -> int:
     """Turn the domain's wishes into jobs, each exactly once."""
-    kinds = {
-        WorkRequest.Kind.BASELINE: (Job.Kind.BASELINE, Job.Queue.CPU),
-        WorkRequest.Kind.RETRIEVE: (Job.Kind.RETRIEVE, Job.Queue.CPU),
-        WorkRequest.Kind.SCORE: (Job.Kind.SCORE, Job.Queue.SCORE),
-        WorkRequest.Kind.SAMPLE_MODEL: (Job.Kind.SAMPLE_MODEL, Job.Queue.CPU),
-        WorkRequest.Kind.CERTAINTY: (Job.Kind.CERTAINTY, Job.Queue.SCORE),
-        WorkRequest.Kind.STATISTICS: (Job.Kind.STATISTICS, Job.Queue.CPU),
-        # What reads judgements is the scorer's.
-        WorkRequest.Kind.POOL: (Job.Kind.POOL, Job.Queue.SCORE),
-        WorkRequest.Kind.MERGE: (Job.Kind.MERGE, Job.Queue.SCORE),
-        WorkRequest.Kind.RESCORE: (Job.Kind.RESCORE, Job.Queue.SCORE),
-        WorkRequest.Kind.PROTECT: (Job.Kind.PROTECT, Job.Queue.SCORE),
-        WorkRequest.Kind.REVEAL: (Job.Kind.REVEAL, Job.Queue.SCORE),
-    }
     count = 0
-    # What people are told of is no job: submissions.notifications takes it.
-    for request in WorkRequest.objects.filter(taken_at=None, kind__in=kinds):
-        kind, queue = kinds[WorkRequest.Kind(request.kind)]
+    # What people are told of and what is settled is no job: other steps of the dispatcher take these.
+    for request in WorkRequest.objects.filter(taken_at=None, kind__in=Job.Kind.values):
+        kind = Job.Kind(request.kind)
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
@@ -233,7 +220,7 @@ def take_requests() -> int:
                 continue  # it will find the dataset as it is now
             Job.objects.create(
                 kind=kind,
-                queue=queue,
+                queue=Job.Queue.CPU if kind in _RETRIEVING else Job.Queue.SCORE,
                 dataset_id=request.dataset_id,
                 payload=request.payload,
                 state=State.QUEUED,
@@ -249,9 +236,9 @@ def _waits(kind: Job.Kind, dataset_id: int) -> bool:
 
 
 def ring_for_waiting() -> None:
-    """Ring once for every queue that has waiting jobs: what a lost bell, or a restart, left behind.
+    """Send one wakeup for every queue that has waiting jobs: what a lost message, or a restart, left behind.
 
-    Not where bells lie already: whoever comes hears those, and without anybody they would pile up in the broker.
+    Not where messages lie already: a worker that comes takes those, and without one they would pile up in the broker.
     """
     for queue in Job.objects.waiting().order_by().values_list("queue", flat=True).distinct():
         if not wakeup.unanswered(queue):

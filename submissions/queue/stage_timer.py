@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from itertools import chain
 
 from django.db import connection
 
@@ -46,12 +45,14 @@ def add_up(kind: str, seconds: Mapping[str, float]) -> None:
     `bulk_create(update_conflicts=True)` would put the new counts in place of the old ones. The rows are in the order of
     their key, so two statements at once take the rows' locks in one order and no deadlock comes of it.
     """
-    rows: list[tuple[str, str, float, int, float]] = []
+    values: list[str | float] = []
     for stage, duration in sorted(seconds.items()):
-        rows.append((kind, stage, NO_LIMIT, 1, duration))
-        rows += [(kind, stage, limit, int(duration <= limit), 0.0) for limit in LIMITS]
+        values += [kind, stage, NO_LIMIT, 1, duration]
+        for limit in LIMITS:
+            values += [kind, stage, limit, int(duration <= limit), 0.0]
+    rows = ", ".join(["(%s, %s, %s, %s, %s)"] * (len(values) // 5))
     with connection.cursor() as cursor:
-        cursor.execute(_UPSERT.format(", ".join(["(%s, %s, %s, %s, %s)"] * len(rows))), [*chain(*rows)])
+        cursor.execute(_UPSERT.format(rows), values)
 
 
 def histograms() -> Iterator[tuple[str, str, list[tuple[float, int]], int, float]]:

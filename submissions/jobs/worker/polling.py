@@ -1,4 +1,5 @@
-"""Idle processes also look into the database, so that a lost bell, a deaf worker or no broker at all only slow things.
+"""Idle processes also look into the database, so that a lost message, a deaf worker or no broker at all only slow
+things.
 
 A thread in each process that works: the broker's loop stands still while it has no connection, and so does the clock
 in it.
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 TURNS: dict[str, Callable[[], object]] = {}
 
 
-def take(queue: str) -> None:
+def work_if_free(queue: str) -> None:
     """Do what waits in a queue, unless this process works already: another will, or this one when it is done."""
     if not AT_WORK.acquire(blocking=False):
         return
@@ -65,7 +66,7 @@ def look() -> None:
         if turn := TURNS.get(queue):
             turn()
         elif Job.objects.waiting().filter(queue=queue).exists():
-            take(queue)
+            work_if_free(queue)
 
 
 def dispatcher_is_late() -> bool:

@@ -84,7 +84,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
     look()
     job.refresh_from_db()
     assert (job.state, job.attempts) == (State.QUEUED, 0)
-    Heartbeat("host:1", ["score"], VERSION)._tell()
+    Heartbeat("host:1", ["score"], VERSION)._write_row()
     assert (workers_alive("score"), workers_refusing("score")) == (0, 1)
 
     if change == "forget":
@@ -92,7 +92,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
     else:
         recorder.record_unapplied("submissions", "9999_of_tomorrow")
     worker_process._own.ask_at = 0.0
-    Heartbeat("host:1", ["score"], VERSION)._tell()
+    Heartbeat("host:1", ["score"], VERSION)._write_row()
     assert (workers_alive("score"), workers_refusing("score")) == (1, 0)
     assert claim(["score"], "host:1:2") is not None
 
