@@ -56,7 +56,7 @@ def test_its_worker_is_seen_by_everybody_until_it_ends(
 ) -> None:
     before = Worker.objects.get(name="here").seen_at
     heartbeat = Heartbeat("wrong", ["score"], VERSION)
-    heartbeat._tell()
+    heartbeat._write_row()
     monkeypatch.setattr(tasks, "worker_name", lambda: "wrong")
     tasks.dispatch()
     row = Worker.objects.get(name="wrong")
