@@ -92,11 +92,16 @@ class FileSerializer(Answer):
     url = AddressField(source="path")
 
 
-class DatasetSummarySerializer(Answer):
-    """A dataset in the list of all."""
+class NamedSerializer(Answer):
+    """Something with a page."""
 
     slug = serializers.CharField()
     name = serializers.CharField()
+
+
+class DatasetSummarySerializer(NamedSerializer):
+    """A dataset in the list of all."""
+
     task = serializers.CharField()
     domain = serializers.CharField()
     language = serializers.CharField(help_text="As ISO 639 has it.")
@@ -124,13 +129,6 @@ class DatasetVersionSerializer(Answer):
         required=False, help_text="Over the expanded corpus and queries; not there where queries are hidden."
     )
     statistics = serializers.DictField(help_text="Counts and checksums of its files.")
-
-
-class NamedSerializer(Answer):
-    """Something with a page."""
-
-    slug = serializers.CharField()
-    name = serializers.CharField()
 
 
 class QuarantinedSerializer(Answer):
@@ -177,11 +175,9 @@ class DatasetSerializer(DatasetSummarySerializer):
     nearest = NeighbourSerializer(many=True)
 
 
-class BenchmarkSerializer(Answer):
+class BenchmarkSerializer(NamedSerializer):
     """A benchmark in the list of all."""
 
-    slug = serializers.CharField()
-    name = serializers.CharField()
     description = serializers.CharField(help_text="Markdown.")
     measure = serializers.CharField()
     source = serializers.CharField(allow_null=True, help_text="Authors of the publication that defines it.")  # type: ignore[assignment]
@@ -350,11 +346,9 @@ class CorrectionSerializer(Answer):
     changes = ChangeSerializer(many=True)
 
 
-class SystemSerializer(Answer):
+class SystemSerializer(NamedSerializer):
     """A system with all its public results."""
 
-    slug = serializers.CharField()
-    name = serializers.CharField()
     architecture = serializers.CharField()
     architecture_label = serializers.CharField()
     participant = serializers.CharField(

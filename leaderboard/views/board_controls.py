@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from leaderboard.boards.columns.significance import CALLED
-from leaderboard.boards.facets import LABELS, Facet, Option
+from leaderboard.boards.facets import LABELS, Facet
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, VIEWS, WEIGHED, BoardState, Range, Sort
 
@@ -31,41 +31,6 @@ class Chip(NamedTuple):
 
     label: str
     href: str
-
-
-class Boxes(NamedTuple):
-    """A facet with the values that are offered, and how many more there are."""
-
-    facet: Facet
-    options: list[Option]
-    more: int
-
-
-class RangeFields(NamedTuple):
-    """Two fields for one column."""
-
-    key: str
-    label: str
-    unit: str
-    low: str
-    high: str
-
-
-class SortKey(NamedTuple):
-    """A column that decides the order: turned around and left out by links, where there is something to leave."""
-
-    label: str
-    order: str
-    turned: str
-    without: str
-
-
-class PageLink(NamedTuple):
-    """A page of the board."""
-
-    number: int
-    href: str
-    current: bool
 
 
 def controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
@@ -141,11 +106,12 @@ def _machines(board: Board, state: BoardState) -> list[Choice]:
     ]
 
 
-def _boxes(facet: Facet) -> Boxes:
-    if len(facet.options) <= MOST_OPTIONS:
-        return Boxes(facet, list(facet.options), 0)
-    kept = [option for number, option in enumerate(facet.options) if number < MOST_OPTIONS or option.chosen]
-    return Boxes(facet, kept, len(facet.options) - len(kept))
+def _boxes(facet: Facet) -> dict[str, Any]:
+    """A facet with the values that are offered, and how many more there are."""
+    options = [
+        option for number, option in enumerate(facet.options) if number < MOST_OPTIONS or option.chosen
+    ]
+    return {"facet": facet, "options": options, "more": len(facet.options) - len(options)}
 
 
 def _hidden_fields(board: Board, state: BoardState) -> list[tuple[str, str]]:
@@ -162,15 +128,16 @@ def _hidden_fields(board: Board, state: BoardState) -> list[tuple[str, str]]:
     return fields
 
 
-def _ranges(board: Board, state: BoardState) -> list[tuple[str, list[RangeFields]]]:
+def _ranges(board: Board, state: BoardState) -> list[tuple[str, list[dict[str, str]]]]:
     """Fields for what systems cost and for the measure in focus; then those of every other column, which can wait."""
     bounds = {one.key: one for one in state.ranges}
-    usual: list[RangeFields] = []
-    others: list[RangeFields] = []
+    usual: list[dict[str, str]] = []
+    others: list[dict[str, str]] = []
     for column in board.ranges:
         bound = bounds.get(column.key, Range(column.key, None, None))
         unit = "0.1 is 10 %" if column.kind == "relative" else column.unit if column.kind == "figure" else ""
-        fields = RangeFields(column.key, column.label, unit, _written(bound.low), _written(bound.high))
+        fields = {"key": column.key, "label": column.label, "unit": unit}
+        fields |= {"low": _written(bound.low), "high": _written(bound.high)}
         first = column.kind == "figure" or column.key in (board.measure, "mean")
         (usual if first else others).append(fields)
     return [(label, fields) for label, fields in (("", usual), ("Values of other columns", others)) if fields]
@@ -180,17 +147,18 @@ def _written(bound: float | None) -> str:
     return "" if bound is None else f"{bound:.12g}"
 
 
-def _sort_keys(board: Board, state: BoardState, path: str, names: dict[str, str]) -> Iterator[SortKey]:
+def _sort_keys(board: Board, state: BoardState, path: str, names: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The columns that decide the order: turned around and left out by links, where there is something to leave."""
     for number, (key, order) in enumerate(board.sorts):
         sorts = list(board.sorts)
         turned = [*sorts[:number], Sort(key, "asc" if order == "desc" else "desc"), *sorts[number + 1 :]]
         rest = tuple(sorts[:number] + sorts[number + 1 :])
-        yield SortKey(
-            names.get(key, key),
-            order,
-            path + state.but(sorts=tuple(turned)).query_string(),
-            path + state.but(sorts=rest).query_string() if rest else "",
-        )
+        yield {
+            "label": names.get(key, key),
+            "order": order,
+            "turned": path + state.but(sorts=tuple(turned)).query_string(),
+            "without": path + state.but(sorts=rest).query_string() if rest else "",
+        }
 
 
 def _then_by(board: Board) -> list[Column]:
@@ -201,10 +169,11 @@ def _then_by(board: Board) -> list[Column]:
     return [column for column in board.columns if column.key not in taken]
 
 
-def _page_links(board: Board, state: BoardState, path: str) -> Iterator[PageLink]:
+def _page_links(board: Board, state: BoardState, path: str) -> Iterator[dict[str, Any]]:
     if board.pages > 1:
         for number in range(1, board.pages + 1):
-            yield PageLink(number, path + state.but(page=number).query_string(), number == board.page)
+            href = path + state.but(page=number).query_string()
+            yield {"number": number, "href": href, "current": number == board.page}
 
 
 def _compare_url(board: Board, path: str) -> str:

@@ -32,7 +32,6 @@ from leaderboard.importing.collections.splits import check_overlap, left_out, pe
 from leaderboard.importing.collections.storing import (
     StoredContent,
     create_version,
-    find_version,
     offer_content,
     set_topics,
     store_content,
@@ -214,7 +213,7 @@ def _record(
     options: ImportOptions, inspected: Inspected, stored: StoredContent, run: BaselineRun | None
 ) -> Imported:
     dataset, changes = _settings(options)
-    version = find_version(dataset, inspected)
+    version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()
     if version is None:
         version = create_version(dataset, inspected, stored, options)
         changes.append(f"version {version.number}")
@@ -237,12 +236,16 @@ def _record(
     if moved:
         changes.append(f"board on {version}" + (f", {qrels.split} qrels {qrels.number}" if qrels else ""))
     dataset.current_version, dataset.current_qrels = version, qrels
-    dataset.state = _state(dataset, options)
+    if qrels is None:
+        dataset.state = Dataset.State.COLLECTING
+    elif dataset.runs_only:  # one that is public stays so while the baseline of its new content is made
+        dataset.state = Dataset.State.PUBLISHED
     dataset.save()
     if offer_content(dataset, version, stored, options.split, with_scored=not stays):
         changes.append("files")
     # Without judgements it is retrieved all the same: a pool may be drawn from it.
-    asked = moved and not dataset.runs_only and (qrels is None or not _has_baseline(dataset, qrels))
+    baselines = Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels)
+    asked = moved and not dataset.runs_only and (qrels is None or not baselines.exists())
     if asked:
         request_baseline(dataset)
     named = run is not None and name_run_on_board(dataset, run)
@@ -309,16 +312,3 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     if {"hidden", "measures"} & set(changed):
         refresh_scores(dataset)
     return dataset, ["dataset"] if created else changed
-
-
-def _state(dataset: Dataset, options: ImportOptions) -> str:
-    """Where the dataset stands. One that is public stays so while the baseline of its new content is made."""
-    if dataset.current_qrels is None:
-        return Dataset.State.COLLECTING
-    if dataset.runs_only:
-        return Dataset.State.PUBLISHED
-    return dataset.state
-
-
-def _has_baseline(dataset: Dataset, qrels: Qrels) -> bool:
-    return Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels).exists()

@@ -79,11 +79,6 @@ def _id_table_sha256(inspected: Inspected, slug: str) -> str:
     return known.document_ids_sha256 if known else put(Area.INDEXES, inspected.id_table)
 
 
-def find_version(dataset: Dataset, inspected: Inspected) -> DatasetVersion | None:
-    """The dataset's version with exactly this content."""
-    return dataset.versions.filter(content_sha256=inspected.content_sha256).first()
-
-
 def create_version(
     dataset: Dataset, inspected: Inspected, stored: StoredContent, options: ImportOptions
 ) -> DatasetVersion:
