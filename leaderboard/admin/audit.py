@@ -78,10 +78,10 @@ def changes_of(record: AuditRecord) -> list[tuple[str, str, str]]:
 
 
 def _flat(values: dict[str, object]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    flat: dict[str, object] = {}
     for name, value in values.items():
         if isinstance(value, dict):
-            found.update({f"{name.replace('_', ' ')}: {key}": each for key, each in value.items()})
+            flat.update({f"{name.replace('_', ' ')}: {key}": each for key, each in value.items()})
         else:
-            found[name.replace("_", " ")] = value
-    return found
+            flat[name.replace("_", " ")] = value
+    return flat

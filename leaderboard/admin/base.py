@@ -71,11 +71,11 @@ class CurationAdmin(SimpleHistoryAdmin):
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """What the address wants a new row to begin with; keys that are none are left out, which Django's fields of
         keys would fail on."""
-        asked = super().get_changeform_initial_data(request)
+        initial = super().get_changeform_initial_data(request)
         relations = {field.name for field in self.model._meta.get_fields() if field.is_relation}
         return {
             name: value
-            for name, value in asked.items()
+            for name, value in initial.items()
             if name not in relations or re.fullmatch(r"[0-9]{1,18}", str(value))
         }
 
@@ -109,8 +109,8 @@ class CurationAdmin(SimpleHistoryAdmin):
         column that no page shows could be read out by asking.
         """
         offered = {self.date_hierarchy, *map(_filtered, self.get_list_filter(request))} - {None}
-        asked = any(lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered)
-        return asked and super().lookup_allowed(lookup, value, request)
+        is_offered = any(lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered)
+        return is_offered and super().lookup_allowed(lookup, value, request)
 
     def key_of(self, object_id: str) -> Any:
         """The key that an address names. Raises Http404 for what can be none."""

@@ -268,7 +268,7 @@ class DatasetAdmin(ExchangeAdmin):
         form = ImportForm(request.POST or None, request.FILES or None)
         problems: list[dict[str, Any]] = []
         full = ""
-        if request.method == "POST" and form.is_valid() and _may_say(request, form):
+        if request.method == "POST" and form.is_valid() and _may_do(request, form):
             archive = path_of_upload(form.cleaned_data["archive"])
             if archive is None:
                 raise RuntimeError("uploads are written to disk")
@@ -309,18 +309,18 @@ class DatasetAdmin(ExchangeAdmin):
         return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[imported.dataset.pk]))
 
 
-def _may_say(request: HttpRequest, form: ImportForm) -> bool:
+def _may_do(request: HttpRequest, form: ImportForm) -> bool:
     """Whether the person may have what the form says done: else it says what not. What is hidden is opened, with every
     run over it, by who may read it.
     """
-    said = form.cleaned_data
-    dataset = Dataset.objects.filter(slug=said["slug"], hidden=True).exclude(current_version=None).first()
+    values = form.cleaned_data
+    dataset = Dataset.objects.filter(slug=values["slug"], hidden=True).exclude(current_version=None).first()
     if dataset is None or may_read_judgements(curator(request)):
         return True
     right = "Only who may read hidden judgements can do that: ask one of them."
-    if said["judgements"] == "open":
+    if values["judgements"] == "open":
         form.add_error("judgements", f"This opens {_kept_back(dataset)}. {right}")
-    if seals_queries(dataset) and said["queries_visibility"] not in ("", Visibility.CURATORS):
+    if seals_queries(dataset) and values["queries_visibility"] not in ("", Visibility.CURATORS):
         form.add_error("queries_visibility", f"This opens the hidden queries of {dataset}. {right}")
     return not form.errors
 

@@ -82,19 +82,19 @@ class ImportForm(forms.Form):
 
     def options(self) -> ImportOptions:
         """What was said, as the domain takes it."""
-        said: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: value for name, value in self.cleaned_data.items() if value not in ("", None)
         }
-        said.pop("archive")
-        judgements = said.pop("judgements", None)
+        values.pop("archive")
+        judgements = values.pop("judgements", None)
         return ImportOptions(
             **{
-                **said,
+                **values,
                 "hidden": None if judgements is None else judgements == "hidden",
-                "runs_only": said.get("runs_only") or None,
-                "drop_self_matches": said.get("drop_self_matches") or None,
-                "measures": tuple(said.get("measures", "").replace(",", " ").split()),
-                "baseline": path_of_upload(said.get("baseline")),
+                "runs_only": values.get("runs_only") or None,
+                "drop_self_matches": values.get("drop_self_matches") or None,
+                "measures": tuple(values.get("measures", "").replace(",", " ").split()),
+                "baseline": path_of_upload(values.get("baseline")),
             }
         )
 

@@ -149,14 +149,14 @@ class JudgementImportAdmin(JudgingAdmin):
     def _page(self, request: HttpRequest, brought: JudgementImport, form: SettleForm) -> TemplateResponse:
         reads, blind = request.user.has_perm(READ), is_blind(brought, request.user)
         # Nothing is told while the scorer is at it: the page looks again by itself, and each look is recorded.
-        told = {} if brought.state in WORKING else told_counts(brought, request.user)
-        listed = list(listed_conflicts(brought, most=LISTED)) if "conflicts" in told else []
-        if "new" in told and reads and (listed or is_secret(brought, brought.against)):
+        counts = {} if brought.state in WORKING else told_counts(brought, request.user)
+        listed = list(listed_conflicts(brought, most=LISTED)) if "conflicts" in counts else []
+        if "new" in counts and reads and (listed or is_secret(brought, brought.against)):
             with acting(curator(request)):
                 record_comparison_read(brought, len(listed))
         answer = curation_page(
             request, self, "admin/leaderboard/judgementimport/import.html", f"Judgements: {brought.file_name}",
-            brought=brought, counts=told, of_file=brought.counts, form=form, reads=reads, blind=blind,
+            brought=brought, counts=counts, of_file=brought.counts, form=form, reads=reads, blind=blind,
             # Grades of judgements are for those who may read them; the new ones the curator has brought.
             listed=[(each.query, each.document, each.old if reads else None, each.new) for each in listed],
             choices=[

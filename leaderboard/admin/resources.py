@@ -36,10 +36,10 @@ class ListWidget(JSONWidget):
 
     def clean(self, value: Any, row: Any = None, **options: Any) -> list[Any]:
         """The list. Raises ValueError for anything else."""
-        found = super().clean(value) or []
-        if not isinstance(found, list):
+        items = super().clean(value) or []
+        if not isinstance(items, list):
             raise ValueError('This has to be a JSON list: ["msmarco", "nq"].')
-        return found
+        return items
 
     def render(self, value: Any, obj: Any = None, **options: Any) -> str:
         """The list as JSON, an empty one too."""
@@ -231,14 +231,14 @@ def _members(benchmark: Benchmark) -> list[dict[str, Any]]:
 
 def _read_members(text: Any) -> list[dict[str, Any]]:
     try:
-        found = _JSON.clean(text) or []
+        rows = _JSON.clean(text) or []
         members = [
             {
                 "dataset": str(each["dataset"]),
                 "counted": bool(each.get("counted", True)),
                 "stand_ins": dict(each.get("stand_ins") or {}),
             }
-            for each in found
+            for each in rows
         ]
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ValidationError(
@@ -252,13 +252,13 @@ def _read_members(text: Any) -> list[dict[str, Any]]:
 
 
 def _set_members(benchmark: Benchmark, members: Iterable[dict[str, Any]]) -> None:
-    kept = []
+    keys = []
     for position, member in enumerate(members):
         dataset = Dataset.objects.get(slug=member["dataset"])
         values = {"position": position, "counted": member["counted"], "stand_ins": member["stand_ins"]}
         row, _ = BenchmarkMember.objects.update_or_create(
             benchmark=benchmark, dataset=dataset, defaults=values
         )
-        kept.append(row.pk)
-    for row in benchmark.members.exclude(pk__in=kept):
+        keys.append(row.pk)
+    for row in benchmark.members.exclude(pk__in=keys):
         row.delete()

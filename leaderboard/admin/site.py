@@ -94,18 +94,20 @@ def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
 @never_cache
 def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
     """Send on: to sign in, to set up or show a second factor, or to where somebody wanted to go."""
-    wanted = request.GET.get("next") or request.POST.get("next") or ""
-    own = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    if not own or wanted.startswith(reverse("admin:login")):
-        wanted = reverse("admin:index")
-    query = urlencode({"next": wanted})
+    destination = request.GET.get("next") or request.POST.get("next") or ""
+    own = url_has_allowed_host_and_scheme(
+        destination, {request.get_host()}, require_https=request.is_secure()
+    )
+    if not own or destination.startswith(reverse("admin:login")):
+        destination = reverse("admin:index")
+    query = urlencode({"next": destination})
     person = request.user
     if not isinstance(person, User):
         return redirect(f"{reverse('account_login')}?{query}")
     if not (person.is_active and person.is_staff):
         raise PermissionDenied
     if person.curates:
-        return HttpResponseRedirect(wanted)  # an address, and no name of a view
+        return HttpResponseRedirect(destination)  # an address, and no name of a view
     if Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists():
         return redirect(f"{reverse('mfa_reauthenticate')}?{query}")
     messages.warning(request, "Curation needs a second factor. Set one up here, then go on.")

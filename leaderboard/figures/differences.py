@@ -125,7 +125,7 @@ def _signed_bars(
     name: str, heads: Sequence[str], values: Sequence[float | None], form: str, *, lower: bool
 ) -> go.Bar:
     good, bad = (WORSE, BETTER) if lower else (BETTER, WORSE)
-    return _bars(name, heads, values, form, color=[good if (found or 0) >= 0 else bad for found in values])
+    return _bars(name, heads, values, form, color=[good if (number or 0) >= 0 else bad for number in values])
 
 
 def _bars(
@@ -137,7 +137,7 @@ def _bars(
         name=name,
         y=heads,
         x=values,
-        text=[signed(found, decimals) if found is not None else "" for found in values],
+        text=[signed(number, decimals) if number is not None else "" for number in values],
         textposition="outside",
         cliponaxis=False,
         marker=marker,
@@ -154,8 +154,8 @@ def _axes(board: Board, values: Sequence[float | None]) -> dict[str, Any]:
 def _axis(board: Board, values: Sequence[float | None], share: float, most: int) -> dict[str, Any]:
     """An axis with room for the numbers at the ends of bars: so large a share of what they span, and so many ticks."""
     arrow = "← better" if lower_is_better(board) else "better →"
-    found = [number for number in values if number is not None]
-    low, high = min(0.0, *found), max(0.0, *found)
+    numbers = [number for number in values if number is not None]
+    low, high = min(0.0, *numbers), max(0.0, *numbers)
     room = share * (high - low or 0.1)
     bounds = low - (room if low < 0 else 0.0), high + (room if high > 0 or low == high else 0.0)
     return {
@@ -165,8 +165,8 @@ def _axis(board: Board, values: Sequence[float | None], share: float, most: int)
     }
 
 
-def _order(found: float | None, *, lower: bool) -> tuple[bool, float]:
-    return (found is None, round(found if lower else -found, DIGITS) if found is not None else 0.0)
+def _order(number: float | None, *, lower: bool) -> tuple[bool, float]:
+    return (number is None, round(number if lower else -number, DIGITS) if number is not None else 0.0)
 
 
 def _listed(names: Sequence[str]) -> str:

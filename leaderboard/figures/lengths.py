@@ -54,13 +54,13 @@ def has_relevant_lengths(dataset: Mapping[str, Any]) -> bool:
 def build_violins(request: FigureRequest) -> Plot:
     """All documents on top, then the relevant ones, then each system of the view in the board's own order."""
     page = request.dataset_page
-    found = lengths_of(request.dataset)
-    if found is None:
+    profile = lengths_of(request.dataset)
+    if profile is None:
         return Plot.empty(_missing(page.dataset))
     systems, notes = _systems(page.board.rows, MOST_SYSTEMS)
-    lanes = [_Lane("All documents", found.documents, GREY)]
-    if found.relevant is not None and found.relevant.total:
-        lanes.append(_Lane("Relevant documents", found.relevant, GREEN))
+    lanes = [_Lane("All documents", profile.documents, GREY)]
+    if profile.relevant is not None and profile.relevant.total:
+        lanes.append(_Lane("Relevant documents", profile.relevant, GREEN))
     lanes += [_Lane(name, lengths, BLUE) for name, lengths in systems]
     return Plot(
         data=[*_outlines(lanes), *_boxes(lanes)],
@@ -70,7 +70,7 @@ def build_violins(request: FigureRequest) -> Plot:
             [(lane.name, lane.lengths.total, lane.lengths.mean, *_quantiles(lane.lengths)) for lane in lanes],
             ("", ",d", ",.1f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f"),
         ),
-        caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_also(found, bool(systems))}. "
+        caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_also(profile, bool(systems))}. "
         "Height: share of documents, four bins to every doubling of length. Line: from 5 % to 95 %; bar: the middle "
         f"half; dot: the median. {_WORDS}",
         subtitle=page.dataset["name"],
@@ -85,9 +85,11 @@ def _missing(dataset: dict[str, Any]) -> str:
     return f"The lengths of the documents of {dataset['name']} are not shown: they are not public, or not counted yet."
 
 
-def _also(found: CollectionLengths, systems: bool) -> str:
+def _also(profile: CollectionLengths, systems: bool) -> str:
     """What is shown beside the whole corpus."""
-    relevant = ", of the relevant documents" if found.relevant is not None and found.relevant.total else ""
+    relevant = (
+        ", of the relevant documents" if profile.relevant is not None and profile.relevant.total else ""
+    )
     ranked = (
         f", and of the first {DEPTH} documents that each system of the board ranks for each query, a document as often "
         "as it is ranked"
@@ -217,17 +219,17 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
 def build_relevance(request: FigureRequest) -> Plot:
     """Shares of lengths among all documents, the relevant ones, and what the first systems of the view rank first."""
     page = request.dataset_page
-    found = lengths_of(request.dataset)
-    if found is None:
+    profile = lengths_of(request.dataset)
+    if profile is None:
         return Plot.empty(_missing(page.dataset))
-    if found.relevant is None or not found.relevant.total:
+    if profile.relevant is None or not profile.relevant.total:
         return Plot.empty(
             _WITHHELD if page.dataset["hidden"] else "Which documents are relevant is not known yet."
         )
     systems, notes = _systems(page.board.rows, MOST_LINES)
-    lines = [("All documents", found.documents), ("Relevant documents", found.relevant), *systems]
+    lines = [("All documents", profile.documents), ("Relevant documents", profile.relevant), *systems]
     edges = doublings(lengths for _, lengths in lines)
-    ranges = [_range(each.low, each.high) for each in shares(found.documents, edges)]
+    ranges = [_range(each.low, each.high) for each in shares(profile.documents, edges)]
     columns = [[each.share for each in shares(lengths, edges)] for _, lengths in lines]
     highest = max(max(column) for column in columns)
     return Plot(

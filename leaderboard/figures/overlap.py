@@ -25,12 +25,14 @@ _HOW = (
 
 def _complete() -> Overlaps | None:
     """The overlaps of all datasets that have been compared with all others; None for fewer than two."""
-    found = overlaps()
-    while np.isnan(found.similarities).any():
-        worst = int(np.isnan(found.similarities).sum(axis=0).argmax())
-        kept = [number for number in range(len(found.datasets)) if number != worst]
-        found = Overlaps([found.datasets[number] for number in kept], found.similarities[np.ix_(kept, kept)])
-    return found if len(found.datasets) > 1 else None
+    compared = overlaps()
+    while np.isnan(compared.similarities).any():
+        worst = int(np.isnan(compared.similarities).sum(axis=0).argmax())
+        kept = [number for number in range(len(compared.datasets)) if number != worst]
+        compared = Overlaps(
+            [compared.datasets[number] for number in kept], compared.similarities[np.ix_(kept, kept)]
+        )
+    return compared if len(compared.datasets) > 1 else None
 
 
 def build_heatmap(request: FigureRequest) -> Plot:

@@ -152,9 +152,9 @@ def _measured(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | Non
     if column is None:
         return None, {}
     return column, {
-        number: float(found)
+        number: float(cost)
         for number, row in enumerate(rows)
-        if row.ranked_in == SCORED and isinstance(found := row.value(key), (int, float))
+        if row.ranked_in == SCORED and isinstance(cost := row.value(key), (int, float))
     }
 
 
@@ -187,7 +187,7 @@ def _stated(request: FigureRequest, axis: str, title: str, rows: Sequence[Row]) 
     named = sorted({str(other) for other in others})
     if setting is None:
         return Costs({}, title, "", named)
-    values = {reported[key]: found for key, found in settings[setting].items() if key in reported}
+    values = {reported[key]: costs for key, costs in settings[setting].items() if key in reported}
     return Costs(values, _with_unit(title, setting.unit), f"As reported by {setting}.", named, str(setting))
 
 
@@ -252,7 +252,7 @@ def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[
         "configuration",
         "figures",
     )
-    found: dict[Setting, dict[Key, float]] = {}
+    settings: dict[Setting, dict[Key, float]] = {}
     for dataset_id, dataset, authors, year, source_key, slug, configuration, figures in rows:
         for figure in figures:
             if figure["name"] != STATED[axis] or figure.get("doubtful"):
@@ -269,8 +269,8 @@ def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[
                 str(figure.get("hardware", "")),
                 "ms" if unit in MILLISECONDS else unit,
             )
-            found.setdefault(setting, {})[slug, configuration] = value
-    return found
+            settings.setdefault(setting, {})[slug, configuration] = value
+    return settings
 
 
 def fullest(

@@ -122,10 +122,10 @@ def has_dates(board: Board, datasets: Sequence[int]) -> bool:
     ranked = [row for row in present(board) if row.rank is not None]
     if any(isinstance(row.entry, Identity) for row in ranked):
         dates = _dates(datasets)
-        found = {dates.get(_key(row)) for row in ranked}
+        days = {dates.get(_key(row)) for row in ranked}
     else:
-        found = {_date_of(cast(EntryRow, row.entry)) for row in ranked}
-    return len(found - {None, ""}) >= FEWEST_DATES
+        days = {_date_of(cast(EntryRow, row.entry)) for row in ranked}
+    return len(days - {None, ""}) >= FEWEST_DATES
 
 
 def _date_of(entry: EntryRow) -> str:
@@ -161,13 +161,13 @@ def _key(row: Row) -> _Key:
 
 def _dates(datasets: Sequence[int]) -> dict[_Key, str]:
     """When the last of each row's results on these datasets came: the day, of reported ones the year."""
-    found: dict[_Key, str] = {}
+    dates: dict[_Key, str] = {}
     for rows in present_rows(datasets).values():
         for entry in rows.entries:
             if entry.is_public and (when := _date_of(entry)):
                 key = entry.slug, entry.configuration, entry.provenance == REPORTED
-                found[key] = max(found.get(key, ""), when)
-    return found
+                dates[key] = max(dates.get(key, ""), when)
+    return dates
 
 
 def _axis(dates: Sequence[str]) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def _build_means(request: FigureRequest, what: str, group_of: Callable[[Place], 
     rows = chosen_first(of_kind, request.systems or request.state.pins, MOST_SYSTEMS)
     rows = _with_baseline(rows, of_kind)
     means = {group: [mean(row, places) for row in rows] for group, places in groups.items()}
-    means = {group: found for group, found in means.items() if any(value is not None for value in found)}
+    means = {group: values for group, values in means.items() if any(value is not None for value in values)}
     if not rows or not means:
         return Plot.empty(f"No system of this view has all datasets of any {what}.")
     names, form = names_of(rows), score_format(rows)
@@ -155,13 +155,13 @@ def _build_means(request: FigureRequest, what: str, group_of: Callable[[Place], 
             34,
             xaxis=linear_axis(
                 f"Mean {page.board.measure}",
-                [value for found in means.values() for value in found if value is not None],
+                [value for values in means.values() for value in values if value is not None],
             ),
             yaxis_showgrid=True,
         ),
         table=Table(
             (what.capitalize(), "Datasets", *names),
-            [(group, len(groups[group]), *found) for group, found in means.items()],
+            [(group, len(groups[group]), *values) for group, values in means.items()],
             ("", "d", *[form] * len(names)),
         ),
         caption=f"Mean {page.board.measure} over the counted datasets of each {what} of {titled(page.board)}, for "
@@ -190,7 +190,7 @@ def _mean_traces(
     form: str,
 ) -> list[go.Scatter]:
     hues = [hue for hue in HUES if hue != GREY]
-    found, others = [], 0
+    traces, others = [], 0
     for number, (row, name) in enumerate(zip(rows, names, strict=True)):
         look = {"color": GREY, "symbol": "line-ns-open", "size": 16, "line": {"color": GREY, "width": 3}}
         if not row.entry.is_baseline:
@@ -198,7 +198,7 @@ def _mean_traces(
             look["line"] = {"color": PAPER, "width": 1}
             others += 1
         drawn = [group for group in means if means[group][number] is not None]
-        found.append(
+        traces.append(
             go.Scatter(
                 mode="markers",
                 name=name,
@@ -208,7 +208,7 @@ def _mean_traces(
                 marker={**look, "opacity": 0.95},
             )
         )
-    return found
+    return traces
 
 
 SIZES = Figure(

@@ -139,10 +139,10 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     if len(rows) < 2 or not places:
         return Plot.empty("A comparison needs two systems of one kind, reported or scored.")
     names = names_of(rows)
-    found = _compared(rows, places, lower=lower_is_better(page.board))
+    counts = _compared(rows, places, lower=lower_is_better(page.board))
     counted = describe_kind(kind)
     return Plot(
-        data=[_cells(names, found)],
+        data=[_cells(names, counts)],
         layout=heatmap_layout(
             len(rows) * 34 + 130,
             {"side": "top", "tickangle": -45},
@@ -150,7 +150,7 @@ def build_head_to_head(request: FigureRequest) -> Plot:
         ),
         table=Table(
             ("Won–lost against", *names),
-            [(name, *(_cell(one) or None for one in line)) for name, line in zip(names, found, strict=True)],
+            [(name, *(_cell(one) or None for one in line)) for name, line in zip(names, counts, strict=True)],
         ),
         caption=f"Datasets of {titled(page.board)} won and lost in {page.board.measure} by the row's system against "
         f"that of the column, of those {len(places)} that count and both have. {len(rows)} systems, {counted} only.",
@@ -169,22 +169,22 @@ def _compared(rows: Sequence[Row], places: Sequence[Place], *, lower: bool) -> l
     ]
 
 
-def _cell(found: Counts | None) -> str:
-    return f"{found[0]}–{found[2]}" if found else ""
+def _cell(counts: Counts | None) -> str:
+    return f"{counts[0]}–{counts[2]}" if counts else ""
 
 
-def _share(found: Counts | None) -> float | None:
+def _share(counts: Counts | None) -> float | None:
     """The share of the common datasets that were won, a tie half."""
-    return round((found[0] + found[1] / 2) / sum(found), 4) if found else None
+    return round((counts[0] + counts[1] / 2) / sum(counts), 4) if counts else None
 
 
-def _cells(names: Sequence[str], found: Sequence[Sequence[Counts | None]]) -> go.Heatmap:
+def _cells(names: Sequence[str], counts: Sequence[Sequence[Counts | None]]) -> go.Heatmap:
     short = [cut(name, 22) for name in names]
     labels = short if len(set(short)) == len(short) else list(names)
     return heatmap(
         labels,
-        [[_share(one) for one in line] for line in found],
-        text=[[_cell(one) for one in line] for line in found],
+        [[_share(one) for one in line] for line in counts],
+        text=[[_cell(one) for one in line] for line in counts],
         texttemplate="%{text}",
         hovertemplate="%{y} against %{x}<br>won–lost %{text}<extra></extra>",
         zmax=1,

@@ -35,13 +35,13 @@ _offered: Remembered[tuple[dict[str, SystemChoice], SafeString]] = Remembered(1)
 def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
     """Those that can be compared, and the options of the list to choose from. Kept half as long as a page."""
     revision = site_revision()
-    found = _offered.get(revision)
-    if found is None:
+    systems = _offered.get(revision)
+    if systems is None:
         choices = system_choices()
         options = ((each.slug, ", ".join(filter(None, (each.name, each.by)))) for each in choices.values())
-        found = choices, format_html_join("", '<option value="{}">{}</option>', options)
-        _offered.put(revision, found, LIFETIME / 2)
-    return found
+        systems = choices, format_html_join("", '<option value="{}">{}</option>', options)
+        _offered.put(revision, systems, LIFETIME / 2)
+    return systems
 
 
 def _variant(request: HttpRequest) -> Asked | None:
@@ -58,8 +58,8 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
     """Systems side by side: per dataset, and query by query where judgements are open."""
     choices, options = _systems()
     try:
-        asked = CompareState.read(request.GET)
-        view = asked.but(systems=resolved(asked.systems, choices))
+        requested = CompareState.read(request.GET)
+        view = requested.but(systems=resolved(requested.systems, choices))
         context = _context(view, choices) if len(view.systems) > 1 else {}
     except UnknownChoice as error:
         chosen = [slug for slug in request.GET.getlist("system") if slug in choices][:MOST_SYSTEMS]
@@ -91,27 +91,29 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
 
 
 def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    found = compare(view.systems, entries_of(view.systems), view.measure, view.benchmark)
+    comparison = compare(view.systems, entries_of(view.systems), view.measure, view.benchmark)
     path = reverse("compare")
     return {
-        "comparison": found,
+        "comparison": comparison,
         "rows": [
             (row, path + view.but(dataset=row.slug).query_string() + "#by-query" if row.tested else "")
-            for row in found.rows
+            for row in comparison.rows
         ],
-        "reasons": reasons(found.rows),
-        "seeds_note": SEEDS if any(cell.spread for row in found.rows for cell in row.cells) else "",
+        "reasons": reasons(comparison.rows),
+        "seeds_note": SEEDS if any(cell.spread for row in comparison.rows for cell in row.cells) else "",
         "test": TEST,
         "correction": CORRECTION,
-        **_one_dataset(view, found, told_apart(view.systems, choices)),
+        **_one_dataset(view, comparison, told_apart(view.systems, choices)),
     }
 
 
-def _one_dataset(view: CompareState, found: Comparison, choices: dict[str, SystemChoice]) -> dict[str, Any]:
+def _one_dataset(
+    view: CompareState, comparison: Comparison, choices: dict[str, SystemChoice]
+) -> dict[str, Any]:
     """The part about one open dataset: a pair by query, and what all find first. At most three queries."""
-    testable = {row.slug: row for row in found.rows if row.tested}
+    testable = {row.slug: row for row in comparison.rows if row.tested}
     if view.dataset and view.dataset not in testable:
-        names = {row.slug: row.name for row in found.rows}
+        names = {row.slug: row.name for row in comparison.rows}
         return {"no_values_on": names.get(view.dataset, view.dataset)}
     row = testable.get(view.dataset) or next(iter(testable.values()), None)
     if row is None:
@@ -170,8 +172,8 @@ def _pair(pair: Pair, first: SystemChoice, other: SystemChoice) -> dict[str, Any
 def _overlaps(
     collection: OpenCollection, there: list[tuple[SystemChoice, Entry]]
 ) -> list[tuple[Any, ...]] | None:
-    found = overlaps(collection, [entry for _, entry in there])
-    if found is None:
+    pairs = overlaps(collection, [entry for _, entry in there])
+    if pairs is None:
         return None
     names = [choice for choice, _ in there]
-    return [(names[one.first], names[one.second], f"{one.shared:.1f}", f"{one.jaccard:.2f}") for one in found]
+    return [(names[one.first], names[one.second], f"{one.shared:.1f}", f"{one.jaccard:.2f}") for one in pairs]

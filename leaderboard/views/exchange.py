@@ -65,8 +65,8 @@ def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
     """What to cite for the system: its own BibTeX or its source's, else its authors, else its page."""
     _system(slug)
     page = absolute(request, reverse("system", args=[slug]))
-    found = bibliography(references_in(citations.citation(slug, page, settings.SITE_NAME)))
-    return _attached("\n\n".join(found) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
+    entries = bibliography(references_in(citations.citation(slug, page, settings.SITE_NAME)))
+    return _attached("\n\n".join(entries) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
 
 
 @require_safe
@@ -75,10 +75,10 @@ def dataset_croissant(request: HttpRequest, slug: str) -> HttpResponse:
     """The dataset as Croissant 1.1, with what everyone may download, whoever asks."""
     datasets = Dataset.objects.exclude(state=Dataset.State.PREPARING)
     dataset = get_object_or_404(datasets.select_related("current_version", "current_qrels"), slug=slug)
-    described = croissant.describe(
+    description = croissant.describe(
         dataset,
         offered_files(dataset, AnonymousUser()),
         absolute(request, dataset.get_absolute_url()),
         lambda file: absolute(request, reverse("dataset-file", args=[slug, file.name])),
     )
-    return JsonResponse(described, content_type="application/ld+json", json_dumps_params={"indent": 1})
+    return JsonResponse(description, content_type="application/ld+json", json_dumps_params={"indent": 1})

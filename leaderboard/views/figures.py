@@ -27,11 +27,11 @@ def _variant(request: HttpRequest) -> Asked | None:
     if figure is None:
         return None
     try:
-        asked = FigureRequest(figure, request.GET)
+        figure_request = FigureRequest(figure, request.GET)
     except (UnknownChoice, NoSubject):
         return None
-    common = asked.state.is_common and not asked.systems
-    return None if asked.state.text else Asked(asked.query_string(), common)
+    common = figure_request.state.is_common and not figure_request.systems
+    return None if figure_request.state.text else Asked(figure_request.query_string(), common)
 
 
 def _answering(view: View[P]) -> View[P]:
@@ -48,7 +48,7 @@ def _answering(view: View[P]) -> View[P]:
     return answer
 
 
-def _asked(request: HttpRequest, slug: str) -> FigureRequest:
+def _figure_request(request: HttpRequest, slug: str) -> FigureRequest:
     if slug not in FIGURES:
         raise Http404
     return FigureRequest(FIGURES[slug], request.GET)
@@ -59,8 +59,8 @@ def _asked(request: HttpRequest, slug: str) -> FigureRequest:
 @_answering
 def figure_json(request: HttpRequest, slug: str) -> HttpResponse:
     """A figure as plotly's data and layout, with its caption and its table."""
-    asked = _asked(request, slug)
-    return JsonResponse(asked.figure.as_data(asked.plot()))
+    figure_request = _figure_request(request, slug)
+    return JsonResponse(figure_request.figure.as_data(figure_request.plot()))
 
 
 @require_safe
@@ -68,44 +68,46 @@ def figure_json(request: HttpRequest, slug: str) -> HttpResponse:
 @_answering
 def figure(request: HttpRequest, slug: str) -> HttpResponse:
     """A page for one figure: the picture, its table, and what may be chosen."""
-    asked = _asked(request, slug)
+    figure_request = _figure_request(request, slug)
     return render(
         request,
         "leaderboard/figure.html",
         {
             "section": "figures",
-            "figure": asked.figure,
-            "asked": asked,
-            **_form(asked),
-            "board_url": _board(asked),
+            "figure": figure_request.figure,
+            "asked": figure_request,
+            **_form(figure_request),
+            "board_url": _board(figure_request),
         },
     )
 
 
-def _form(asked: FigureRequest) -> dict[str, Any]:
+def _form(figure_request: FigureRequest) -> dict[str, Any]:
     """What the page's form offers: pages that the figure can be about, its own choices, and the view it keeps."""
-    choices = asked.figure.choices
+    choices = figure_request.figure.choices
     return {
-        "benchmarks": benchmarks_for(asked.figure),
-        "datasets": datasets_for(asked.figure),
-        "choices": [(name, label, values, asked.choice(name)) for name, (label, values) in choices.items()],
-        "carried": [*(("system", slug) for slug in asked.systems), *asked.state.pairs()],
+        "benchmarks": benchmarks_for(figure_request.figure),
+        "datasets": datasets_for(figure_request.figure),
+        "choices": [
+            (name, label, values, figure_request.choice(name)) for name, (label, values) in choices.items()
+        ],
+        "carried": [*(("system", slug) for slug in figure_request.systems), *figure_request.state.pairs()],
     }
 
 
-def _board(asked: FigureRequest) -> str:
+def _board(figure_request: FigureRequest) -> str:
     """The board that the figure is made from, in the same view. Raises NoSubject. One query."""
-    if asked.dataset:
-        kind, slug = "dataset", asked.dataset
+    if figure_request.dataset:
+        kind, slug = "dataset", figure_request.dataset
         there = Dataset.objects.listed().filter(slug=slug).exists()
-    elif asked.benchmark:
-        kind, slug = "benchmark", asked.benchmark
+    elif figure_request.benchmark:
+        kind, slug = "benchmark", figure_request.benchmark
         there = Benchmark.objects.filter(slug=slug).exists()
     else:
         return ""
     if not there:
         raise NoSubject
-    return reverse(kind, args=[slug]) + asked.state.query_string()
+    return reverse(kind, args=[slug]) + figure_request.state.query_string()
 
 
 @require_safe

@@ -55,25 +55,27 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
     path = reverse("queries", args=[slug])
     try:
         state = ListState.read(request.GET)
-        found = query_list(collection, state)
+        listing = query_list(collection, state)
     except UnknownChoice as error:
         return render(request, "leaderboard/unknown_choice.html", {"error": error, "path": path}, status=400)
     heads = []
     labels = {"baseline": baseline_of(collection.dataset)}
     for key, (usual, first, note) in COLUMNS.items():
         label = labels.get(key) or usual
-        sorted_by = key == found.sort
-        order = ("desc" if found.order == "asc" else "asc") if sorted_by else first
+        sorted_by = key == listing.sort
+        order = ("desc" if listing.order == "asc" else "asc") if sorted_by else first
         href = path + state.but(sort=key, order=order).query_string()
-        heads.append((key, label, note, href, f"{found.order}ending" if sorted_by else ""))
+        heads.append((key, label, note, href, f"{listing.order}ending" if sorted_by else ""))
     context = {
         "section": "datasets",
         "dataset": collection.dataset,
-        "list": found,
+        "list": listing,
         "heads": heads,
         "measures": collection.dataset.measures or [collection.dataset.primary_measure],
-        "before": path + state.but(page=found.page - 1).query_string() if found.page > 1 else "",
-        "after": path + state.but(page=found.page + 1).query_string() if found.page < found.pages else "",
+        "before": path + state.but(page=listing.page - 1).query_string() if listing.page > 1 else "",
+        "after": path + state.but(page=listing.page + 1).query_string()
+        if listing.page < listing.pages
+        else "",
     }
     return render(request, "leaderboard/queries.html", context)
 

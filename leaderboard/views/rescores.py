@@ -18,8 +18,8 @@ from leaderboard.models import Dataset, Entry, Rescore
 @require_safe
 def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Each public result before and after."""
-    found, comparison = _found(slug, number)
-    dataset = found.dataset
+    row, comparison = _switched_rescore(slug, number)
+    dataset = row.dataset
     table = table_of(
         comparison,
         measure=canonical_name(request.GET.get("measure", "")),
@@ -28,8 +28,8 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
         public=True,
     )
     context = {
-        "section": "datasets", "dataset": dataset, "rescore": found, "number": number, "table": table,
-        "stays": stays_of(comparison, public=True), "quarantined": _quarantined(found),
+        "section": "datasets", "dataset": dataset, "rescore": row, "number": number, "table": table,
+        "stays": stays_of(comparison, public=True), "quarantined": _quarantined(row),
     }  # fmt: skip
     return render(request, "leaderboard/rescore.html", context)
 
@@ -37,8 +37,8 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @require_safe
 def rescore_csv(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """The same for a spreadsheet, by every measure."""
-    found, comparison = _found(slug, number)
-    text = as_csv(comparison, hidden=found.dataset.hidden, public=True)
+    row, comparison = _switched_rescore(slug, number)
+    text = as_csv(comparison, hidden=row.dataset.hidden, public=True)
     name = f"{slug}-rescore-{number}.csv"
     return HttpResponse(
         text,
@@ -47,15 +47,15 @@ def rescore_csv(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     )
 
 
-def _found(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
+def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
     """The n-th switch of a dataset, with what may be shown of it now: what was taken off since is left out."""
     dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)
     rescores = list(switched(dataset.pk))
     if not 1 <= number <= len(rescores):
         raise Http404
-    found = rescores[number - 1]
+    row = rescores[number - 1]
     public = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
-    return found, among(found.comparison, set(public.values_list("pk", flat=True)))
+    return row, among(row.comparison, set(public.values_list("pk", flat=True)))
 
 
 def _quarantined(rescore: Rescore) -> list[dict[str, str]]:

@@ -90,7 +90,7 @@ def _with_values(row: Round, dataset: Dataset, summary: RoundSummary, teams: lis
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _TopicsPage:
     """What a page of scores by topic is about."""
 
     round: Round
@@ -110,7 +110,7 @@ class _Asked:
         return f"?run={self.run.entry.pk}&measure={self.measure}"
 
 
-def _asked(request: HttpRequest, slug: str, dataset_slug: str) -> _Asked:
+def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsPage:
     """Raises Http404 for everyone whose teams have no run there, and before the reveal."""
     row = get_object_or_404(listed_rounds(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
     dataset = next((each for each in listed_datasets(row) if each.slug == dataset_slug), None)
@@ -123,7 +123,9 @@ def _asked(request: HttpRequest, slug: str, dataset_slug: str) -> _Asked:
     wanted = request.GET.get("run", "")
     run = next((each for each in runs if str(each.entry.pk) == wanted), runs[0])
     measure = canonical_name(request.GET.get("measure", ""))
-    return _Asked(row, dataset, summary, runs, run, measure if measure in run.measures else run.measures[0])
+    return _TopicsPage(
+        row, dataset, summary, runs, run, measure if measure in run.measures else run.measures[0]
+    )
 
 
 @require_safe
@@ -131,18 +133,18 @@ def _asked(request: HttpRequest, slug: str, dataset_slug: str) -> _Asked:
 @login_required
 def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
     """A team's scores by topic beside best, median and worst over the round."""
-    asked = _asked(request, slug, dataset)
-    address = reverse("round_topics_json", args=[slug, dataset]) + asked.query
-    found = asked.topics
+    page = _topics_page(request, slug, dataset)
+    address = reverse("round_topics_json", args=[slug, dataset]) + page.query
+    rows = page.topics
     context: dict[str, Any] = {
         "section": "rounds",
-        "asked": asked,
-        "topics": found,
-        "decimals": 3 if asked.dataset.hidden else 4,
-        "above": sum((topic.difference or 0) > 0 for topic in found),
-        "below": sum((topic.difference or 0) < 0 for topic in found),
+        "asked": page,
+        "topics": rows,
+        "decimals": 3 if page.dataset.hidden else 4,
+        "above": sum((topic.difference or 0) > 0 for topic in rows),
+        "below": sum((topic.difference or 0) < 0 for topic in rows),
         "figure": ROUND_TOPICS,
-        "plot": plot_round_topics(found, asked.run.label, asked.measure, str(asked.round)),
+        "plot": plot_round_topics(rows, page.run.label, page.measure, str(page.round)),
         "data_url": address,
         "json_url": address,
         "level": 2,
@@ -155,8 +157,8 @@ def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
 @login_required
 def round_topics_json(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
     """The figure of these scores."""
-    asked = _asked(request, slug, dataset)
-    drawn = plot_round_topics(asked.topics, asked.run.label, asked.measure, str(asked.round))
+    page = _topics_page(request, slug, dataset)
+    drawn = plot_round_topics(page.topics, page.run.label, page.measure, str(page.round))
     return JsonResponse(ROUND_TOPICS.as_data(drawn))
 
 
@@ -165,13 +167,13 @@ def round_topics_json(request: HttpRequest, slug: str, dataset: str) -> HttpResp
 @login_required
 def round_topics_csv(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
     """The same as a table for programs: one line for each topic."""
-    asked = _asked(request, slug, dataset)
+    page = _topics_page(request, slug, dataset)
     response = HttpResponse(content_type="text/csv; charset=utf-8")
-    name = f"{slug}.{dataset}.{asked.run.entry.pk}.topics.csv"
+    name = f"{slug}.{dataset}.{page.run.entry.pk}.topics.csv"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     writer = csv.writer(response)
     writer.writerow(["query", "measure", "own", "best", "median", "worst"])
-    for topic in asked.topics:
+    for topic in page.topics:
         row = [topic.own, topic.best, topic.median, topic.worst]
-        writer.writerow([topic.query, asked.measure, *("" if value is None else value for value in row)])
+        writer.writerow([topic.query, page.measure, *("" if value is None else value for value in row)])
     return response

@@ -245,12 +245,12 @@ def _record(
         changes.append("files")
     # Without judgements it is retrieved all the same: a pool may be drawn from it.
     baselines = Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels)
-    asked = moved and not dataset.runs_only and (qrels is None or not baselines.exists())
-    if asked:
+    requested = moved and not dataset.runs_only and (qrels is None or not baselines.exists())
+    if requested:
         request_baseline(dataset)
     named = run is not None and name_run_on_board(dataset, run)
     if run is not None and not named and request_baseline_run(dataset, run):
-        asked = True
+        requested = True
         record_compared(f"a baseline run for {dataset}", dataset, qrels)  # no quota counts it
         changes.append("baseline run")
     if changes:
@@ -258,7 +258,7 @@ def _record(
     if named:
         changes.append("baseline run")
     offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
-    return Imported(dataset, version, qrels, tuple(changes), asked, offered, left_out(inspected, options))
+    return Imported(dataset, version, qrels, tuple(changes), requested, offered, left_out(inspected, options))
 
 
 def _rescore(dataset: Dataset, qrels: Qrels) -> bool:

@@ -69,14 +69,14 @@ class Inspected:
 
         `queries` and `words_per_query` are of the queries to answer, as in that table.
         """
-        found: dict[str, Any] = {
+        statistics: dict[str, Any] = {
             "queries": self.topics.statistics.queries,
             "all_queries": self.queries.queries,
             "words_per_query": self.topics.statistics.mean_words,
             "queries_expanded_sha256": self.queries.sha256,
         }
         if self.corpus is not None:
-            found |= {
+            statistics |= {
                 "documents": self.corpus.documents,
                 "words_per_document": self.corpus.mean_words,
                 "empty_documents": self.corpus.empty_documents,
@@ -86,8 +86,8 @@ class Inspected:
                 "corpus_expanded_sha256": self.corpus.sha256,
             }
         elif self.id_table is not None:
-            found["documents"] = len(DocumentIds.open(self.id_table))
-        return found
+            statistics["documents"] = len(DocumentIds.open(self.id_table))
+        return statistics
 
 
 def inspect(source: Source, options: ImportOptions, work: Path, progress: Progress) -> Inspected:
@@ -190,8 +190,10 @@ def _strangers(
         known = DocumentIds.open(id_table)
         missing: dict[str, None] = {}
         for batch in _batches(qrels):
-            found = known.contain(batch)
-            missing |= {document: None for document, there in zip(batch, found, strict=True) if not there}
+            known_flags = known.contain(batch)
+            missing |= {
+                document: None for document, there in zip(batch, known_flags, strict=True) if not there
+            }
         if missing:
             yield unknown_ids(name, "document", f"{part}the corpus", list(missing))
 

@@ -63,15 +63,15 @@ def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[
     frequencies = Counter(word for of_document in counts for word in of_document)
     words = sorted(
         word
-        for word, found in frequencies.items()
-        if found >= _LEAST_DOCUMENTS and len(word) <= _LONGEST_WORD
+        for word, count in frequencies.items()
+        if count >= _LEAST_DOCUMENTS and len(word) <= _LONGEST_WORD
     )
     places = {word: place for place, word in enumerate(words)}
     rarity = np.log(len(counts) / np.array([frequencies[word] for word in words], np.float32))
     cells = (
-        (row, places[word], (1 + np.log(found)) * rarity[places[word]])
+        (row, places[word], (1 + np.log(count)) * rarity[places[word]])
         for row, of_document in enumerate(counts)
-        for word, found in of_document.items()
+        for word, count in of_document.items()
         if word in places
     )
     vectors = _right_singular_vectors(np.fromiter(cells, "i8, i8, f4"), dimension)
