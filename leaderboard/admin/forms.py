@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -28,15 +28,6 @@ OWN_FIELDS = ("why", "rendered_from")
 LONGEST_REASON = 300
 #: Values longer than this are shown by their beginning.
 _LONGEST = 120
-
-
-class Curation(Protocol):
-    """What a form asks of the admin page that it belongs to."""
-
-    why_required: bool
-
-    def inline_rows(self, request: HttpRequest) -> list[tuple[type[models.Model], str]]:
-        """Return the models that are edited on the same page, each with the name of its foreign key."""
 
 
 class WhyField(forms.CharField):
@@ -59,8 +50,8 @@ class CurationForm(forms.ModelForm):
     why = WhyField()
     rendered_from = forms.CharField(widget=forms.HiddenInput, required=False, label="")
 
-    #: Set by `CurationAdmin.get_form`.
-    curation: Curation
+    #: The admin page and the request, set by `CurationAdmin.get_form`.
+    curation: Any
     request: HttpRequest
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,34 +1,64 @@
-"""What the board's template needs: heads with links, filters, and the rows as ready HTML."""
+"""What the board's template needs: heads with links, the rows as ready HTML, and what a reader may choose.
+
+All choices are links and fields: they are in the address, and none of them needs JavaScript.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards import formatting, rendering
+from leaderboard.boards.columns.significance import CALLED
+from leaderboard.boards.facets import LABELS, Facet
 from leaderboard.boards.model import Board, Column
-from leaderboard.boards.state import BoardState, Sort
-from leaderboard.views.board_controls import controls, may_pin, unpin_links
+from leaderboard.boards.state import MOST_PINS, MOST_SORTS, VIEWS, WEIGHED, BoardState, Range, Sort
 from leaderboard.views.board_views import export_links
+
+#: So many values of a facet are offered as boxes; text search finds the rows of the others.
+MOST_OPTIONS = 24
+#: How many systems are compared on one page.
+FEWEST_COMPARED, MOST_COMPARED = 2, 6
+VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
+
+
+class Choice(NamedTuple):
+    """A choice of a list."""
+
+    value: str
+    label: str
+    chosen: bool
+
+
+class Chip(NamedTuple):
+    """A choice in force, and the view without it."""
+
+    label: str
+    href: str
 
 
 def board_context(board: Board, state: BoardState, path: str, permalink: str = "") -> dict[str, Any]:
     """The context of `leaderboard/_board.html`; `path` is the page's address, `permalink` the one that stays."""
     rooms = rendering.rooms_of(board.rows)
+    unpin_links = {
+        slug: path + state.but(pins=tuple(pin for pin in state.pins if pin != slug)).query_string()
+        for slug in state.pins
+    }
     return {
         "board": board,
         "state": state,
         "board_path": path,
-        "body": rendering.body(board, rooms, unpin_links(board, state, path), may_pin=may_pin(state)),
+        "body": rendering.body(board, rooms, unpin_links, may_pin=len(state.pins) < MOST_PINS),
         "heads": _heads(board, state, path, rooms),
         "groups": _groups(board),
         "exports": export_links(path, state),
         "permalink": permalink and permalink + state.query_string(),
-        **controls(board, state, path),
+        **_controls(board, state, path),
     }
 
 
@@ -79,3 +109,200 @@ def _groups(board: Board) -> SafeString:
             text = f'<a href="{reverse("efficiency")}">{text}</a>'
         cells.append(f'<th scope="colgroup" colspan="{span}"{first}><span><em>{text}</em></span></th>')
     return mark_safe("".join(cells))  # noqa: S308
+
+
+def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
+    """The part of the template's context that tools are made of; `path` is the page's address."""
+    chips = list(_chips(board, state, path))
+    names = {column.key: column.label for column in board.ranges}
+    names.update((column.key, column.label) for column in board.columns)
+    return {
+        "measures": _measures(board, state),
+        "views": [
+            Choice(_unless_first(name, VIEWS), VIEW_LABELS[name], name == (state.view or VIEWS[0]))
+            for name in board.views
+        ],
+        "machines": _machines(board, state),
+        "facets": [_boxes(facet) for facet in board.facets],
+        "ranges": _ranges(board, state),
+        "weights": [
+            (name, f"{weight:g}" if (weight := dict(state.weights).get(name)) else "") for name in WEIGHED
+        ]
+        if board.machines or state.weights
+        else [],
+        "chips": chips,
+        "hidden_fields": _hidden_fields(board, state),
+        "sort_keys": list(_sort_keys(board, state, path, names)),
+        "then_by": _then_by(board),
+        "page_links": list(_page_links(board, state, path)),
+        "all_rows_url": path + state.but(all_rows=True).query_string() if board.pages > 1 else "",
+        "paged_url": path + state.but(all_rows=False).query_string() if state.all_rows else "",
+        "compare_url": _compare_url(board, path),
+        "unpin_url": path + state.but(pins=()).query_string() if state.pins else "",
+        "status": _status(board, names),
+    }
+
+
+def _unless_first(name: str, names: Sequence[str]) -> str:
+    """What the address says of a choice: nothing where it is the default, the first."""
+    return "" if name == names[0] else name
+
+
+def _measures(board: Board, state: BoardState) -> list[Choice]:
+    """A dataset's board shows the measure that it is sorted by, unless another one is named: then the first must be."""
+    sorted_by_measure = any(sort.key in board.measures for sort in state.sorts[:1])
+    return [
+        Choice(
+            name if sorted_by_measure else _unless_first(name, board.measures), name, name == board.measure
+        )
+        for name in board.measures
+    ]
+
+
+def _machines(board: Board, state: BoardState) -> list[Choice]:
+    slugs = [machine.slug for machine in board.machines]
+    return [
+        Choice(
+            machine.slug if state.cpu_only else _unless_first(machine.slug, slugs),
+            machine.name,
+            machine == board.machine,
+        )
+        for machine in board.machines
+    ]
+
+
+def _boxes(facet: Facet) -> dict[str, Any]:
+    """A facet with the values that are offered, and how many more there are."""
+    options = [
+        option for number, option in enumerate(facet.options) if number < MOST_OPTIONS or option.chosen
+    ]
+    return {"facet": facet, "options": options, "more": len(facet.options) - len(options)}
+
+
+def _hidden_fields(board: Board, state: BoardState) -> list[tuple[str, str]]:
+    """What the form carries on of the view, because no field of it says so."""
+    fields = [("sort", str(sort)) for sort in state.sorts] + [("pin", slug) for slug in state.pins]
+    for key, low, high in state.ranges:
+        if key in board.awaited:  # such a column has no fields of its own
+            fields += [(f"min-{key}", _written(low)), (f"max-{key}", _written(high))]
+    fields += [("rows", "all")] if state.all_rows else []
+    fields += [("view", state.view)] if state.view and not board.views else []
+    if not board.machines:
+        fields += [("cpu-only", "1")] if state.cpu_only else []
+        fields += [("corpus", str(state.corpus))] if state.corpus else []
+    return fields
+
+
+def _ranges(board: Board, state: BoardState) -> list[tuple[str, list[dict[str, str]]]]:
+    """Fields for what systems cost and for the measure in focus; then those of every other column, which can wait."""
+    bounds = {one.key: one for one in state.ranges}
+    usual: list[dict[str, str]] = []
+    others: list[dict[str, str]] = []
+    for column in board.ranges:
+        bound = bounds.get(column.key, Range(column.key, None, None))
+        unit = "0.1 is 10 %" if column.kind == "relative" else column.unit if column.kind == "figure" else ""
+        fields = {"key": column.key, "label": column.label, "unit": unit}
+        fields |= {"low": _written(bound.low), "high": _written(bound.high)}
+        first = column.kind == "figure" or column.key in (board.measure, "mean")
+        (usual if first else others).append(fields)
+    return [(label, fields) for label, fields in (("", usual), ("Values of other columns", others)) if fields]
+
+
+def _written(bound: float | None) -> str:
+    return "" if bound is None else f"{bound:.12g}"
+
+
+def _sort_keys(board: Board, state: BoardState, path: str, names: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The columns that decide the order: turned around and left out by links, where there is something to leave."""
+    for number, (key, order) in enumerate(board.sorts):
+        sorts = list(board.sorts)
+        turned = [*sorts[:number], Sort(key, "asc" if order == "desc" else "desc"), *sorts[number + 1 :]]
+        rest = tuple(sorts[:number] + sorts[number + 1 :])
+        yield {
+            "label": names.get(key, key),
+            "order": order,
+            "turned": path + state.but(sorts=tuple(turned)).query_string(),
+            "without": path + state.but(sorts=rest).query_string() if rest else "",
+        }
+
+
+def _then_by(board: Board) -> list[Column]:
+    """The columns that may decide further."""
+    if len(board.sorts) >= MOST_SORTS:
+        return []
+    taken = {sort.key for sort in board.sorts}
+    return [column for column in board.columns if column.key not in taken]
+
+
+def _page_links(board: Board, state: BoardState, path: str) -> Iterator[dict[str, Any]]:
+    if board.pages > 1:
+        for number in range(1, board.pages + 1):
+            href = path + state.but(page=number).query_string()
+            yield {"number": number, "href": href, "current": number == board.page}
+
+
+def _compare_url(board: Board, path: str) -> str:
+    slugs = list(dict.fromkeys(row.entry.slug for row in board.rows[: board.pinned]))
+    if not FEWEST_COMPARED <= len(slugs) <= MOST_COMPARED:
+        return ""
+    _, kind, slug, *_ = path.split("/")
+    scope = [("benchmark", slug)] if kind == "benchmarks" else []
+    return "/compare/?" + urlencode([*(("system", slug) for slug in slugs), *scope])
+
+
+def _chips(board: Board, state: BoardState, path: str) -> Iterator[Chip]:
+    """Everything that leaves rows or columns out, or adds some, each with the view without it."""
+    for name, values in state.facets:
+        labels = {
+            option.value: option.label
+            for facet in board.facets
+            if facet.name == name
+            for option in facet.options
+        }
+        for value in values:
+            without = state.with_facet(name, (other for other in values if other != value))
+            yield Chip(f"{LABELS[name]}: {labels.get(value, value)}", path + without.query_string())
+    columns = {column.key: column for column in board.ranges}
+    for one in state.ranges:
+        rest = tuple(other for other in state.ranges if other != one)
+        if one.key in board.awaited:
+            label = f"{CALLED[one.key]}: not applied, being computed"
+        else:
+            label = _range_label(columns[one.key], one)
+        yield Chip(label, path + state.but(ranges=rest).query_string())
+    if state.text:
+        yield Chip(f"“{state.text}”", path + state.but(text="").query_string())
+    if state.zero_shot:
+        yield Chip("zero-shot only", path + state.but(zero_shot=False).query_string())
+    if state.cpu_only:
+        label = "measured without a GPU; what was not measured is left out"
+        yield Chip(label, path + state.but(cpu_only=False).query_string())
+    if state.corpus:
+        yield Chip(f"my corpus: {state.corpus:,} documents", path + state.but(corpus=0).query_string())
+    if state.weights:
+        weights = ", ".join(f"{name} {weight:g}" for name, weight in state.weights)
+        yield Chip(f"weights: {weights}", path + state.but(weights=()).query_string())
+    groups = {group.slug: group.label for group in board.groups}
+    for slug in state.hidden:
+        rest_hidden = tuple(other for other in state.hidden if other != slug)
+        label = f"without {groups.get(slug, slug)}"
+        yield Chip(label, path + state.but(hidden=rest_hidden).query_string())
+
+
+def _range_label(column: Column, one: Range) -> str:
+    unit = f" {column.unit}" if column.unit and column.kind == "figure" else ""
+    if one.high is None:
+        return f"{column.label} ≥ {_written(one.low)}{unit}"
+    if one.low is None:
+        return f"{column.label} ≤ {_written(one.high)}{unit}"
+    return f"{column.label} {_written(one.low)} to {_written(one.high)}{unit}"
+
+
+def _status(board: Board, names: dict[str, str]) -> str:
+    """The view in one sentence, for who listens."""
+    total = f"{board.total} row{'' if board.total == 1 else 's'}"
+    rows = f"{board.found} of {total}" if board.found != board.total else total
+    pages = f", page {board.page} of {board.pages}" if board.pages > 1 else ""
+    order = ", then ".join(f"{names.get(key, key)} {order}ending" for key, order in board.sorts)
+    pinned = f"; {board.pinned} pinned on top" if board.pinned else ""
+    return f"{rows}{pages}, by {order}{pinned}."
