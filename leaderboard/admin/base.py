@@ -195,7 +195,10 @@ class CurationAdmin(SimpleHistoryAdmin):
             deleted = row in formset.deleted_forms
             if deleted and new:
                 continue
-            before, after = self._values(row) if deleted else self._changes(row)
+            if deleted:
+                before, after = self._pair(row, [name for name in row.initial if name in row.fields])
+            else:
+                before, after = self._changes(row)
             record(
                 "deleted" if deleted else "added" if new else "edited",
                 f"{row.instance._meta.verbose_name} {row.instance}",
@@ -225,10 +228,6 @@ class CurationAdmin(SimpleHistoryAdmin):
     def _changes(self, form: Any) -> Pair:
         """What a form changes, by field, before and after. Of several rows, those that go and those that come."""
         return self._pair(form, [name for name in form.changed_data if name in form.cleaned_data])
-
-    def _values(self, form: Any) -> Pair:
-        """The same of every field that the form began with: for a row that goes."""
-        return self._pair(form, [name for name in form.initial if name in form.fields])
 
     def _pair(self, form: Any, names: Iterable[str]) -> Pair:
         before: dict[str, Any] = {}

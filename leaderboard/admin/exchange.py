@@ -123,7 +123,10 @@ class ExchangeAdmin(CurationAdmin):
             else:
                 rows, problems = try_table(self.resource, table)
             if table is not None and not problems and "confirmed" in request.POST:
-                return self._store(request, table, form.cleaned_data["why"])
+                with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
+                    self.message_user(request, store_table(self.resource, table))
+                name = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
+                return HttpResponseRedirect(reverse(name))
             # Shown again the form has the text itself: what is confirmed is what was shown.
             form = TableForm(initial={"text": text, "why": form.cleaned_data["why"]})
         return curation_page(
@@ -132,12 +135,6 @@ class ExchangeAdmin(CurationAdmin):
             tried=request.method == "POST" and not problems and not form.errors,
             columns=[field.column_name for field in self.resource().get_import_fields()],
         )  # fmt: skip
-
-    def _store(self, request: HttpRequest, table: tablib.Dataset, why: str) -> HttpResponse:
-        with transaction.atomic(), acting(curator(request), why):
-            self.message_user(request, store_table(self.resource, table))
-        opts = self.opts
-        return HttpResponseRedirect(reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist"))
 
 
 def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: str) -> str:

@@ -61,12 +61,9 @@ class CurationForm(forms.ModelForm):
         self.present: Token | None = None
         if self.instance.pk is not None and "rendered_from" in self.fields:
             # Now: cleaning writes into the instance.
-            self.present = token_of(self.instance, self._own(), self.curation.inline_rows(self.request))
+            fields = [name for name in self.fields if name not in OWN_FIELDS]
+            self.present = token_of(self.instance, fields, self.curation.inline_rows(self.request))
             self.initial["rendered_from"] = str(self.present)
-
-    def _own(self) -> list[str]:
-        """The model's fields that the form has."""
-        return [name for name in self.fields if name not in OWN_FIELDS]
 
     @cached_property
     def changed_data(self) -> list[str]:

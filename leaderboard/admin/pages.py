@@ -132,7 +132,10 @@ def ask(
         done = []
         try:
             with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
-                _lock_boards_of(page, chosen)
+                if isinstance(page, CurationAdmin):
+                    # All at once, in the order in which all boards are locked.
+                    keys = list(chosen.values_list("pk", flat=True))
+                    lock_boards(dataset for key in keys for dataset in page.boards_of(key))
                 for row in chosen.order_by("pk"):
                     done.append(act(row, form.cleaned_data))
         except (NotDone, *refusals) as error:
@@ -147,10 +150,3 @@ def ask(
         explanation=explanation, button=button, danger=danger, action=request.POST.get("action", ""),
         checkbox=ACTION_CHECKBOX_NAME,
     )  # fmt: skip
-
-
-def _lock_boards_of(page: admin.ModelAdmin, chosen: QuerySet[Any]) -> None:
-    """All at once, in the order in which all boards are locked: row by row they would come in the rows' order."""
-    if isinstance(page, CurationAdmin):
-        keys = list(chosen.values_list("pk", flat=True))
-        lock_boards(dataset for key in keys for dataset in page.boards_of(key))

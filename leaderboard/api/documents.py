@@ -62,12 +62,8 @@ def _schema() -> dict[str, Any]:
     return LockedSchemaGenerator().get_schema(request=None, public=True)
 
 
-def _fixed() -> str:
-    return spectacular_settings.VERSION
-
-
 @require_safe
-@kept_page(_fixed, with_address())
+@kept_page(lambda: spectacular_settings.VERSION, with_address())
 def reference(request: HttpRequest) -> HttpResponse:
     """Every operation of the API: what it takes and what it answers."""
     schema, address = _schema(), absolute(request, PREFIX)

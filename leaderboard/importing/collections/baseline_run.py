@@ -14,7 +14,7 @@ from evaluation.runs.score import Target, check_run
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.work_requests import request_work
 from leaderboard.datasets.problems import in_file
-from leaderboard.importing.collections.inspection import Inspected
+from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.models import Architecture, Dataset, Entry, WorkRequest
 from leaderboard.results.publishing import name_baseline
 from leaderboard.systems.records import house_system
@@ -30,7 +30,7 @@ class BaselineRun:
     tag: str
 
 
-def read_baseline_run(path: Path, inspected: Inspected) -> BaselineRun:
+def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun:
     """Check the run against the collection and store it. Raises InvalidContent with its problems."""
     documents = DocumentIds.open(inspected.id_table) if inspected.id_table else None
     try:

@@ -25,7 +25,7 @@ from leaderboard.importing.collections.baseline_run import (
     read_baseline_run,
     request_baseline_run,
 )
-from leaderboard.importing.collections.inspection import Inspected, check_split, inspect
+from leaderboard.importing.collections.inspection import InspectedCollection, check_split, inspect
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress, open_source
 from leaderboard.importing.collections.splits import check_overlap, left_out, permit_comparison
@@ -210,7 +210,7 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
 
 @transaction.atomic
 def _record(
-    options: ImportOptions, inspected: Inspected, stored: StoredContent, run: BaselineRun | None
+    options: ImportOptions, inspected: InspectedCollection, stored: StoredContent, run: BaselineRun | None
 ) -> Imported:
     dataset, changes = _settings(options)
     version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()

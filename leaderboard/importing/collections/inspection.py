@@ -48,7 +48,7 @@ class Topics:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class InspectedCollection:
     """A collection that may be stored. `id_list` has one document id a line, `id_table` the same memory-mapped."""
 
     corpus: CorpusStatistics | None
@@ -90,7 +90,7 @@ class Inspected:
         return statistics
 
 
-def inspect(source: Source, options: ImportOptions, work: Path, progress: Progress) -> Inspected:
+def inspect(source: Source, options: ImportOptions, work: Path, progress: Progress) -> InspectedCollection:
     """Read everything once. Raises InvalidContent with all problems of all files together."""
     problems: list[Problem] = list(source.problems)
     query_ids: set[str] = set()
@@ -116,7 +116,7 @@ def inspect(source: Source, options: ImportOptions, work: Path, progress: Progre
     if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
     wanted = _topic_ids(query_ids, {split: each.qrels for split, each in judgements.items()}, options)
-    return Inspected(
+    return InspectedCollection(
         corpus=corpus if not options.runs_only else None,
         queries=queries,
         id_list=id_list if id_table is not None else None,

@@ -17,7 +17,7 @@ from leaderboard.core.audit import actor
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.files import may_offer_judgements
 from leaderboard.datasets.problems import problem
-from leaderboard.importing.collections.inspection import Inspected
+from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.judgements.disclosure import may_know, record_compared
 from leaderboard.models import Dataset
@@ -48,7 +48,9 @@ def permit_comparison(brought: Collection[str], options: ImportOptions, dataset:
     record_compared(f"an import onto {dataset}", dataset, kept)
 
 
-def check_overlap(inspected: Inspected, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
+def check_overlap(
+    inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
+) -> Iterator[Problem]:
     """Other splits with judgements that are to stay hidden. An import without those is held against those kept: call
     `permit_comparison` first.
     """
@@ -84,7 +86,7 @@ def _pairs(qrels: Qrels) -> Iterator[tuple[str, str]]:
     return ((query, document) for query, document, _ in qrels.judgements())
 
 
-def left_out(inspected: Inspected, options: ImportOptions) -> tuple[str, ...]:
+def left_out(inspected: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
     """The other splits whose judgements are not offered, since the scored ones are hidden."""
     return tuple(
         split

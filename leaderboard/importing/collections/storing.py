@@ -21,7 +21,7 @@ from leaderboard.datasets.files import (
     offer_kept,
     withdraw_file,
 )
-from leaderboard.importing.collections.inspection import Inspected
+from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress, Source
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion
@@ -45,7 +45,7 @@ class StoredContent:
 
 
 def store_content(
-    source: Source, inspected: Inspected, options: ImportOptions, work: Path, progress: Progress
+    source: Source, inspected: InspectedCollection, options: ImportOptions, work: Path, progress: Progress
 ) -> StoredContent:
     """Compress what is plain and put it into the store, hidden judgements apart. No row is written."""
     if source.queries is None:
@@ -71,7 +71,7 @@ def store_content(
     return stored
 
 
-def _id_table_sha256(inspected: Inspected, slug: str) -> str:
+def _id_table_sha256(inspected: InspectedCollection, slug: str) -> str:
     """The key of the table of document ids, which no two buildings of the same ids give alike: kept from the first."""
     if inspected.id_table is None:
         return ""
@@ -80,7 +80,7 @@ def _id_table_sha256(inspected: Inspected, slug: str) -> str:
 
 
 def create_version(
-    dataset: Dataset, inspected: Inspected, stored: StoredContent, options: ImportOptions
+    dataset: Dataset, inspected: InspectedCollection, stored: StoredContent, options: ImportOptions
 ) -> DatasetVersion:
     """The next version of the dataset."""
     latest = dataset.versions.aggregate(latest=Max("number"))["latest"] or 0
@@ -97,7 +97,7 @@ def create_version(
     )
 
 
-def set_topics(version: DatasetVersion, inspected: Inspected, stored: StoredContent) -> bool:
+def set_topics(version: DatasetVersion, inspected: InspectedCollection, stored: StoredContent) -> bool:
     """Let runs for a version that was there before answer the topics of this import. True if they are others."""
     wanted = stored.topics.sha256 if stored.topics else version.queries_sha256
     if version.topics_sha256 == wanted:
