@@ -49,6 +49,10 @@ class ListWidget(JSONWidget):
 class CurationResource(ModelResource):
     """Rows found by a key; unchanged ones are left alone, changed ones recorded with both values."""
 
+    class Meta:
+        clean_model_instances = True
+        import_id_fields = ("slug",)
+
     #: Whether rows may be new: most tables are filled by the site itself.
     takes_new: ClassVar[bool] = False
     _meta: Any
@@ -110,12 +114,10 @@ class DatasetResource(CurationResource):
 
     class Meta:
         model = Dataset
-        import_id_fields = ("slug",)
         fields = (
             "slug", "name", "task", "domain", "language", "licence", "homepage", "citation", "description",
             "ir_datasets_id", "beir_name", "daily_quota", "monthly_quota",
         )  # fmt: skip
-        clean_model_instances = True
 
     def follow(self, instance: Dataset) -> None:
         """The board names the dataset."""
@@ -130,7 +132,6 @@ class SystemResource(CurationResource):
 
     class Meta:
         model = System
-        import_id_fields = ("slug",)
         fields = (
             "slug", "name", "architecture", "description", "backbone",
             *sorted(each.name for each in DECLARED_NUMBERS),
@@ -138,7 +139,6 @@ class SystemResource(CurationResource):
             "paper_url", "code_url", "model_url", "licence", "open_weights", "commercial_use", "closed_api",
             "participant", "authors", "year", "bibtex",
         )  # fmt: skip
-        clean_model_instances = True
 
     def follow(self, instance: System) -> None:
         """Its entries and boards follow."""
@@ -150,9 +150,7 @@ class HardwareResource(CurationResource):
 
     class Meta:
         model = HardwareClass
-        import_id_fields = ("slug",)
         fields = ("slug", "name")
-        clean_model_instances = True
 
     def follow(self, instance: HardwareClass) -> None:
         """Boards name the machine."""
@@ -169,7 +167,6 @@ class PriceResource(CurationResource):
         model = Price
         import_id_fields = ("hardware", "valid_from")
         fields = ("hardware", "valid_from", "per_hour", "currency", "note")
-        clean_model_instances = True
 
     def follow(self, instance: Price) -> None:
         """Costs on boards follow."""
@@ -186,11 +183,9 @@ class BenchmarkResource(CurationResource):
 
     class Meta:
         model = Benchmark
-        import_id_fields = ("slug",)
         fields = (
             "slug", "name", "description", "citation", "measure", "source", "efficiency_from", "position", "members",
         )  # fmt: skip
-        clean_model_instances = True
 
     def dehydrate_members(self, benchmark: Benchmark) -> str:
         """The datasets in order, as JSON."""
