@@ -236,9 +236,10 @@ def _record(
     if moved:
         changes.append(f"board on {version}" + (f", {qrels.split} qrels {qrels.number}" if qrels else ""))
     dataset.current_version, dataset.current_qrels = version, qrels
+    # A dataset that is public stays so while the baseline of its new content is made.
     if qrels is None:
         dataset.state = Dataset.State.COLLECTING
-    elif dataset.runs_only:  # one that is public stays so while the baseline of its new content is made
+    elif dataset.runs_only:
         dataset.state = Dataset.State.PUBLISHED
     dataset.save()
     if offer_content(dataset, version, stored, options.split, with_scored=not stays):

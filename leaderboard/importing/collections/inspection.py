@@ -187,12 +187,12 @@ def _strangers(
         if unknown:
             yield unknown_ids(name, "query", f"{part}queries.jsonl", unknown)
     if id_table is not None:
-        known = DocumentIds.open(id_table)
+        documents = DocumentIds.open(id_table)
         missing: dict[str, None] = {}
         for batch in _batches(qrels):
-            known_flags = known.contain(batch)
+            known = documents.contain(batch)
             missing |= {
-                document: None for document, there in zip(batch, known_flags, strict=True) if not there
+                document: None for document, is_known in zip(batch, known, strict=True) if not is_known
             }
         if missing:
             yield unknown_ids(name, "document", f"{part}the corpus", list(missing))
