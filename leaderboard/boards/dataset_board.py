@@ -27,11 +27,10 @@ from leaderboard.boards.model import (
     RELATIVE,
     SYSTEM,
     Board,
-    Cell,
     Column,
     Row,
-    cells_of,
-    number,
+    Value,
+    fill,
 )
 from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.state import BoardState
@@ -96,7 +95,8 @@ def dataset_board(
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure, versus.shown)
     columns = _columns(shown, measures, measure, sure, versus.head, costs.columns)
     lines = list(_lines(facts, shown, measure, current, costs.on_machine, sure.found))
-    rows = [_row(line, cells) for line, cells in zip(lines, cells_of(columns, lines), strict=True)]
+    rows = [_row(line) for line in lines]
+    fill(rows, columns, lines)
     scored = facts.qrels_id is not None and any_scored(rows, measure)
     lower = better(measure) == "lower"
     assign_ranks(rows, measure, lower_is_better=lower)
@@ -156,7 +156,7 @@ def _leave_out_empty(board: Board, state: BoardState) -> None:
             column
             for column in board.columns
             if column.key in needed
-            or any((cell := row[column.key]).value is not None or cell.text for row in rows)
+            or any(row.value(column.key) is not None or row[column.key].text for row in rows)
         ]
 
 
@@ -217,14 +217,14 @@ def _in_focus(measure: str, sure: CertaintyColumns, difference: str) -> list[Col
     """The system, the measure in focus, and its differences to the baseline, each with how sure it is."""
     good = better(measure)
 
-    def delta(line: Line) -> Cell | None:
-        return number(deltas.absolute(line.scores.get(measure), line.baseline))
+    def delta(line: Line) -> Value:
+        return deltas.absolute(line.scores.get(measure), line.baseline)
 
-    def relative(line: Line) -> Cell | None:
-        return number(deltas.relative(line.scores.get(measure), line.baseline))
+    def relative(line: Line) -> Value:
+        return deltas.relative(line.scores.get(measure), line.baseline)
 
     return [
-        Column(SYSTEM, "System", "", "text", cell=lambda line: Cell(line.about.system)),
+        Column(SYSTEM, "System", "", "text", cell=lambda line: line.about.system),
         measure_column(measure, in_focus=True),
         *sure.beside_score,
         Column(
@@ -246,11 +246,9 @@ _PUBLISHED = (
         "Date",
         ABOUT,
         "date",
-        cell=lambda line: None if line.provenance == REPORTED else Cell(line.about.published[:10]),
+        cell=lambda line: None if line.provenance == REPORTED else line.about.published[:10],
     ),
-    Column(
-        "submission", "Submission", ABOUT, "text", cell=lambda line: number(line.about.submission or None)
-    ),
+    Column("submission", "Submission", ABOUT, "text", cell=lambda line: line.about.submission or None),
 )
 #: Entries that have a row.
 _SHOWN = ("public", "private", QUARANTINED)
@@ -285,15 +283,13 @@ def _lines(
         )
 
 
-def _row(line: Line, cells: dict[str, Cell]) -> Row:
+def _row(line: Line) -> Row:
     about = line.about
-    facets = facets_of(about, (about.provenance,), (about.training,))
     return Row(
         about,
         line.ranked_in,
         line.decimals,
-        cells,
-        facets,
+        facets=facets_of(about, (about.provenance,), (about.training,)),
         measured=line.measured,
         certainty=line.certainty,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -43,7 +43,7 @@ ABOUT = "About"
 
 @dataclass(slots=True)
 class Cell:
-    """What a row has in a column. Rows share cells: whoever has more to say of one puts another in its place.
+    """What a row has in a column. Rows share cells: code that has more to say of one puts another in its place.
 
     A `value` of None is missing, sorts last and is never 0. `text` replaces it as written (a doubtful figure as
     printed), `mark` follows it (in-domain ‡), `spread` too (`± 0.0012 (5)`: the sample standard deviation over seeds,
@@ -62,21 +62,13 @@ class Cell:
     certainty: EntryCertainty | None = None
 
 
-#: Of columns of which a row has nothing.
-EMPTY = Cell()
-
-
-def number(value: Value) -> Cell | None:
-    """The cell of a value of which there is no more to say, None for a missing one."""
-    return None if value is None else Cell(value)
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: `key` names it in `?sort=` and in exports; `better` says which way is good, if any.
 
     Values of a `score` are shares (0 to 1), of a `relative` column ratios (0.1 is +10 %), of a `figure` in `unit`.
-    `cell` makes a row's cell from the line that the row is of; without it, cells come from several rows together.
+    `cell` makes what a row has here from the line that the row is of: a bare value where there is no more to say, None
+    where it has nothing. Without it, cells come from several rows together.
     """
 
     key: str
@@ -90,7 +82,7 @@ class Column:
     arrow: bool = True
     #: How many decimals a `number` has; None: as many as the column's need, four at most.
     decimals: int | None = None
-    cell: Callable[[Any], Cell | None] = field(default=lambda line: None, compare=False, repr=False)
+    cell: Callable[[Any], Cell | Value] = field(default=lambda line: None, compare=False, repr=False)
 
     @property
     def group_slug(self) -> str:
@@ -137,13 +129,6 @@ def _plain(group: str) -> str:
     return next((head for head in _GROUP_SLUGS if group.startswith(head)), group)
 
 
-def cells_of(columns: Sequence[Column], lines: Iterable[object]) -> Iterator[dict[str, Cell]]:
-    """The cells that each line has, by the keys of their columns."""
-    made = [(column.key, column.cell) for column in columns]
-    for line in lines:
-        yield {key: cell for key, make in made if (cell := make(line)) is not None}
-
-
 class ColumnGroup(NamedTuple):
     """A group of columns that a reader may hide."""
 
@@ -183,7 +168,7 @@ Identified = EntryRow | Identity
 
 @dataclass(slots=True)
 class Row:
-    """One row: its cells, by the keys of their columns. A column of which it has nothing has no cell.
+    """One row: its values by the keys of their columns, and the cells of those that have more than a value.
 
     `measured` is what the efficiency columns show, `certainty` all that was found of the measure in focus. `ranked_in`
     names whom the row is ranked among: rows of different kinds are never ranked together.
@@ -192,7 +177,8 @@ class Row:
     entry: Identified
     ranked_in: str
     decimals: int
-    cells: dict[str, Cell]
+    values: dict[str, Value] = field(default_factory=dict)
+    cells: dict[str, Cell] = field(default_factory=dict)
     facets: Facets = field(default_factory=dict)
     rank: int | None = None
     measured: Measured | None = None
@@ -200,12 +186,15 @@ class Row:
 
     def __getitem__(self, key: str) -> Cell:
         """The cell of a column; an empty one where the row has none."""
-        return self.cells.get(key, EMPTY)
+        return self.cells.get(key) or Cell(self.values.get(key))
+
+    def __setitem__(self, key: str, cell: Cell) -> None:
+        self.cells[key] = cell
+        self.values[key] = cell.value
 
     def value(self, key: str) -> Value:
         """What the row has in a column, None where that is nothing."""
-        cell = self.cells.get(key)
-        return None if cell is None else cell.value
+        return self.values.get(key)
 
     @property
     def rank_label(self) -> str:
@@ -214,6 +203,22 @@ class Row:
         Empty where there is none.
         """
         return rank_label(self.rank, self.ranked_in)
+
+
+def fill(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[object]) -> None:
+    """Give each row what the columns make from its line. The loop runs for each of ten thousand cells."""
+    made = [(column.key, column.cell) for column in columns]
+    for row, line in zip(rows, lines, strict=True):
+        values, cells = row.values, row.cells
+        for key, make in made:
+            found = make(line)
+            if found is None:
+                continue
+            if isinstance(found, Cell):
+                cells[key] = found
+                values[key] = found.value
+            else:
+                values[key] = found
 
 
 _RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Literal
+from typing import Any, Literal
 
-from leaderboard.boards.model import EFFECTIVENESS, Board, Cell, Column, Row
+from leaderboard.boards.model import EFFECTIVENESS, Board, Column, Row
 from leaderboard.results.kinds import UNRANKED
 from leaderboard.results.places import places
 
@@ -17,14 +17,11 @@ _MARKED = ("score", "figure", "number", "rank")
 
 def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> list[Row]:
     """The rows by one column. They must come in order of publication, which then decides among equals."""
-    values = [(row.value(key), row) for row in rows]
-    present = [(_sortable(value), row) for value, row in values if value is not None]
-    present.sort(key=itemgetter(0), reverse=order == "desc")
-    return [row for _, row in present] + [row for value, row in values if value is None]
-
-
-def _sortable(value: float | str) -> tuple[float, str]:
-    return (0.0, value.casefold()) if isinstance(value, str) else (value, "")
+    present = [(value, row) for row in rows if (value := row.value(key)) is not None]
+    missing = [row for row in rows if row.value(key) is None]
+    texts = [(value.casefold(), row) for value, row in present if isinstance(value, str)]
+    ordered_rows = sorted(texts or present, key=itemgetter(0), reverse=order == "desc")
+    return [row for _, row in ordered_rows] + missing
 
 
 def assign_ranks(rows: Sequence[Row], key: str, *, lower_is_better: bool = False) -> None:
@@ -47,17 +44,17 @@ def mark_best(board: Board, rows: Sequence[Row]) -> None:
     Of values with noise the best is one that is better than every other whatever the noise, and so is the second of the
     rest: where their ranges overlap nobody knows which is the better one.
     """
-    kinds: dict[str, list[dict[str, Cell]]] = defaultdict(list)
+    kinds: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.ranked_in not in UNRANKED:
-            kinds[row.ranked_in].append(row.cells)
+            kinds[row.ranked_in].append(row)
     marked = [
         column for column in board.columns if column.better and (column.kind in _MARKED or _is_view(column))
     ]
     for kind, of_kind in kinds.items():
         for column in marked:
-            cells = [cell for cells in of_kind if (cell := cells.get(column.key)) and cell.value is not None]
-            _two_best(board, (column.key, kind), cells, column)
+            for found, value in zip((board.best, board.second), _two_best(column, of_kind), strict=False):
+                found[column.key, kind] = value
 
 
 def _is_view(column: Column) -> bool:
@@ -65,25 +62,28 @@ def _is_view(column: Column) -> bool:
     return column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
 
 
-def _two_best(board: Board, key: tuple[str, str], cells: Sequence[Cell], column: Column) -> None:
-    if len(cells) < 2:
-        return
-    choose = max if column.better == "higher" else min
-    numbers: list[float] = [cell.value for cell in cells]  # type: ignore[misc]
-    best = choose(numbers)
-    noisy = column.kind == "figure" and any(cell.noise for cell in cells)
-    if noisy and not _is_clear(best, cells):
-        return
-    board.best[key] = best
-    rest = [number for number in numbers if number != best]
-    if rest:
-        second = choose(rest)
-        if not noisy or _is_clear(second, [cell for cell in cells if cell.value != best]):
-            board.second[key] = second
+def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
+    """The best and the second best distinct value, as far as noise leaves no doubt of them."""
+    key, choose = column.key, max if column.better == "higher" else min
+    numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
+    noisy = column.kind == "figure" and any(row[key].noise for row in rows)
+    ranges = (
+        [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
+        if noisy
+        else []
+    )
+    found: list[float] = []
+    while numbers and len(found) < 2:
+        best = choose(numbers)
+        if (len(numbers) < 2 and not found) or (noisy and not _is_clear(best, ranges)):
+            break
+        found.append(best)
+        numbers = [number for number in numbers if number != best]
+        ranges = [each for each in ranges if each[0] != best]
+    return found
 
 
-def _is_clear(value: float, cells: Sequence[Cell]) -> bool:
+def _is_clear(value: float, ranges: Sequence[tuple[Any, float]]) -> bool:
     """Whether the range of a value overlaps with that of no other one."""
-    ranges = [(cell.value, cell.noise) for cell in cells if isinstance(cell.value, (float, int))]
     own = max(off for each, off in ranges if each == value)
     return all(abs(each - value) > off + own for each, off in ranges if each != value)

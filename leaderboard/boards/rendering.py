@@ -16,7 +16,6 @@ from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards.columns import round_marks
 from leaderboard.boards.model import (
-    EMPTY,
     SEPARATED,
     SYSTEM,
     Board,
@@ -40,6 +39,9 @@ WIDTH = 400
 #: Steps of an in-cell bar: the classes b0 to b20.
 BAR_STEPS = 20
 
+#: Of a column of which a row has a value at most.
+EMPTY = Cell()
+
 Cells = Sequence[Cell]
 Values = Sequence[Value]
 
@@ -55,10 +57,7 @@ def body(
         return SafeString("")
     cells = [
         _cells(
-            board,
-            column,
-            rooms.get(column.key),
-            first=before.key != SYSTEM and before.group != column.group,
+            board, column, rooms.get(column.key), first=before.key != SYSTEM and before.group != column.group
         )
         for before, column in pairwise(board.columns)
     ]
@@ -134,11 +133,11 @@ def _cells(board: Board, column: Column, room: int | None, *, first: bool) -> li
     `room` is that of spreads, None where no cell has more than its text.
     """
     key = column.key
+    values = [row.values.get(key) for row in board.rows]
     cells = [row.cells.get(key, EMPTY) for row in board.rows]
-    values = [cell.value for cell in cells]
     kind = "" if column.numeric else "first t " if first else "t "
     texts, attributes, paddings = _WRITERS[column.kind](board, column, cells, values)
-    if not column.numeric:
+    if kind:
         attributes = repeat(f' class="{kind.rstrip()}"')
     for number, tag in _emphasised(board, key, values):
         texts[number] = f"<{tag}>{texts[number]}</{tag}>"
@@ -148,17 +147,17 @@ def _cells(board: Board, column: Column, room: int | None, *, first: bool) -> li
         paddings, attributes, texts = map(
             list, zip(*(one if one[2] else missing for one in found), strict=True)
         )
-    written = zip(cells, attributes, texts, paddings, strict=False)
     if room is not None:
-        top = _top_of(cells)
+        top = _top_of(cells, values)
         return [
             f"<td{_title(cell)}{attribute}>{text}{padding}{_beside(cell, room, top)}</td>"
-            for cell, attribute, text, padding in written
+            for cell, attribute, text, padding in zip(cells, attributes, texts, paddings, strict=False)
         ]
     if isinstance(attributes, repeat) and isinstance(paddings, repeat):
         opening = f"<td{next(attributes)}>"
         return [f"{opening}{text}</td>" for text in texts]
-    return [f"<td{attribute}>{text}{padding}</td>" for _, attribute, text, padding in written]
+    written = zip(attributes, texts, paddings, strict=False)
+    return [f"<td{attribute}>{text}{padding}</td>" for attribute, text, padding in written]
 
 
 def _emphasised(board: Board, key: str, values: Values) -> Iterator[tuple[int, str]]:
@@ -218,11 +217,10 @@ def _whisker(ends: tuple[float, float], top: float) -> str:
     )
 
 
-def _top_of(cells: Cells) -> float:
+def _top_of(cells: Cells, values: Values) -> float:
     """The greatest of the values and of the ends of intervals."""
     ends = [cell.interval[1] for cell in cells if cell.interval is not None]
-    values = [cell.value for cell in cells if isinstance(cell.value, (float, int))]
-    return max(values + ends, default=0.0)
+    return max([value for value in values if isinstance(value, (float, int))] + ends, default=0.0)
 
 
 def rooms_of(rows: Sequence[Row]) -> dict[str, int]:
@@ -248,7 +246,7 @@ def _scores(board: Board, column: Column, cells: Cells, values: Values) -> Writt
     texts, paddings = _numbers(board.rows, values, "")
     if column.key != board.sort or not any(values):
         return Written(texts, paddings=paddings)
-    scale = BAR_STEPS / max(_top_of(cells), 1e-12)
+    scale = BAR_STEPS / max(_top_of(cells, values), 1e-12)
     numbers = [value if isinstance(value, (float, int)) else 0.0 for value in values]
     bars = [min(BAR_STEPS, max(0, round(number * scale))) for number in numbers]
     return Written(texts, [f' class="b{bar}"' for bar in bars], paddings)
@@ -312,8 +310,8 @@ def _plain_numbers(board: Board, column: Column, cells: Cells, values: Values) -
 
 def _figures(board: Board, column: Column, cells: Cells, values: Values) -> Written:
     printed = [
-        cell.text or (significant(cell.value) if isinstance(cell.value, (float, int)) else "")
-        for cell in cells
+        cell.text or (significant(value) if isinstance(value, (float, int)) else "")
+        for cell, value in zip(cells, values, strict=True)
     ]
     widest = max(len(text.partition(".")[2]) for text in printed)
     return Written([escape(text) for text in printed], paddings=[_padding(text, widest) for text in printed])

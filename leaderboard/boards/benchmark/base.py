@@ -43,7 +43,7 @@ class Base:
         if view not in self.rows:
             self.rows[view] = make()
         return [
-            Row(row.entry, row.ranked_in, row.decimals, row.cells.copy(), row.facets)
+            Row(row.entry, row.ranked_in, row.decimals, row.values.copy(), row.cells.copy(), row.facets)
             for row in self.rows[view]
         ]
 

@@ -13,7 +13,7 @@ from leaderboard.boards.benchmark.lines import BenchmarkLine
 from leaderboard.boards.columns.about import ABOUT_SYSTEM
 from leaderboard.boards.columns.weighted import WEIGHTED, weighted_column
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.model import EFFECTIVENESS, SYSTEM, Cell, Column, Kind, number
+from leaderboard.boards.model import EFFECTIVENESS, SYSTEM, Cell, Column, Kind, Value
 from leaderboard.core.measures import better
 
 MEAN, COMMON, COVERAGE = "mean", "common-mean", "coverage"
@@ -42,12 +42,12 @@ class OverAll:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def of(self, key: str) -> Callable[[BenchmarkLine], Cell | None]:
+    def of(self, key: str) -> Callable[[BenchmarkLine], Cell | Value]:
         """What makes the cells of the aggregate of this key."""
         return lambda line: self._aggregates[key][line.number]
 
     @cached_property
-    def _aggregates(self) -> Mapping[str, Sequence[Cell | None]]:
+    def _aggregates(self) -> Mapping[str, Sequence[Cell | Value]]:
         scores, baselines = self._tables.of_counted
         kinds, lower, width = self._tables.kinds, self._tables.lower_is_better, scores.shape[1]
         won = aggregates.wins(scores, baselines, lower_is_better=lower)
@@ -60,7 +60,7 @@ class OverAll:
             MEAN_RANK: ranked.mean_rank,
         }
         return {
-            **{key: [number(value) for value in plain(values)] for key, values in figures.items()},
+            **{key: plain(values) for key, values in figures.items()},
             COVERAGE: [Cell(float(had), f"{had}/{width}") for had in aggregates.coverage(scores)],
             WINS: [
                 Cell(float(wins), f"{wins}/{ties}/{losses}") if wins or ties or losses else None
@@ -85,7 +85,7 @@ def columns_of(
     good = better(measure)
     several = facts.all_counted > 1
     return [
-        Column(SYSTEM, "System", "", "text", cell=lambda line: Cell(line.about.name)),
+        Column(SYSTEM, "System", "", "text", cell=lambda line: line.about.name),
         *([weighted_column(OVER_ALL)] if weighted else []),
         *(_means(facts, over_all, good, common=common) if several else []),
         *_differences(facts, over_all, good, difference, several=several),
@@ -216,11 +216,10 @@ def _dataset(
 ) -> Column:
     """The column of the dataset at this place among the benchmark's."""
 
-    def cell(line: BenchmarkLine) -> Cell | None:
-        value = line.shown[place]
+    def cell(line: BenchmarkLine) -> Cell | Value:
         if line.beside and place in line.beside:
-            return Cell(value, "", *line.beside[place])
-        return None if value is None else Cell(value)
+            return Cell(line.shown[place], "", *line.beside[place])
+        return line.shown[place]
 
     shown = member.measure(measure)
     unit = [

@@ -13,7 +13,7 @@ from leaderboard.boards.benchmark.lines import Line
 from leaderboard.boards.columns.costs import cost_columns, cost_group, notes_on_costs
 from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.model import Board, Column, Row, cells_of
+from leaderboard.boards.model import Board, Column, Row, fill
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_columns import DatasetEntries, Figures
 from leaderboard.results.history.entry_rows import SystemRow
@@ -96,7 +96,7 @@ class LineCosts(NamedTuple):
             )
             if costs.measured or costs.figures:
                 row.measured = costs.measured
-                row.cells.update(*cells_of(self.columns, [costs]))
+                fill([row], self.columns, [costs])
 
     def describe(self, board: Board) -> None:
         """Say on which machine they were measured, and on which ones they could be."""

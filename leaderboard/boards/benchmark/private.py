@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from leaderboard.boards.benchmark.aggregates import Tables, table
 from leaderboard.boards.benchmark.columns import BORDA, MEAN_RANK, OverAll
@@ -53,6 +54,6 @@ def private_rows(
         if isinstance(row.entry, Identity):
             row.entry = row.entry._replace(visibility="private")
         for key in ranks:
-            if key in row.cells:
-                row.cells[key].value = None
+            if row.value(key) is not None:
+                row[key] = replace(row[key], value=None)
     return rows

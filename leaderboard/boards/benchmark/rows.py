@@ -14,7 +14,7 @@ from leaderboard.boards.columns.seeds import title_of
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import in_view
-from leaderboard.boards.model import Board, Cell, Column, Identity, Row, cells_of
+from leaderboard.boards.model import Board, Column, Identity, Row, fill
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import REPORTED
@@ -46,11 +46,9 @@ def rows_of(
         entry = _identity(line, system, ", ".join(sorted(provenances)))
         beside = _beside(special, measure, line, decimals, view)
         made.append(BenchmarkLine(system, kind, decimals, entry.provenance, number, shown[number], beside))
-        rows.append(
-            Row(entry, kind, decimals, {}, facets_of(system, provenances, set(line.trainings) - {""}))
-        )
-    for row, cells in zip(rows, cells_of(columns, made), strict=True):
-        row.cells = cells
+        facets = facets_of(system, provenances, set(line.trainings) - {""})
+        rows.append(Row(entry, kind, decimals, facets=facets))
+    fill(rows, columns, made)
     return rows
 
 
@@ -130,7 +128,7 @@ def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: Boar
     numbers = [number for number, row in enumerate(board.rows) if id(row) in looked_at]
     found = aggregates.common(tables.of_counted[0], numbers)
     for row, value in zip(board.rows, plain(found.means), strict=True):
-        row.cells[COMMON] = Cell(value)
+        row.values[COMMON] = value
     board.columns = [
         common_column(column, facts.counted, found.places) if column.key == COMMON else column
         for column in board.columns

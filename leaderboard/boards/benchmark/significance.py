@@ -60,7 +60,7 @@ def show_certainty(
                 continue
             cell, (of_entry, title, differs) = row[key], told
             marked = differs and view != "rank"
-            row.cells[key] = Cell(
+            row[key] = Cell(
                 cell.value,
                 cell.text,
                 _marked(cell.mark) if marked else cell.mark,

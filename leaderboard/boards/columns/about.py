@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from leaderboard.boards.facets import HOUSE
-from leaderboard.boards.model import ABOUT, Cell, Column
+from leaderboard.boards.model import ABOUT, Column, Value
 from leaderboard.models import DECLARED_NUMBERS, Architecture
 from leaderboard.results.kinds import REPORTED
 
@@ -16,26 +15,18 @@ SELF_REPORTED = "self-reported: what its team declared, or a publication says"
 ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
 
 
-@lru_cache(1024)
-def _text(text: str) -> Cell:
-    """The cell of a text that many rows have."""
-    return Cell(text)
+def _by(line: Any) -> Value:
+    return (line.about.source if line.ranked_in == REPORTED else line.about.team or HOUSE) or None
 
 
-def _by(line: Any) -> Cell | None:
-    about = line.about
-    text = about.source if line.ranked_in == REPORTED else about.team or HOUSE
-    return _text(text) if text else None
+def _declared(name: str, per: float) -> Callable[[Any], Value]:
+    """What makes the value of a number that teams declare."""
 
+    def value(line: Any) -> Value:
+        declared = getattr(line.about, name)
+        return None if declared is None else declared / per
 
-def _declared(name: str, per: float) -> Callable[[Any], Cell | None]:
-    """The cell of a number that teams declare."""
-
-    def cell(line: Any) -> Cell | None:
-        found = getattr(line.about, name)
-        return None if found is None else Cell(found / per)
-
-    return cell
+    return value
 
 
 ABOUT_SYSTEM = (
@@ -44,7 +35,7 @@ ABOUT_SYSTEM = (
         "Architecture",
         ABOUT,
         "text",
-        cell=lambda line: _text(ARCHITECTURES.get(line.about.architecture, line.about.architecture)),
+        cell=lambda line: ARCHITECTURES.get(line.about.architecture, line.about.architecture),
     ),
     Column(
         "provenance",
@@ -52,7 +43,7 @@ ABOUT_SYSTEM = (
         ABOUT,
         "text",
         note="how the numbers were obtained",
-        cell=lambda line: _text(line.provenance),
+        cell=lambda line: line.provenance,
     ),
     Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it", cell=_by),
 )

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from evaluation.efficiency import PROTOCOL, was_disturbed
 from leaderboard.boards.columns.weighted import weighted_column
-from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column
+from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Value
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import significant
 from leaderboard.results.efficiency import cost_per_million
@@ -231,11 +231,11 @@ def cost_columns(
 
 
 def _column(each: Cost, group: str, currency: str) -> Column:
-    def cell(line: Any) -> Cell | None:
+    def cell(line: Any) -> Cell | Value:
         value = None if line.measured is None else each.value(line.measured)
-        if value is None:
-            return None
-        return Cell(value, noise=value * each.known(line.measured) if each.better else 0.0)
+        if value is None or not each.better:
+            return value
+        return Cell(value, noise=value * each.known(line.measured))
 
     unit = unit_with(currency, each.unit)
     return Column(each.key, each.label, group, "figure", each.better, unit, each.note, cell=cell)
@@ -253,7 +253,7 @@ def describe_costs(board: Board) -> None:
         for key in keys:
             value, noise = row.value(key), row[key].noise
             spread = f"± {significant(noise, 2)}" if noise and math.isfinite(noise) else ""
-            row.cells[key] = Cell(value, title=_title(key, row.measured), spread=spread, noise=noise)
+            row[key] = Cell(value, title=_title(key, row.measured), spread=spread, noise=noise)
 
 
 def _title(key: str, measured: Measured) -> str:

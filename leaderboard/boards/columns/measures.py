@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from leaderboard.boards.model import EFFECTIVENESS, JUDGED_SHARE, OTHER_MEASURES, Cell, Column
+from leaderboard.boards.model import EFFECTIVENESS, JUDGED_SHARE, OTHER_MEASURES, Cell, Column, Value
 from leaderboard.core.measures import better
 from leaderboard.results.judged_shares import JUDGED_MEASURES
 
@@ -18,21 +18,21 @@ def measure_column(
     A cell in focus has the interval that was found of it, too.
     """
 
-    def cell(line: Any) -> Cell | None:
-        value = line.scores.get(measure)
+    def cell(line: Any) -> Cell | Value:
+        value: Value = line.scores.get(measure)
         if line.deviations or (in_focus and line.certainty is not None):
             return _with_more(line, measure, value, in_focus=in_focus)
-        return None if value is None else Cell(value)
+        return value
 
     return Column(measure, measure, group, "score", better(measure), note=note, cell=cell)
 
 
-def _with_more(line: Any, measure: str, value: float | None, *, in_focus: bool) -> Cell | None:
+def _with_more(line: Any, measure: str, value: Value, *, in_focus: bool) -> Cell | Value:
     """The cell of a seed set, or of a score with an interval."""
     found = line.certainty if in_focus else None
     ends = None if found is None else (found.low, found.high)
     if value is None or measure not in line.deviations:
-        return Cell(value, interval=ends) if ends or value is not None else None
+        return Cell(value, interval=ends) if ends else value
     spread, seeds = f"± {line.deviations[measure]:.{line.decimals}f}", line.about.seed_count
     title = f"mean of {seeds} seeds, {spread}"
     return Cell(value, title=title, spread=f"{spread} ({seeds})" if in_focus else "", interval=ends)

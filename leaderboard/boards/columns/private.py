@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from leaderboard.boards.model import Column, number
+from leaderboard.boards.model import Column
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas
 from leaderboard.results.history.entry_rows import EntryRow
@@ -34,7 +34,7 @@ def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
             "score",
             good,
             note="mean over the private part",
-            cell=lambda line: number(line.about.private_scores.get(measure)),
+            cell=lambda line: line.about.private_scores.get(measure),
         ),
         Column(
             "private_difference",
@@ -43,8 +43,8 @@ def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
             "delta",
             good,
             note="private part minus public part",
-            cell=lambda line: number(
-                deltas.absolute(line.about.private_scores.get(measure), line.scores.get(measure))
+            cell=lambda line: deltas.absolute(
+                line.about.private_scores.get(measure), line.scores.get(measure)
             ),
         ),
     ]

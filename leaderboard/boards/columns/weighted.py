@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row
+from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.results.kinds import UNRANKED
 
@@ -78,7 +78,7 @@ def fill_weighted(
         costs = {name: float(row.value(key) or 0.0) for name, key in wanted.items()}
         score = weighted_score(value, costs, known, weights)
         if math.isfinite(score):
-            row.cells[WEIGHTED] = Cell(round(score, 4))
+            row.values[WEIGHTED] = round(score, 4)
     return _notes(board, [row for row, _ in complete], weights)
 
 

@@ -83,10 +83,11 @@ def test_ranks_are_shared_within_a_kind_and_missing_for_missing_values() -> None
 
 
 def test_rows_that_are_given_out_may_get_other_cells_and_those_remembered_stay() -> None:
-    row = Row(SimpleNamespace(), "scored", 4, {"mean": Cell(1.0, mark="‡")}, {"team": "a"})  # type: ignore[arg-type]
+    row = Row(SimpleNamespace(), "scored", 4, {}, {}, {"team": "a"})  # type: ignore[arg-type]
+    row["mean"] = Cell(1.0, mark="‡")
     base = Base(None, [], [], {}, None, {})  # type: ignore[arg-type]
     (given,) = base.fresh_rows("", lambda: [row])
     assert given == row
-    given.cells["mean"], given.rank = Cell(2.0), 1
+    given["mean"], given.rank = Cell(2.0), 1
     (again,) = base.fresh_rows("", list)
     assert (again.value("mean"), again["mean"].mark, again.rank) == (1.0, "‡", None)
