@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
 from typing import NamedTuple
 
 from leaderboard.boards.columns import round_marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, declared_columns
 from leaderboard.boards.columns.baseline import Versus
 from leaderboard.boards.columns.challenged import notes_on_challenges
-from leaderboard.boards.columns.costs import DatasetCosts, cost_group
+from leaderboard.boards.columns.costs import CostLine, DatasetCosts, cost_group, fill_costs
 from leaderboard.boards.columns.measures import measure_column, other_column, with_judged
 from leaderboard.boards.columns.private import NOTE as REVEALED
 from leaderboard.boards.columns.private import PRIVATE_PART, private_columns
-from leaderboard.boards.columns.reported import Figures, figure_columns, has_doubtful
+from leaderboard.boards.columns.reported import figure_columns, has_doubtful
 from leaderboard.boards.columns.seeds import NOTE as SEEDS
 from leaderboard.boards.columns.seeds import has_seeds
 from leaderboard.boards.columns.significance import CertaintyColumns, any_scored, not_applied
@@ -32,8 +34,9 @@ from leaderboard.boards.model import (
     Value,
     fill,
 )
-from leaderboard.boards.ranking import assign_ranks
+from leaderboard.boards.ranking import SharedRows, assign_ranks
 from leaderboard.boards.state import BoardState
+from leaderboard.core.cache.memory import Remembered
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import deltas
@@ -51,10 +54,7 @@ from leaderboard.systems.baselines import BM25
 
 
 class Line(NamedTuple):
-    """What the cells of a row are made from: an entry, and what was found of it.
-
-    `baseline` is what the measure in focus is compared with, `figures` are what a publication states.
-    """
+    """What the cells of a row are made from: an entry, what the measure in focus is compared with, and its tests."""
 
     about: EntryRow
     scores: Mapping[str, float]
@@ -62,14 +62,31 @@ class Line(NamedTuple):
     ranked_in: str
     decimals: int
     baseline: float | None
-    figures: Figures
-    measured: Measured | None
     certainty: EntryCertainty | None
 
     @property
     def provenance(self) -> str:
         """How its numbers were obtained."""
         return self.about.provenance
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What all views of a board by one measure share. It is remembered with the very objects that it was made of."""
+
+    made_of: tuple[DatasetFacts, Sequence[EntryRow], BoardCertainty | None]
+    shown: Sequence[EntryRow]
+    measures: Sequence[str]
+    versus: Versus
+    sure: CertaintyColumns
+    bm25: int | None
+    before_costs: Sequence[Column]
+    after_costs: Sequence[Column]
+    last: Sequence[Column]
+    rows: SharedRows
+
+
+_remembered: Remembered[_Base] = Remembered(12)
 
 
 def dataset_board(
@@ -86,49 +103,98 @@ def dataset_board(
 
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
     """
-    shown = [_without_numbers(entry) for entry in entries if entry.visibility in _SHOWN]
-    measures = _measures(facts, [entry.scores for entry in shown])
+    shown = [entry for entry in entries if entry.visibility in _SHOWN]
+    measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
-    current = _current_group(facts, shown)
-    costs = DatasetCosts.of(measured, _bm25(shown, current), state)
-    versus = Versus.of(shown, current, facts.name)
-    sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure, versus.shown)
-    columns = _columns(shown, measures, measure, sure, versus.head, costs.columns)
-    lines = list(_lines(facts, shown, measure, current, costs.on_machine, sure.found))
-    rows = [_row(line) for line in lines]
-    fill(rows, columns, lines)
-    scored = facts.qrels_id is not None and any_scored(rows, measure)
-    lower = better(measure) == "lower"
-    assign_ranks(rows, measure, lower_is_better=lower)
+    base = _base_of(facts, entries, shown, measures, measure, certainty if not facts.hidden else None)
+    sure, costs = base.sure, DatasetCosts.of(measured, base.bm25, state)
     verdict = verdict_of(sure.board, measure) if sure.board is not None else None
     board = Board(
         title=facts.name,
-        columns=columns,
-        rows=rows,
+        columns=[*base.before_costs, *costs.columns, *base.after_costs],
+        rows=[],
         measure=measure,
         measures=list(measures),
-        baseline=versus.shown,
+        baseline=base.versus.shown,
         machine=costs.machine,
         machines=costs.machines,
         cost_group=cost_group(costs.machine) if costs.machine else "",
         certainty=sure.board if sure.found is not None else None,
         verdict=verdict,
-        named={entry.pk: entry for entry in shown} if verdict is not None else {},
-        awaited=sure.awaited(scored=scored, hidden=facts.hidden),
+        named={entry.pk: entry for entry in base.shown} if verdict is not None else {},
     )
-    effectiveness = [entry.scores.get(measure) for entry in shown]
-    on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower) if state.weights else []
+    base.rows.give_to(board)
+    rows = board.rows
+    scored = facts.qrels_id is not None and any_scored(rows, measure)
+    board.awaited = sure.awaited(scored=scored, hidden=facts.hidden)
+    _place_costs(board, base, costs)
+    on_weights = _weigh(board, base, state)
+    private = any(column.group == PRIVATE_PART for column in board.columns)
     _leave_out_empty(board, state)
     arrange(board, state, measure)
     board.notes = [
-        *_notes(facts, rows, board, versus),
-        *([REVEALED] if any(column.group == PRIVATE_PART for column in columns) else []),
+        *_notes(facts, rows, board, base.versus),
+        *([REVEALED] if private else []),
         *sure.notes(verdict, board.named, scored=scored, hidden=facts.hidden),
         *not_applied(board, state),
         *on_weights,
         *costs.notes(),
     ]
     return board
+
+
+def _place_costs(board: Board, base: _Base, costs: DatasetCosts) -> None:
+    """Give the rows what was measured of them and what publications state, and the board the columns of it."""
+    stated = [(entry.figures, entry.scores) for entry in base.shown if entry.figures]
+    taken = {column.key for column in (*board.columns, *base.last)}
+    figures = figure_columns(stated, taken)
+    board.columns += [*figures, *base.last]
+    if costs.on_machine or figures:
+        lines = (CostLine(costs.on_machine.get(entry.pk), entry.figures) for entry in base.shown)
+        fill_costs(board.rows, [*costs.columns, *figures], lines)
+
+
+def _weigh(board: Board, base: _Base, state: BoardState) -> list[str]:
+    """Fill the weighted score where the view has weights; what is to be said of it."""
+    if not state.weights:
+        return []
+    effectiveness = [entry.scores.get(board.measure) for entry in base.shown]
+    return fill_weighted(board, effectiveness, state, lower_is_better=better(board.measure) == "lower")
+
+
+def _base_of(
+    facts: DatasetFacts,
+    entries: Sequence[EntryRow],
+    shown: Sequence[EntryRow],
+    measures: Sequence[str],
+    measure: str,
+    certainty: BoardCertainty | None,
+) -> _Base:
+    key = f"{facts.name}|{facts.version_id}|{measure}"
+    known = _remembered.get(key)
+    if (
+        known is not None
+        and known.made_of[0] == facts
+        and all(map(is_, known.made_of[1:], (entries, certainty)))
+    ):
+        return known
+    shown = [_without_numbers(entry) for entry in shown]
+    current = _current_group(facts, shown)
+    versus = Versus.of(shown, current, facts.name)
+    sure = CertaintyColumns.of(certainty, measure, versus.shown)
+    before_costs = [*_in_focus(measure, sure, versus.head), *private_columns(shown, measure)]
+    after_costs = [other_column(name) for name in measures if name != measure]
+    last = [*ABOUT_SYSTEM, *declared_columns(shown), *_PUBLISHED]
+    lines = list(_lines(facts, shown, measure, current, sure.found))
+    rows, columns = [_row(line) for line in lines], [*before_costs, *after_costs, *last]
+    fill(rows, columns, lines)
+    assign_ranks(rows, measure, lower_is_better=better(measure) == "lower")
+    base = _Base(
+        (facts, entries, certainty), shown, measures, versus, sure, _bm25(shown, current), before_costs,
+        after_costs, last, SharedRows.of(rows, columns),
+    )  # fmt: skip
+    _remembered.put(key, base)
+    return base
 
 
 def _without_numbers(entry: EntryRow) -> EntryRow:
@@ -193,26 +259,6 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
     return sort if sort in measures else measures[0]
 
 
-def _columns(
-    entries: Sequence[EntryRow],
-    measures: Sequence[str],
-    measure: str,
-    sure: CertaintyColumns,
-    difference: str,
-    costs: Sequence[Column],
-) -> list[Column]:
-    """All columns, in order: beside the measure in focus its differences and what it costs, then the others."""
-    first = [
-        *_in_focus(measure, sure, difference),
-        *private_columns(entries, measure),
-        *costs,
-        *(other_column(name) for name in measures if name != measure),
-    ]
-    last = [*ABOUT_SYSTEM, *declared_columns(entries), *_PUBLISHED]
-    stated = [(entry.figures, entry.scores) for entry in entries if entry.figures]
-    return [*first, *figure_columns(stated, {column.key for column in (*first, *last)}), *last]
-
-
 def _in_focus(measure: str, sure: CertaintyColumns, difference: str) -> list[Column]:
     """The system, the measure in focus, and its differences to the baseline, each with how sure it is."""
     good = better(measure)
@@ -259,10 +305,9 @@ def _lines(
     entries: Sequence[EntryRow],
     measure: str,
     current: str,
-    measured: Mapping[int, Measured],
     certainty: MeasureCertainty | None,
 ) -> Iterator[Line]:
-    """What rows are made from, by entry, with its scores and what was `measured` of it on the machine that is shown."""
+    """What rows are made from, by entry."""
     baselines = {
         entry.comparison_group: entry.scores.get(measure)
         for entry in entries
@@ -277,8 +322,6 @@ def _lines(
             kind,
             3 if entry.provenance == REPORTED or facts.hidden else 4,
             baselines.get(entry.comparison_group),
-            entry.figures,
-            measured.get(entry.pk),
             certainty.of(entry.pk) if certainty is not None and kind in (SCORED, CLOSED) else None,
         )
 
@@ -290,7 +333,6 @@ def _row(line: Line) -> Row:
         line.ranked_in,
         line.decimals,
         facets=facets_of(about, (about.provenance,), (about.training,)),
-        measured=line.measured,
         certainty=line.certainty,
     )
 

@@ -75,7 +75,7 @@ class Details(NamedTuple):
 def details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Details:
     """The details of a dataset's row (`pages.DATASET_FIELDS`); `files` are those that this visitor may have.
 
-    `site` is its address, for the commands. Four queries at most.
+    `site` is its address, for the commands. Five queries at most.
     """
     return Details(
         example=example(dataset),
@@ -189,10 +189,12 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
         return []
     rows = list(
         Qrels.objects.filter(version__dataset=dataset["pk"])
-        .exclude(pk__in=not_shown(dataset["pk"]))
-        .select_related("version__dataset")
+        .select_related("version")
         .order_by("created_at", "pk")
     )
+    if any(row.pk != dataset["current_qrels_id"] for row in rows):  # the present ones are always shown
+        prepared = set(not_shown(dataset["pk"]).values_list("pk", flat=True))
+        rows = [row for row in rows if row.pk not in prepared]
     pages = pages_of(dataset["pk"], dataset["slug"]) if len(rows) > 1 else {}
     found = []
     for before, row in zip([None, *rows], rows, strict=False):

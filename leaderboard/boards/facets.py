@@ -119,11 +119,14 @@ def offered(
     `names` says which, and with that whether it is rows that are counted or datasets; `called` is how teams and
     publications are called, by slug and key.
     """
-    counts = _counts(left, state, names)
+    had = {name: _count(every, name) for name in names}
+    counts = had if left is every else {name: _count(left, name) for name in names}
+    if any(state.chosen(name) for name in names):
+        counts = _counts(left, state, names)
     what = "datasets" if names == OF_DATASETS else "rows"
-    found = []
+    facets = []
     for name in names:
-        values = set(_values(every, name)) - {""}
+        values = set(had[name]) - {""}
         chosen = state.chosen(name)
         if len(values) < 2 and not chosen:
             continue
@@ -131,8 +134,8 @@ def offered(
             Option(value, label_of(name, value, called), counts[name][value], value in chosen)
             for value in _in_order(name, values.union(chosen), counts[name])
         ]
-        found.append(Facet(name, LABELS[name], options, what))
-    return found
+        facets.append(Facet(name, LABELS[name], options, what))
+    return facets
 
 
 def label_of(facet: str, value: str, called: Mapping[str, str] | None = None) -> str:
@@ -144,8 +147,6 @@ def label_of(facet: str, value: str, called: Mapping[str, str] | None = None) ->
 def _counts(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> dict[str, Counter[str]]:
     """By facet, how many rows of each value the choices of the other facets leave."""
     filters = [(name, state.chosen(name)) for name in names if state.chosen(name)]
-    if not filters:
-        return {name: Counter(_values(rows, name)) for name in names}
     passing: list[Facets] = []
     failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
     for row in rows:
@@ -154,14 +155,16 @@ def _counts(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> 
             passing.append(row)
         elif len(failed) == 1:
             failing_one[failed[0]].append(row)
-    return {name: Counter(_values([*passing, *failing_one.get(name, ())], name)) for name in names}
+    return {name: _count([*passing, *failing_one.get(name, ())], name) for name in names}
 
 
-def _values(rows: Iterable[Facets], name: str) -> list[str]:
-    values = [row.get(name, "") for row in rows]
-    if tuple in set(map(type, values)):
-        return [one for value in values for one in ((value,) if isinstance(value, str) else value)]
-    return values  # type: ignore[return-value]
+def _count(rows: Iterable[Facets], name: str) -> Counter[str]:
+    """How many rows have each value of a facet; a row that mixes several counts for each."""
+    counts = Counter[str]()
+    for value, number in Counter([row.get(name, "") for row in rows]).items():
+        for one in (value,) if isinstance(value, str) else value:
+            counts[one] += number
+    return counts
 
 
 def _in_order(name: str, values: Iterable[str], counts: Counter[str]) -> list[str]:

@@ -103,10 +103,9 @@ def _within(value: object, low: float | None, high: float | None) -> bool:
 
 
 def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state: BoardState) -> None:
-    called = _called(every)
-    board.facets = offered(
-        [row.facets for row in every], [row.facets for row in left], state, OF_ROWS, called
-    )
+    of_every = [row.facets for row in every]
+    of_left = of_every if len(left) == len(every) else [row.facets for row in left]
+    board.facets = offered(of_every, of_left, state, OF_ROWS, _called(every))
     if board.of_datasets:
         board.facets += offered(board.of_datasets, board.of_datasets, state, OF_DATASETS)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -196,6 +196,10 @@ class Row:
         """What the row has in a column, None where that is nothing."""
         return self.values.get(key)
 
+    def copy(self) -> Row:
+        """The same row, which may be given other cells."""
+        return replace(self, values=self.values.copy(), cells=self.cells.copy())
+
     @property
     def rank_label(self) -> str:
         """The rank as the page writes it: `r 3` among reported figures, `c 3` among closed interfaces.
@@ -262,6 +266,8 @@ class Board:
     notes: list[str] = field(default_factory=list)
     best: dict[tuple[str, str], float] = field(default_factory=dict)
     second: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: Columns of which these are known already.
+    marked: Collection[str] = ()
     #: On which machine the costs were measured that it shows, of which ones it can, and the head of their columns.
     machine: Machine | None = None
     machines: list[Machine] = field(default_factory=list)

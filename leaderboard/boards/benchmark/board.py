@@ -8,7 +8,7 @@ from functools import partial
 
 from leaderboard.boards.benchmark.aggregates import Tables, means, plain
 from leaderboard.boards.benchmark.base import Base, base_of
-from leaderboard.boards.benchmark.columns import COMMON, RANKING, OverAll, columns_of, default_sort
+from leaderboard.boards.benchmark.columns import COMMON, OF_VIEW, RANKING, OverAll, columns_of, default_sort
 from leaderboard.boards.benchmark.costs import LineCosts
 from leaderboard.boards.benchmark.lines import available_measures
 from leaderboard.boards.benchmark.notes import notes_of
@@ -22,7 +22,7 @@ from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import arrange, resolved_sorts
 from leaderboard.boards.model import Board, Column, Row
-from leaderboard.boards.ranking import assign_ranks
+from leaderboard.boards.ranking import SharedRows, assign_ranks
 from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
@@ -59,11 +59,16 @@ def benchmark_board(
     costs = LineCosts.of(facts, entries, lines, systems, state)
     columns_for = partial(_columns, facts, measure, base, costs, state)
     columns = columns_for(OverAll(tables))
-    rows = base.fresh_rows(
-        state.view, lambda: rows_of(facts, measure, columns, lines, systems, tables, state.view)
-    )
+    if state.view not in base.rows:
+        own_columns = [
+            column for column in columns if column not in costs.columns and column.key not in OF_VIEW
+        ]
+        made = rows_of(facts, measure, own_columns, lines, systems, tables, state.view)
+        base.rows[state.view] = SharedRows.of(made, own_columns)
+    board = Board(title=facts.name, columns=columns, rows=[], measure=measure, measures=measures)
+    base.rows[state.view].give_to(board)
+    rows = board.rows
     costs.place(lines, rows)
-    board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)
     board.views, board.view, board.baseline = VIEWS, state.view, several_baselines(_baseline_names(base))
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
     costs.describe(board)

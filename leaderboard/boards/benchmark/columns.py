@@ -21,6 +21,8 @@ AVERAGE, MEAN_RELATIVE, WINS = "average-relative", "mean-relative", "wins"
 BORDA, MEAN_RANK = "borda", "mean-rank"
 #: What rows may be ranked by, besides a dataset: not what moves with the rows in view, nor what says little of quality.
 RANKING = frozenset({MEAN, AVERAGE, MEAN_RELATIVE, BORDA, MEAN_RANK, WEIGHTED})
+#: What depends on the rows in view, or on the reader's weights.
+OF_VIEW = frozenset({COMMON, WEIGHTED})
 
 OVER_ALL = "Over all"
 RANKS = "Ranks over all"

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.lines import Line
-from leaderboard.boards.columns.costs import cost_columns, cost_group, notes_on_costs
+from leaderboard.boards.columns.costs import CostLine, cost_columns, cost_group, fill_costs, notes_on_costs
 from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.model import Board, Column, Row, fill
+from leaderboard.boards.model import Board, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_columns import DatasetEntries, Figures
 from leaderboard.results.history.entry_rows import SystemRow
@@ -42,13 +42,6 @@ class CostsShown(NamedTuple):
     measured: dict[Of, Measured]
     machines: list[Machine]
     elsewhere: int
-
-
-class _Costs(NamedTuple):
-    """What the cells of a line's costs are made from."""
-
-    measured: Measured | None
-    figures: Figures | tuple[()]
 
 
 class LineCosts(NamedTuple):
@@ -89,14 +82,15 @@ class LineCosts(NamedTuple):
 
     def place(self, lines: Sequence[Line], rows: Sequence[Row]) -> None:
         """Put the costs of each line into its row."""
-        for line, row in zip(lines, rows, strict=True) if self.columns else ():
-            key = line.system_id, line.configuration
-            costs = _Costs(
+        keys = [(line.system_id, line.configuration) for line in lines]
+        costs = (
+            CostLine(
                 self.shown.measured.get(key) if line.ranked_in == SCORED else None, self.stated.get(key, ())
             )
-            if costs.measured or costs.figures:
-                row.measured = costs.measured
-                fill([row], self.columns, [costs])
+            for line, key in zip(lines, keys, strict=True)
+        )
+        if self.columns:
+            fill_costs(rows, self.columns, costs)
 
     def describe(self, board: Board) -> None:
         """Say on which machine they were measured, and on which ones they could be."""

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from evaluation.efficiency import PROTOCOL, was_disturbed
 from leaderboard.boards.columns.weighted import weighted_column
-from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Value
+from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row, Value, fill
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import significant
 from leaderboard.results.efficiency import cost_per_million
@@ -239,6 +239,21 @@ def _column(each: Cost, group: str, currency: str) -> Column:
 
     unit = unit_with(currency, each.unit)
     return Column(each.key, each.label, group, "figure", each.better, unit, each.note, cell=cell)
+
+
+class CostLine(NamedTuple):
+    """What the cells of a row's costs are made from: what was measured here, and what a publication states."""
+
+    measured: Measured | None
+    figures: Sequence[Mapping[str, Any]]
+
+
+def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[CostLine]) -> None:
+    """Give each row its costs, where it has any."""
+    found = [(row, line) for row, line in zip(rows, lines, strict=True) if line.measured or line.figures]
+    for row, line in found:
+        row.measured = line.measured
+    fill((row for row, _ in found), columns, (line for _, line in found))
 
 
 def describe_costs(board: Board) -> None:

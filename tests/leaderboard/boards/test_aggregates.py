@@ -10,8 +10,8 @@ import pytest
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import plain, table
-from leaderboard.boards.benchmark.base import Base
-from leaderboard.boards.model import Cell, Row
+from leaderboard.boards.model import Board, Cell, Row
+from leaderboard.boards.ranking import SharedRows
 
 
 def test_a_mean_is_missing_where_a_dataset_is() -> None:
@@ -85,9 +85,11 @@ def test_ranks_are_shared_within_a_kind_and_missing_for_missing_values() -> None
 def test_rows_that_are_given_out_may_get_other_cells_and_those_remembered_stay() -> None:
     row = Row(SimpleNamespace(), "scored", 4, {}, {}, {"team": "a"})  # type: ignore[arg-type]
     row["mean"] = Cell(1.0, mark="‡")
-    base = Base(None, [], [], {}, None, {})  # type: ignore[arg-type]
-    (given,) = base.fresh_rows("", lambda: [row])
+    shared, board = SharedRows([row]), Board("", [], [], "")
+    shared.give_to(board)
+    (given,) = board.rows
     assert given == row
     given["mean"], given.rank = Cell(2.0), 1
-    (again,) = base.fresh_rows("", list)
+    shared.give_to(board)
+    (again,) = board.rows
     assert (again.value("mean"), again["mean"].mark, again.rank) == (1.0, "‡", None)
