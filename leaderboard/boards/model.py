@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -198,7 +198,17 @@ class Row:
 
     def copy(self) -> Row:
         """The same row, which may be given other cells."""
-        return replace(self, values=self.values.copy(), cells=self.cells.copy())
+        return Row(
+            self.entry,
+            self.ranked_in,
+            self.decimals,
+            self.values.copy(),
+            self.cells.copy(),
+            self.facets,
+            self.rank,
+            self.measured,
+            self.certainty,
+        )
 
     @property
     def rank_label(self) -> str:
