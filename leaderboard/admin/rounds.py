@@ -18,8 +18,7 @@ from leaderboard.admin.forms import CurationForm
 from leaderboard.admin.pages import ask
 from leaderboard.models import Round
 from leaderboard.rounds.lifecycle import NotYet, check_round, datasets_of, follow_places, reveal
-from leaderboard.rounds.presentation import described
-from leaderboard.rounds.quotas import quota_warning
+from leaderboard.rounds.presentation import described, quota_warning
 
 
 class RoundForm(CurationForm):

@@ -12,8 +12,7 @@ from rest_framework import serializers
 from rest_framework.fields import SkipField
 
 from leaderboard.api.fields import AddressField, Answer, shape
-from leaderboard.boards.awaiting import AwaitingRun
-from leaderboard.boards.dataset_details import Example, JudgedVersion, Snippet
+from leaderboard.boards.dataset_details import AwaitingRun, Example, JudgedVersion, Snippet
 from leaderboard.boards.pages import Tombstone
 from leaderboard.boards.system.result import Result
 from leaderboard.datasets.lists import Statistics

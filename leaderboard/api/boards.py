@@ -13,8 +13,7 @@ from rest_framework.response import Response
 from leaderboard.api import answers
 from leaderboard.api.fields import ReadView
 from leaderboard.boards import exports, pages
-from leaderboard.boards.awaiting import awaiting
-from leaderboard.boards.dataset_details import details
+from leaderboard.boards.dataset_details import awaiting, details
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.pages import BenchmarkPage, DatasetPage
 from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState

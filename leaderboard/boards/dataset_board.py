@@ -7,22 +7,25 @@ from dataclasses import dataclass
 from operator import is_
 from typing import NamedTuple
 
-from leaderboard.boards.columns import round_marks
+from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, declared_columns
 from leaderboard.boards.columns.baseline import Versus
-from leaderboard.boards.columns.challenged import notes_on_challenges
 from leaderboard.boards.columns.costs import CostLine, DatasetCosts, cost_group, fill_costs
-from leaderboard.boards.columns.measures import measure_column, other_column, with_judged
-from leaderboard.boards.columns.private import NOTE as REVEALED
-from leaderboard.boards.columns.private import PRIVATE_PART, private_columns
+from leaderboard.boards.columns.marks import SEEDS, has_seeds, notes_on_challenges
+from leaderboard.boards.columns.measures import (
+    PRIVATE_PART,
+    REVEALED,
+    measure_column,
+    other_column,
+    private_columns,
+    with_judged,
+)
 from leaderboard.boards.columns.reported import figure_columns, has_doubtful
-from leaderboard.boards.columns.seeds import NOTE as SEEDS
-from leaderboard.boards.columns.seeds import has_seeds
 from leaderboard.boards.columns.significance import CertaintyColumns, any_scored, not_applied
 from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import DatasetFacts
-from leaderboard.boards.filtering import arrange, in_view, resolved_sorts
+from leaderboard.boards.filtering import SharedRows, arrange, assign_ranks, in_view, resolved_sorts
 from leaderboard.boards.model import (
     ABOUT,
     DELTA,
@@ -34,7 +37,6 @@ from leaderboard.boards.model import (
     Value,
     fill,
 )
-from leaderboard.boards.ranking import SharedRows, assign_ranks
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.memory import Remembered
 from leaderboard.core.http.choices import UnknownChoice
@@ -375,7 +377,7 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: Versu
     notes += versus.notes(facts.language)
     if any(row.entry.training == "in-domain" for row in rows):
         notes.append("‡ in-domain: trained on this dataset.")
-    notes += round_marks.notes(row.entry for row in rows)
+    notes += marks.notes(row.entry for row in rows)
     shown = [column.key for column in board.columns]
     if board.measure in shown and has_seeds(rows, [board.measure]):
         notes.append(f"{SEEDS} Tests use each query’s mean over them.")

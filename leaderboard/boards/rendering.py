@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.boards.columns import round_marks
+from leaderboard.boards.columns import marks
 from leaderboard.boards.model import (
     SEPARATED,
     SYSTEM,
@@ -55,9 +55,16 @@ def body(
     """
     if not board.rows:
         return SafeString("")
+    values = [row.values for row in board.rows]
+    with_more = {key for row in board.rows for key in row.cells}
     cells = [
         _cells(
-            board, column, rooms.get(column.key), first=before.key != SYSTEM and before.group != column.group
+            board,
+            column,
+            [of_row.get(column.key) for of_row in values],
+            rooms.get(column.key),
+            with_more=column.key in with_more,
+            first=before.key != SYSTEM and before.group != column.group,
         )
         for before, column in pairwise(board.columns)
     ]
@@ -73,7 +80,7 @@ def _pin(row: Row) -> str:
     """A button of the board's form, so that no row repeats the whole address."""
     return (
         f'<button class="pin" type="submit" form="board-form" name="pin" value="{row.entry.slug}" '
-        f'aria-label="Pin {escape(row.entry.system)}"></button>'
+        f'aria-label="Pin {_escaped(row.entry.system)}"></button>'
     )
 
 
@@ -86,7 +93,7 @@ def _unpin(row: Row, href: str) -> str:
 def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
     """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
     entry = row.entry
-    signs = ("‡" if entry.training == "in-domain" else "") + round_marks.mark(entry)
+    signs = ("‡" if entry.training == "in-domain" else "") + marks.mark(entry)
     after = f"<sup>{signs}</sup>" if signs else ""
     states = []
     if entry.is_baseline:
@@ -97,7 +104,7 @@ def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
         states.append("challenged")
     if entry.visibility not in ("public", GONE):
         states.append(entry.visibility)
-    states += round_marks.badges(entry)
+    states += marks.badges(entry)
     after += "".join(f'&ensp;<span class="badge is-{state}">{state}</span>' for state in states)
     missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
     reason = reason_gone(entry)
@@ -113,7 +120,7 @@ def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
 
 def _named(entry: Identified, without_page: Collection[str]) -> str:
     """The system's name, as a link to its page; one that has only private results may have none."""
-    name, address = escape(entry.system), f"/systems/{entry.slug}/"
+    name, address = _escaped(entry.system), f"/systems/{entry.slug}/"
     if entry.visibility == "private":
         address = f"/submissions/{entry.submission}/" if entry.submission else ""
     return f'<a href="{address}">{name}</a>' if address and entry.slug not in without_page else name
@@ -127,14 +134,15 @@ class Written(NamedTuple):
     paddings: Iterable[str] = repeat("")
 
 
-def _cells(board: Board, column: Column, room: int | None, *, first: bool) -> list[str]:
+def _cells(
+    board: Board, column: Column, values: Values, room: int | None, *, with_more: bool, first: bool
+) -> list[str]:
     """The cells of a column, one for each row. `first`: texts that begin a group, whose head is wider.
 
-    `room` is that of spreads, None where no cell has more than its text.
+    `room` is that of spreads, None where no cell has more than its text, which it has `with_more` than a value.
     """
     key = column.key
-    values = [row.values.get(key) for row in board.rows]
-    cells = [row.cells.get(key, EMPTY) for row in board.rows]
+    cells = [row.cells.get(key, EMPTY) for row in board.rows] if with_more else [EMPTY] * len(values)
     kind = "" if column.numeric else "first t " if first else "t "
     texts, attributes, paddings = _WRITERS[column.kind](board, column, cells, values)
     if kind:
@@ -188,9 +196,9 @@ def _title(cell: Cell) -> str:
 
 
 @lru_cache(16_384)
-def _escaped(title: str) -> str:
+def _escaped(text: str) -> str:
     """Boards say the same in thousands of cells, again and again."""
-    return escape(title)
+    return escape(text)
 
 
 def _beside(cell: Cell, room: int, top: float) -> str:
@@ -344,7 +352,7 @@ def _by(row: Row, value: Value) -> str:
     if value is None:
         return ""
     if row.ranked_in != REPORTED and row.entry.team_slug:
-        return f'<a href="/teams/{row.entry.team_slug}/">{escape(str(value))}</a>'
+        return f'<a href="/teams/{row.entry.team_slug}/">{_escaped(str(value))}</a>'
     return escape(str(value))
 
 

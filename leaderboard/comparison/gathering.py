@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import orjson
 from django.db.models import TextField
 from django.db.models.functions import Cast
 
+from leaderboard.boards.state import Parameters
 from leaderboard.core import anonymity
 from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import canonical_name
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import short_citation
@@ -140,3 +144,62 @@ def entries_of(slugs: Sequence[str]) -> list[Found]:
             seeds, published, scores, deviations,
         ) in rows
     ]  # fmt: skip
+
+
+#: As many systems as fit side by side.
+MOST_SYSTEMS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class CompareState:
+    """`systems`: slugs, the first of which the others are compared with. Empty fields mean the default.
+
+    `dataset` and `other` choose the pair that is shown by query: the first system and `other`. `benchmark` says over
+    which datasets means are.
+    """
+
+    systems: tuple[str, ...] = ()
+    dataset: str = ""
+    measure: str = ""
+    other: str = ""
+    benchmark: str = ""
+
+    @classmethod
+    def read(cls, parameters: Parameters) -> CompareState:
+        """The comparison that a query string asks for. Raises UnknownChoice for more systems than fit."""
+        systems = tuple(
+            dict.fromkeys(value.strip() for value in parameters.getlist("system") if value.strip())
+        )
+        if len(systems) > MOST_SYSTEMS:
+            raise UnknownChoice("number of systems", str(len(systems)), [f"2 to {MOST_SYSTEMS}"])
+        last = {
+            name: (parameters.getlist(name) or [""])[-1]
+            for name in ("dataset", "measure", "with", "benchmark")
+        }
+        return cls(systems, last["dataset"], canonical_name(last["measure"]), last["with"], last["benchmark"])
+
+    def query_string(self) -> str:
+        """`?system=…&system=…`, or nothing where nothing was chosen."""
+        pairs = [("system", slug) for slug in self.systems]
+        single = {
+            "dataset": self.dataset,
+            "measure": self.measure,
+            "with": self.other,
+            "benchmark": self.benchmark,
+        }
+        pairs += [(name, value) for name, value in single.items() if value]
+        return "?" + urlencode(pairs, safe="@()=,':") if pairs else ""
+
+    def but(self, **changes: Any) -> CompareState:
+        """The same comparison with other values."""
+        return replace(self, **changes)
+
+    def without(self, slug: str) -> CompareState:
+        """The comparison without one of its systems."""
+        other = "" if self.other == slug else self.other
+        return self.but(systems=tuple(each for each in self.systems if each != slug), other=other)
+
+    def anchored(self, slug: str) -> CompareState:
+        """The same systems, all compared with this one."""
+        others = [each for each in self.systems if each != slug]
+        return self.but(systems=(slug, *others), other="")

@@ -15,7 +15,7 @@ from leaderboard.comparison.queries.collection import (
     compared_entries,
     open_collection,
 )
-from leaderboard.comparison.queries.difficulty import Difficulty, difficulty
+from leaderboard.comparison.queries.listing import Difficulty, difficulty
 from leaderboard.comparison.testing import with_values
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better

@@ -10,8 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import pages
-from leaderboard.boards.awaiting import awaiting
-from leaderboard.boards.dataset_details import details
+from leaderboard.boards.dataset_details import awaiting, details
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import kept_page, with_address
 from leaderboard.core.http.site_url import site_address
@@ -20,7 +19,7 @@ from leaderboard.core.viewer import own_teams
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
 from leaderboard.judgements.rescoring import under_way
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.results.history import entry_rows
 from leaderboard.results.protection import policy_of_columns
 from leaderboard.results.publishing import published_statistics
@@ -74,12 +73,15 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
+    """The files that this visitor may have, of a row that was read already. One query."""
     if dataset["current_version_id"] is None:
         return []
-    visibility = "hidden", "documents_visibility", "queries_visibility"
-    rows = Dataset.objects.select_related("current_version", "current_qrels")
-    rows = rows.only(*visibility, "current_version__id", "current_qrels__split")
-    return offered_files(rows.get(pk=dataset["pk"]), request.user)
+    own = ("pk", "hidden", "documents_visibility", "queries_visibility")
+    row = Dataset(**{name: dataset[name] for name in own})
+    row.current_version = DatasetVersion(pk=dataset["current_version_id"])
+    if dataset["current_qrels_id"] is not None:
+        row.current_qrels = Qrels(pk=dataset["current_qrels_id"], split=dataset["current_qrels__split"])
+    return offered_files(row, request.user)
 
 
 @require_safe

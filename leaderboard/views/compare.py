@@ -12,13 +12,19 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from evaluation.statistics import CORRECTION, TEST
-from leaderboard.boards.columns.seeds import NOTE as SEEDS
+from leaderboard.boards.columns.marks import SEEDS
 from leaderboard.boards.state import BoardState
-from leaderboard.comparison.by_query import Pair, by_query
-from leaderboard.comparison.gathering import SystemChoice, entries_of, resolved, system_choices, told_apart
-from leaderboard.comparison.overlap import overlaps
+from leaderboard.comparison.by_query import Pair, by_query, overlaps
+from leaderboard.comparison.gathering import (
+    MOST_SYSTEMS,
+    CompareState,
+    SystemChoice,
+    entries_of,
+    resolved,
+    system_choices,
+    told_apart,
+)
 from leaderboard.comparison.queries.collection import OpenCollection, open_collection
-from leaderboard.comparison.state import MOST_SYSTEMS, CompareState
 from leaderboard.comparison.table import Comparison, compare, reasons
 from leaderboard.comparison.testing import with_values
 from leaderboard.core.cache.memory import LIFETIME, Remembered

@@ -9,8 +9,8 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards.exchange import croissant, eval_results, mteb
-from leaderboard.boards.exchange.results import results_of
+from leaderboard.boards.exchange import croissant, mteb
+from leaderboard.boards.exchange.results import results_of, to_yaml
 from leaderboard.boards.exports.bibtex import bibliography
 from leaderboard.core import anonymity
 from leaderboard.core.cache.pages import kept_page, with_address
@@ -55,7 +55,7 @@ def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
     system = _system(slug)
     page = absolute(request, reverse("system", args=[slug]))
     user = anonymity.team_shown(system)
-    text = eval_results.to_yaml(results_of(system.pk), settings.SITE_NAME, page, user)
+    text = to_yaml(results_of(system.pk), settings.SITE_NAME, page, user)
     return _attached(text, "application/yaml; charset=utf-8", f"{slug}.yaml")
 
 

@@ -11,12 +11,11 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.boards import formatting, pages
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.system import costs, page, tables
-from leaderboard.boards.system.authors import author_facts
+from leaderboard.boards.system import page, tables
 from leaderboard.boards.system.badges import Badge, as_shields, as_svg, badge_of
 from leaderboard.boards.system.history import system_more
-from leaderboard.boards.system.team import team_facts
-from leaderboard.boards.system.word_pieces import LABEL as WORD_PIECES
+from leaderboard.boards.system.result import LABEL as WORD_PIECES
+from leaderboard.boards.system.team import author_facts, team_facts
 from leaderboard.core.cache.pages import Asked, kept_page, with_address
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.measures import canonical_name
@@ -98,8 +97,8 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "has_in_domain": any(result.training == "in-domain" for result in results),
         "has_seeds": any(result.seed_count for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
-        "costs": costs.cost_table(results),
-        "depths": costs.depths(results),
+        "costs": tables.cost_table(results),
+        "depths": tables.depths(results),
         "made": made_by(facts["pk"]),
         "challenges": challenges,
         "challenged": any(each.state == "open" for each in challenges),

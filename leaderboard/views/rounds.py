@@ -19,8 +19,7 @@ from leaderboard.core.viewer import own_teams
 from leaderboard.figures.queries import ROUND_TOPICS, plot_round_topics
 from leaderboard.models import Dataset, Round, RoundSummary, Run
 from leaderboard.rounds.lifecycle import Phase, listed_datasets, listed_rounds, phase, summary_of
-from leaderboard.rounds.presentation import described, runs_that_came, timeline
-from leaderboard.rounds.quotas import within_quota
+from leaderboard.rounds.presentation import described, runs_that_came, timeline, within_quota
 from leaderboard.rounds.topics import RoundRun, Topic, runs_of, topics
 
 

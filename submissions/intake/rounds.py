@@ -30,8 +30,7 @@ from leaderboard.rounds.lifecycle import (
     phase,
     utc,
 )
-from leaderboard.rounds.presentation import why_shut
-from leaderboard.rounds.quotas import within_quota
+from leaderboard.rounds.presentation import why_shut, within_quota
 from submissions.core.errors import Refused
 from submissions.intake.actors import record_curators
 from submissions.models import Job, State, Submission

@@ -11,7 +11,7 @@ from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.boards.system.word_pieces import LABEL
+from leaderboard.boards.system.result import LABEL
 from leaderboard.core import anonymity
 from leaderboard.models import Dataset, Entry
 from submissions.models import TERMINAL, WAITING, Job, State, Submission

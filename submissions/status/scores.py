@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leaderboard.boards.system.word_pieces import is_word_pieces
+from leaderboard.boards.system.result import is_word_pieces
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import named_baseline
 from leaderboard.datasets.lists import NONE, Baseline

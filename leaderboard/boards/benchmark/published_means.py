@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import plain
-from leaderboard.boards.benchmark.base import base_of
+from leaderboard.boards.benchmark.lines import base_of
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import signed

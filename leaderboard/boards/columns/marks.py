@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from leaderboard.boards.model import Row
 
 #: Follows the name of a system whose run fed a pool that was judged.
 POOLED = "§"
@@ -32,3 +34,38 @@ def notes(entries: Iterable[Any]) -> list[str]:
         if getattr(entry, "late", 0) or getattr(entry, "pooled", 0) or getattr(entry, "run_type", ""):
             had.update(badges(entry), mark(entry))
     return [text for word, text in NOTES.items() if word in had]
+
+
+CHALLENGED = (
+    "Challenged: somebody doubts what the system says of itself, and it is not settled yet; the system's page has the "
+    "record. It changes no number."
+)
+
+
+def notes_on_challenges(rows: Iterable[Row]) -> list[str]:
+    """The note, where a row is challenged."""
+    return [CHALLENGED] if any(row.entry.challenged for row in rows) else []
+
+
+SEEDS = (
+    "±: a seed set, of which the value is the mean, with the sample standard deviation (n − 1) over its seeds and how "
+    "many these are. Differences are of the mean."
+)
+
+
+class SeedsOf(NamedTuple):
+    """How many seeds a value is the mean of, and their sample standard deviation, None where it is not known."""
+
+    number: int
+    deviation: float | None
+
+
+def has_seeds(rows: Iterable[Row], keys: Sequence[str]) -> bool:
+    """Whether a row shows in one of the columns how seeds spread; beside a cost stands how far that may be off."""
+    return any(row[key].spread and not row[key].noise for row in rows for key in keys)
+
+
+def title_of(seeds: SeedsOf, decimals: int) -> str:
+    """What a cell says on hover where the board has no room for it."""
+    spread = f", ± {seeds.deviation:.{decimals}f}" if seeds.deviation is not None else ""
+    return f"mean of {seeds.number} seeds{spread}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from leaderboard.boards.model import EFFECTIVENESS, JUDGED_SHARE, OTHER_MEASURES, Cell, Column, Value
 from leaderboard.core.measures import better
+from leaderboard.core.text import deltas
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.judged_shares import JUDGED_MEASURES
 
 
@@ -60,3 +62,44 @@ def other_column(measure: str) -> Column:
     if measure in JUDGED_MEASURES:
         return measure_column(measure, JUDGED_SHARE, _NOTES[measure])
     return measure_column(measure, OTHER_MEASURES)
+
+
+PRIVATE_PART = "Private part"
+
+REVEALED = (
+    "Private part: the mean over the judged queries that the board does not rank by, published when the round was "
+    "revealed. Δ is private minus public: much below what others lose, a system was fitted to the public part. "
+    "A dash: the result came after the reveal, or its own round is not revealed yet."
+)
+
+
+def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
+    """The private value of the measure in focus, and by how much it differs from the public one.
+
+    None while nothing is revealed. A result that came later, or whose round waits, has neither.
+    """
+    if not any(measure in entry.private_scores for entry in entries):
+        return []
+    good = better(measure)
+    return [
+        Column(
+            "private",
+            measure,
+            PRIVATE_PART,
+            "score",
+            good,
+            note="mean over the private part",
+            cell=lambda line: line.about.private_scores.get(measure),
+        ),
+        Column(
+            "private_difference",
+            "Δ",
+            PRIVATE_PART,
+            "delta",
+            good,
+            note="private part minus public part",
+            cell=lambda line: deltas.absolute(
+                line.about.private_scores.get(measure), line.scores.get(measure)
+            ),
+        ),
+    ]

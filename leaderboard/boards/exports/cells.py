@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaderboard.boards.columns import round_marks
+from leaderboard.boards.columns import marks
 from leaderboard.boards.model import SEPARATED, Board, Column, Row
 from leaderboard.core.text import numbers
 from leaderboard.results.kinds import CLOSED, QUARANTINED
@@ -42,13 +42,13 @@ def name_of(row: Row) -> str:
 def footnotes(board: Board) -> list[str]:
     """What a reader of the table alone has to know."""
     cells = [row[column.key] for row in board.rows for column in board.columns]
-    marks = {cell.mark for cell in cells}
+    signs = {cell.mark for cell in cells}
     found = []
-    if any("‡" in mark for mark in marks) or any(row.entry.training == "in-domain" for row in board.rows):
+    if any("‡" in sign for sign in signs) or any(row.entry.training == "in-domain" for row in board.rows):
         found.append("‡ in-domain: trained on that dataset.")
     # What the mark of a real difference means is the first sentence of the note on it.
     found += [f"{note.partition('. ')[0]}." for note in board.notes if note.startswith(f"{SEPARATED} ")]
-    if any("?" in mark for mark in marks):
+    if any("?" in sign for sign in signs):
         found.append("? as printed, but doubtful.")
     if any(row.rank_label.startswith("r") for row in board.rows):
         found.append("r: a rank among reported figures, which nobody here recomputed.")
@@ -58,7 +58,7 @@ def footnotes(board: Board) -> list[str]:
         found.append("±: sample standard deviation over seeds, and how many there are.")
     if any(cell.spread and cell.noise for cell in cells):
         found.append("± after a latency or × BM25: how far it may be off.")
-    found += round_marks.notes(row.entry for row in board.rows)
+    found += marks.notes(row.entry for row in board.rows)
     if any(row.entry.visibility == "withdrawn" for row in board.rows):
         found.append("Withdrawn: taken off the board since.")
     return found + [
@@ -72,7 +72,7 @@ def status_of(row: Row) -> str:
     """What stands after the name: `(baseline)`, `(withdrawn)`, `(quarantined)`."""
     entry = row.entry
     words = ["baseline"] if entry.is_baseline else []
-    words += round_marks.badges(entry)
-    words += ["pooled"] if round_marks.mark(entry) else []
+    words += marks.badges(entry)
+    words += ["pooled"] if marks.mark(entry) else []
     words += [entry.visibility] if entry.visibility in ("withdrawn", QUARANTINED) else []
     return f"({', '.join(words)})" if words else ""

@@ -6,9 +6,8 @@ from typing import Any
 
 import orjson
 
-from leaderboard.boards.columns import round_marks
-from leaderboard.boards.exports.cited import MOMENT, Cited
-from leaderboard.boards.exports.naming import label_of
+from leaderboard.boards.columns import marks
+from leaderboard.boards.exports.naming import MOMENT, Cited, label_of
 from leaderboard.boards.exports.spreadsheet import doubtful, intervals
 from leaderboard.boards.model import SYSTEM, Board, Row
 from leaderboard.boards.state import VIEWS
@@ -68,9 +67,9 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "training": row.entry.training,
         "comparison_group": row.entry.comparison_group,
         "missing_queries": row.entry.missing_queries,
-        "late": "late" in round_marks.badges(row.entry),
-        "manual": "manual" in round_marks.badges(row.entry),
-        "pooled": bool(round_marks.mark(row.entry)),
+        "late": "late" in marks.badges(row.entry),
+        "manual": "manual" in marks.badges(row.entry),
+        "pooled": bool(marks.mark(row.entry)),
         "values": {key: value for key, value in board.exported(row).items() if key != SYSTEM},
         "spreads": {key: cell.spread for key, cell in cells.items() if cell.spread},
         "withdrawn": row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None,

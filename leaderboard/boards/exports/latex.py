@@ -18,8 +18,7 @@ from leaderboard.boards.exports.cells import (
     status_of,
     text_of,
 )
-from leaderboard.boards.exports.cited import Cited
-from leaderboard.boards.exports.naming import datasets_of, label_of, measured
+from leaderboard.boards.exports.naming import Cited, datasets_of, label_of, measured
 from leaderboard.boards.model import SEPARATED, SYSTEM, Board, Column, Row
 from leaderboard.core.text.latex import address, escape
 

@@ -11,8 +11,8 @@ from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 from django.urls import NoReverseMatch, reverse
 
-from leaderboard.boards.system.authors import Author, author_facts, authors_in
 from leaderboard.boards.system.result import Result
+from leaderboard.boards.system.team import Author, author_facts, authors_in
 from leaderboard.core import anonymity
 from leaderboard.models import BoardChange, Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet

@@ -10,8 +10,14 @@ from django.db.models.functions import Cast
 
 from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.system.rank import Field, fields_of
-from leaderboard.boards.system.result import Result, SeedResult, with_certainty
-from leaderboard.boards.system.word_pieces import is_word_pieces, job_of, scores_by_job
+from leaderboard.boards.system.result import (
+    Result,
+    SeedResult,
+    is_word_pieces,
+    job_of,
+    scores_by_job,
+    with_certainty,
+)
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas
 from leaderboard.core.text.baselines import named_baseline

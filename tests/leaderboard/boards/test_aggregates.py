@@ -10,8 +10,8 @@ import pytest
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import plain, table
+from leaderboard.boards.filtering import SharedRows
 from leaderboard.boards.model import Board, Cell, Row
-from leaderboard.boards.ranking import SharedRows
 
 
 def test_a_mean_is_missing_where_a_dataset_is() -> None:

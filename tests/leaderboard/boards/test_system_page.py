@@ -10,8 +10,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from leaderboard.boards.system.authors import authors_in
 from leaderboard.boards.system.badges import Badge, as_svg, width
+from leaderboard.boards.system.team import authors_in
 from leaderboard.core.cache.pages import forget_pages
 from leaderboard.models import Team
 from leaderboard.results.publishing import set_visibility, withdraw_entries

@@ -12,8 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluation.statistics import holm, randomisation_test
-from leaderboard.comparison.gathering import entries_of
-from leaderboard.comparison.state import MOST_SYSTEMS
+from leaderboard.comparison.gathering import MOST_SYSTEMS, entries_of
 from leaderboard.comparison.table import compare
 from leaderboard.core.cache.pages import forget_pages
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
