@@ -58,20 +58,13 @@ class JudgedVersion(NamedTuple):
     page: str = ""
 
 
-class Whole(NamedTuple):
-    """A dataset that is the mean of others, by address and name."""
-
-    slug: str
-    name: str
-
-
 class Details(NamedTuple):
-    """All of it. `group` is the dataset that this one is a part of."""
+    """All of it. `group` is the dataset that this one is a part of, by slug and name."""
 
     example: Example | None
     snippets: list[Snippet]
     judged: list[JudgedVersion]
-    group: Whole | None
+    group: dict[str, str] | None
     neighbours: list[Neighbour]
 
 
@@ -84,17 +77,11 @@ def details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str)
         example=example(dataset),
         snippets=list(_snippets(dataset, files, site)),
         judged=judged_versions(dataset),
-        group=_whole(dataset["part_of_id"]),
+        group=Dataset.objects.listed().filter(pk=dataset["part_of_id"]).values("slug", "name").first()
+        if dataset["part_of_id"]
+        else None,
         neighbours=neighbours(dataset["current_version_id"]) if _has_public_documents(dataset) else [],
     )
-
-
-def _whole(part_of: int | None) -> Whole | None:
-    """The dataset that this one is a part of. One query, none where it is no part."""
-    if part_of is None:
-        return None
-    found = Dataset.objects.listed().filter(pk=part_of).values_list("slug", "name").first()
-    return Whole(*found) if found else None
 
 
 def _has_public_documents(dataset: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any
 
 from leaderboard.boards.model import Board, Column
 from leaderboard.core.text.numbers import direction, signed, written
@@ -20,35 +20,22 @@ def spans(columns: Iterable[Column]) -> list[tuple[str, int]]:
     return found
 
 
-class SummaryRow(NamedTuple):
-    """A row of a board in few words, for the home page."""
-
-    rank: str
-    system: str
-    slug: str
-    is_baseline: bool
-    value: str
-    relative: str
-    direction: str
-    wins: str
-
-
-def summary(board: Board, number: int) -> list[SummaryRow]:
+def summary(board: Board, number: int) -> list[dict[str, Any]]:
     """The first rows of a benchmark's board: what it is ordered by, and how that compares with BM25."""
     rows = []
     for row in board.rows[:number]:
         value, average = row.value(board.sort), row.value("average-relative")
         relative = average if isinstance(average, float) else None
         rows.append(
-            SummaryRow(
-                rank=row.rank_label,
-                system=row.entry.system,
-                slug=row.entry.slug,
-                is_baseline=bool(row.entry.is_baseline),
-                value=written(value, row.decimals) if isinstance(value, float) else "—",
-                relative=signed(relative, 1, percent=True),
-                direction=direction(relative, board.measure),
-                wins=row["wins"].text or "—",
-            )
+            {
+                "rank": row.rank_label,
+                "system": row.entry.system,
+                "slug": row.entry.slug,
+                "is_baseline": bool(row.entry.is_baseline),
+                "value": written(value, row.decimals) if isinstance(value, float) else "—",
+                "relative": signed(relative, 1, percent=True),
+                "direction": direction(relative, board.measure),
+                "wins": row["wins"].text or "—",
+            }
         )
     return rows

@@ -27,37 +27,10 @@ from leaderboard.results.history.entry_rows import EntryRow, SystemRow, systems_
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, changed_at, newest, rows_at
 from leaderboard.results.history.snapshot import private_rows
 
-#: What a dataset's page shows beside its board.
+#: What a dataset's page shows beside its board: all of its own columns, and some of its version and judgements.
 DATASET_FIELDS = (
     "pk",
-    "slug",
-    "name",
-    "task",
-    "domain",
-    "language",
-    "licence",
-    "homepage",
-    "citation",
-    "description",
-    "state",
-    "hidden",
-    "protection",
-    "public_share",
-    "daily_quota",
-    "monthly_quota",
-    "runs_only",
-    "primary_measure",
-    "measures",
-    "relevance_level",
-    "drop_self_matches",
-    "runs_visibility",
-    "queries_visibility",
-    "documents_visibility",
-    "ir_datasets_id",
-    "beir_name",
-    "part_of_id",
-    "current_version_id",
-    "current_qrels_id",
+    *(field.attname for field in Dataset._meta.concrete_fields),
     "current_version__number",
     "current_version__label",
     "current_version__content_sha256",
@@ -66,9 +39,6 @@ DATASET_FIELDS = (
     "current_qrels__split",
     "current_qrels__number",
     "current_qrels__statistics",
-    "reported_statistics",
-    "created_at",
-    "board_revision",
 )
 
 

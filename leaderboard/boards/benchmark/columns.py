@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal
@@ -44,9 +44,11 @@ class OverAll:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def of(self, key: str) -> Callable[[BenchmarkLine], Cell | Value]:
-        """What makes the cells of the aggregate of this key."""
-        return lambda line: self._aggregates[key][line.number]
+    def filled(self, column: Column) -> Column:
+        """The column of an aggregate, with what makes its cells; that of the common mean depends on the view."""
+        if column.key == COMMON:
+            return column
+        return replace(column, cell=lambda line: self._aggregates[column.key][line.number])
 
     @cached_property
     def _aggregates(self) -> Mapping[str, Sequence[Cell | Value]]:
@@ -86,16 +88,17 @@ def columns_of(
     """All columns. One counted dataset is its own mean and needs no aggregates but the difference."""
     good = better(measure)
     several = facts.all_counted > 1
+    means = _means(facts, good, common=common) if several else []
+    aggregated = [*means, *_differences(facts, good, difference, several=several)]
     return [
         Column(SYSTEM, "System", "", "text", cell=lambda line: line.about.name),
         *([weighted_column(OVER_ALL)] if weighted else []),
-        *(_means(facts, over_all, good, common=common) if several else []),
-        *_differences(facts, over_all, good, difference, several=several),
+        *map(over_all.filled, aggregated),
         *(
             _dataset(place, member, measure, view, good, difference)
             for place, member in enumerate(facts.members)
         ),
-        *(_ranks(over_all) if several else []),
+        *map(over_all.filled, _RANKS if several else ()),
         *costs,
         *ABOUT_SYSTEM,
         *declared,
@@ -108,31 +111,15 @@ def over(facts: BenchmarkFacts) -> str:
     return f"over {counted} of {every} datasets" if counted < every else f"over {every} datasets"
 
 
-def _means(facts: BenchmarkFacts, over_all: OverAll, good: Direction, *, common: bool) -> list[Column]:
+def _means(facts: BenchmarkFacts, good: Direction, *, common: bool) -> list[Column]:
     counted, every = len(facts.counted), facts.all_counted
     some = f"{counted} of {every}" if counted < every else ""
-    found = [
-        Column(
-            MEAN,
-            "Mean",
-            OVER_ALL,
-            "score",
-            good,
-            unit=some,
-            note=f"mean {over(facts)}, of complete rows only",
-            cell=over_all.of(MEAN),
-        ),
-        Column(COMMON, "Common mean", OVER_ALL, "score", good),
-        Column(
-            COVERAGE,
-            "Coverage",
-            OVER_ALL,
-            "count",
-            note="how many of the counted datasets the row has",
-            cell=over_all.of(COVERAGE),
-        ),
+    mean = f"mean {over(facts)}, of complete rows only"
+    return [
+        Column(MEAN, "Mean", OVER_ALL, "score", good, unit=some, note=mean),
+        *([Column(COMMON, "Common mean", OVER_ALL, "score", good)] if common else []),
+        Column(COVERAGE, "Coverage", OVER_ALL, "count", note="how many of the counted datasets the row has"),
     ]
-    return found if common else [found[0], found[2]]
 
 
 def common_column(column: Column, counted: Sequence[Member], places: Sequence[int]) -> Column:
@@ -146,76 +133,41 @@ def common_column(column: Column, counted: Sequence[Member], places: Sequence[in
     )
 
 
-def _differences(
-    facts: BenchmarkFacts, over_all: OverAll, good: Direction, head: str, *, several: bool
-) -> list[Column]:
-    note = f"ratio of means: the mean relative to the baseline's mean, {over(facts)}"
-    average = Column(
-        AVERAGE,
-        "Δ of means %" if several else "Δ %",
-        head,
-        "relative",
-        good,
-        note=note if several else "relative to the baseline",
-        cell=over_all.of(AVERAGE),
-    )
+def _differences(facts: BenchmarkFacts, good: Direction, head: str, *, several: bool) -> list[Column]:
     if not several:
-        return [average]
+        return [Column(AVERAGE, "Δ %", head, "relative", good, note="relative to the baseline")]
+    of_means = f"ratio of means: the mean relative to the baseline's mean, {over(facts)}"
+    of_ratios = f"mean of ratios: the mean of the differences relative to the baseline, {over(facts)}"
+    won = "datasets won, tied and lost against the baseline"
     return [
-        average,
-        Column(
-            MEAN_RELATIVE,
-            "Mean of Δ %",
-            head,
-            "relative",
-            good,
-            note=f"mean of ratios: the mean of the differences relative to the baseline, {over(facts)}",
-            cell=over_all.of(MEAN_RELATIVE),
-        ),
-        Column(
-            WINS,
-            "W/T/L",
-            head,
-            "count",
-            "higher",
-            note="datasets won, tied and lost against the baseline",
-            cell=over_all.of(WINS),
-        ),
+        Column(AVERAGE, "Δ of means %", head, "relative", good, note=of_means),
+        Column(MEAN_RELATIVE, "Mean of Δ %", head, "relative", good, note=of_ratios),
+        Column(WINS, "W/T/L", head, "count", "higher", note=won),
     ]
 
 
-def _ranks(over_all: OverAll) -> list[Column]:
-    return [
-        Column(
-            BORDA,
-            "Borda",
-            RANKS,
-            "number",
-            "higher",
-            note="systems beaten, half for equal ones, summed over the datasets; complete rows of one kind only",
-            cell=over_all.of(BORDA),
-        ),
-        Column(
-            MEAN_RANK,
-            "Mean rank",
-            RANKS,
-            "number",
-            "lower",
-            note="mean of the ranks on the datasets; complete rows of one kind only",
-            decimals=2,
-            cell=over_all.of(MEAN_RANK),
-        ),
-    ]
+_RANKS = (
+    Column(
+        BORDA,
+        "Borda",
+        RANKS,
+        "number",
+        "higher",
+        note="systems beaten, half for equal ones, summed over the datasets; complete rows of one kind only",
+    ),
+    Column(
+        MEAN_RANK,
+        "Mean rank",
+        RANKS,
+        "number",
+        "lower",
+        note="mean of the ranks on the datasets; complete rows of one kind only",
+        decimals=2,
+    ),
+)
 
 
-def _dataset(
-    place: int,
-    member: Member,
-    measure: str,
-    view: str,
-    good: Direction,
-    difference: str,
-) -> Column:
+def _dataset(place: int, member: Member, measure: str, view: str, good: Direction, difference: str) -> Column:
     """The column of the dataset at this place among the benchmark's."""
 
     def cell(line: BenchmarkLine) -> Cell | Value:

@@ -49,13 +49,8 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         .annotate(shown=Exists(EntryQuerySet(Entry).known().filter(system=OuterRef("pk"))))
         .values(
             "pk",
-            "slug",
-            "name",
-            "architecture",
-            "description",
-            "parameters",
+            *(field.attname for field in System._meta.concrete_fields),
             "team__name",
-            "participant",
             "team__slug",
             "source__title",
             "source__authors",
@@ -63,26 +58,9 @@ def system_facts(slug: str) -> dict[str, Any] | None:
             "source__venue",
             "source__url",
             "source__bibtex",
-            "training_declared",
-            "training_datasets",
-            "backbone",
-            *(each.name for each in DECLARED_NUMBERS),
-            "paper_url",
-            "code_url",
-            "model_url",
-            "licence",
-            "bibtex",
-            "authors",
-            "year",
             "variant_of__name",
             "variant_of__slug",
             "variant_of__anonymous_until",
-            "open_weights",
-            "commercial_use",
-            "closed_api",
-            "training_compute",
-            "adapted_to",
-            "anonymous_until",
             "shown",
         )
         .first()
@@ -94,6 +72,9 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
         "year_shown": facts["year"] or facts["source__year"],
+        "declared": [
+            (each.label, facts[each.name], each.unit) for each in DECLARED_NUMBERS if each.per == 1.0
+        ],
     }
 
 

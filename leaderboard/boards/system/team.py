@@ -22,25 +22,6 @@ from leaderboard.models.results import EntryQuerySet
 MOST_RESULTS = 200
 
 
-class TeamResult(NamedTuple):
-    """A result of one of the team's systems, in the dataset's primary measure; numbers as the page writes them."""
-
-    system: str
-    slug: str
-    configuration: str
-    dataset: str
-    dataset_slug: str
-    measure: str
-    value: str
-    delta: str
-    relative: str
-    direction: str
-    provenance: str
-    is_baseline: bool
-    baseline: str
-    published: str
-
-
 def team_facts(slug: str) -> dict[str, Any] | None:
     """A team with its public systems and results, None where there is no such team. Four queries."""
     team = Team.objects.filter(slug=slug).values("pk", "slug", "name", "created_at").first()
@@ -71,14 +52,14 @@ def team_facts(slug: str) -> dict[str, Any] | None:
         **team,
         "systems": shown,
         "results": results,
-        "baseline": several_baselines(result.baseline for result in results),
-        "datasets": len({result.dataset_slug for result in results}),
+        "baseline": several_baselines(result["baseline"] for result in results),
+        "datasets": len({result["dataset_slug"] for result in results}),
         "newest": max((system["newest"] for system in shown), default=""),
     }
 
 
-def _results(team_id: int) -> list[TeamResult]:
-    """The newest public results. Two queries."""
+def _results(team_id: int) -> list[dict[str, Any]]:
+    """The newest public results in their datasets' primary measures; numbers as the page writes them. Two queries."""
     rows = list(
         EntryQuerySet(Entry)
         .public()
@@ -105,27 +86,27 @@ def _results(team_id: int) -> list[TeamResult]:
     return [_result(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
 
 
-def _result(row: Mapping[str, Any], baseline: Baseline) -> TeamResult:
+def _result(row: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
     measure = row["dataset__primary_measure"]
     value, decimals = row["scores"].get(measure), 3 if row["dataset__hidden"] else 4
     against = None if row["is_baseline"] else baseline.scores.get(measure)
     delta = deltas.absolute(value, against)
-    return TeamResult(
-        system=row["system__name"],
-        slug=row["system__slug"],
-        configuration=row["configuration"],
-        dataset=row["dataset__name"],
-        dataset_slug=row["dataset__slug"],
-        measure=measure,
-        value=numbers.written(value, decimals),
-        delta=numbers.signed(delta, decimals),
-        relative=numbers.signed(deltas.relative(value, against), 1, percent=True),
-        direction=numbers.direction(delta, measure),
-        provenance=row["provenance"],
-        is_baseline=row["is_baseline"],
-        baseline=baseline.name,
-        published=row["published"][:10],
-    )
+    return {
+        "system": row["system__name"],
+        "slug": row["system__slug"],
+        "configuration": row["configuration"],
+        "dataset": row["dataset__name"],
+        "dataset_slug": row["dataset__slug"],
+        "measure": measure,
+        "value": numbers.written(value, decimals),
+        "delta": numbers.signed(delta, decimals),
+        "relative": numbers.signed(deltas.relative(value, against), 1, percent=True),
+        "direction": numbers.direction(delta, measure),
+        "provenance": row["provenance"],
+        "is_baseline": row["is_baseline"],
+        "baseline": baseline.name,
+        "published": row["published"][:10],
+    }
 
 
 class Author(NamedTuple):

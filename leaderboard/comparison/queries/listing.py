@@ -69,26 +69,11 @@ class ListState:
         return "?" + urlencode(given, safe="@()=,':") if given else ""
 
 
-class QueryRow(NamedTuple):
-    """One query; numbers as the page writes them."""
-
-    id: str
-    text: str
-    url: str
-    relevant: int
-    judged: int
-    mean: str
-    spread: str
-    lowest: str
-    highest: str
-    baseline: str
-
-
 class QueryList(NamedTuple):
     """A page of the list. `systems` is how many systems the figures are over, 0 where there is none."""
 
     measure: str
-    rows: list[QueryRow]
+    rows: list[dict[str, Any]]
     total: int
     sort: str
     order: str
@@ -150,24 +135,18 @@ def _ordered(collection: OpenCollection, values: NDArray[Any] | None, *, descend
     return sorted(collection.order, key=keys.tolist().__getitem__)
 
 
-def _row(collection: OpenCollection, row: int, values: Mapping[str, NDArray[Any]]) -> QueryRow:
+def _row(collection: OpenCollection, row: int, values: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """One query; numbers as the page writes them."""
     name = collection.judgements.query_ids[row]
-
-    def figure(key: str) -> str:
-        return written(float(values[key][row]) if key in values else None, 3)
-
-    return QueryRow(
-        id=name,
-        text=collection.text(name),
-        url=query_url(collection.dataset.slug, name),
-        relevant=int(values["relevant"][row]),
-        judged=int(values["judged"][row]),
-        mean=figure("mean"),
-        spread=figure("spread"),
-        lowest=figure("lowest"),
-        highest=figure("highest"),
-        baseline=figure("baseline"),
-    )
+    figures = ("mean", "spread", "lowest", "highest", "baseline")
+    return {
+        "id": name,
+        "text": collection.text(name),
+        "url": query_url(collection.dataset.slug, name),
+        "relevant": int(values["relevant"][row]),
+        "judged": int(values["judged"][row]),
+        **{key: written(float(values[key][row]) if key in values else None, 3) for key in figures},
+    }
 
 
 #: So many systems are looked at, the best ones; a board of a thousand says nothing else of its queries.
