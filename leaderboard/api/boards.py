@@ -127,7 +127,7 @@ class DatasetView(ReadView):
             "example": more.example,
             "snippets": more.snippets,
             "judgements": more.judged,
-            "part_of": more.group.slug if more.group else None,
+            "part_of": more.group["slug"] if more.group else None,
             "nearest": more.neighbours,
         }
         return Response(answers.DatasetSerializer(answer).data)

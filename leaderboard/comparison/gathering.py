@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-import orjson
 from django.db.models import TextField
 from django.db.models.functions import Cast
 
@@ -30,7 +29,7 @@ class SystemChoice(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A public entry with what a comparison needs of its dataset; `judged` is how many queries this has judged now."""
+    """A public entry with what a comparison needs of its dataset, and of the version and judgements it has now."""
 
     pk: int
     system: str
@@ -38,8 +37,9 @@ class Found(NamedTuple):
     dataset_name: str
     hidden: bool
     primary_measure: str
-    current: str
-    judged: int
+    version: int | None
+    qrels: int | None
+    statistics: Mapping[str, Any] | None
     group: str
     provenance: str
     configuration: str
@@ -51,7 +51,12 @@ class Found(NamedTuple):
     @property
     def is_current(self) -> bool:
         """Whether it was scored on the dataset's present version and judgements."""
-        return self.group.startswith(self.current)
+        return self.group.startswith(f"scored:{self.version}:{self.qrels}:")
+
+    @property
+    def judged(self) -> int:
+        """How many queries the dataset has judged now."""
+        return (self.statistics or {}).get("judged_queries", 0)
 
 
 def system_choices() -> dict[str, SystemChoice]:
@@ -117,33 +122,11 @@ def entries_of(slugs: Sequence[str]) -> list[Found]:
             "configuration",
             "seed_count",
             Cast("published_at", TextField()),
-            Cast("scores", TextField()),
-            Cast("deviations", TextField()),
+            "scores",
+            "deviations",
         )
     )
-    return [
-        Found(
-            pk=pk,
-            system=system,
-            dataset=dataset,
-            dataset_name=name,
-            hidden=hidden,
-            primary_measure=primary,
-            current=f"scored:{version}:{qrels}:",
-            judged=(statistics or {}).get("judged_queries", 0),
-            group=group,
-            provenance=provenance,
-            configuration=configuration,
-            seeds=seeds,
-            published=published,
-            scores=orjson.loads(scores),
-            deviations=orjson.loads(deviations) if seeds else {},
-        )
-        for (
-            pk, system, dataset, name, hidden, primary, version, qrels, statistics, group, provenance, configuration,
-            seeds, published, scores, deviations,
-        ) in rows
-    ]  # fmt: skip
+    return [Found(*row) for row in rows]
 
 
 #: As many systems as fit side by side.

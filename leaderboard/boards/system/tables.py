@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, currency_of, unit_with
-from leaderboard.boards.system.depth import DepthPoint, DepthSeries, depth_of, depth_series
+from leaderboard.boards.system.depth import DepthPoint, depth_of, depth_series
 from leaderboard.boards.system.result import Result
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
@@ -17,54 +17,19 @@ from leaderboard.results.history.measurements import Machine, Measured
 RESULT, DEVIATION, SEED = "result", "deviation", "seed"
 
 
-class MeasureHead(NamedTuple):
-    """A measure, and which way is better."""
-
-    label: str
-    better: str
-
-
-class MeasureRow(NamedTuple):
-    """What `kind` says, one text for each measure: a dash where the result has none."""
-
-    kind: str
-    result: Result
-    label: str
-    cells: list[str]
-
-
-class MeasureTable(NamedTuple):
-    """Results by measure; `heads` are of all measures that any result has."""
-
-    heads: list[MeasureHead]
-    rows: list[MeasureRow]
-
-
-class Beside(NamedTuple):
-    """A figure that a source prints beside scores, or a fact of how the result was made; `doubt` says why it is one."""
-
-    dataset: str
-    dataset_slug: str
-    configuration: str
-    name: str
-    value: str
-    hardware: str
-    doubt: str
-
-
-def by_measure(results: Sequence[Result]) -> MeasureTable | None:
+def by_measure(results: Sequence[Result]) -> dict[str, Any] | None:
     """All measures of all results; None where each has its primary measure alone, which stands above."""
     measures = list(dict.fromkeys(name for result in results for name in _scores(result)))
     if not any(result.scores or result.seed_count for result in results):
         return None
     rows = [row for result in results for row in _rows(result, measures)]
-    return MeasureTable([MeasureHead(name, better(name)) for name in measures], rows)
+    return {"heads": [{"label": name, "better": better(name)} for name in measures], "rows": rows}
 
 
-def _rows(result: Result, measures: Sequence[str]) -> list[MeasureRow]:
-    def row(kind: str, label: str, scores: dict[str, float]) -> MeasureRow:
+def _rows(result: Result, measures: Sequence[str]) -> list[dict[str, Any]]:
+    def row(kind: str, label: str, scores: dict[str, float]) -> dict[str, Any]:
         cells = [numbers.written(scores.get(name), result.decimals) for name in measures]
-        return MeasureRow(kind, result, label, cells)
+        return {"kind": kind, "result": result, "label": label, "cells": cells}
 
     rows = [row(RESULT, result.dataset, _scores(result))]
     if result.seed_count:
@@ -79,16 +44,31 @@ def _scores(result: Result) -> dict[str, float]:
     return {result.measure: result.value, **dict(result.scores)}
 
 
-def beside(results: Sequence[Result]) -> list[Beside]:
-    """Figures as their sources print them, and facts of results made here, in the order of the results."""
+def beside(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Figures as their sources print them, and facts of results made here, in the order of the results.
+
+    `doubt` says why a figure is doubtful.
+    """
     found = []
     for result in results:
-        where = (result.dataset, result.dataset_slug, result.configuration)
+        where = {
+            "dataset": result.dataset,
+            "dataset_slug": result.dataset_slug,
+            "configuration": result.configuration,
+        }
         for figure in result.figures:
             hardware = figure["hardware"] if figure["hardware"] != result.configuration else ""
             value = f"{figure['as_printed']} {figure['unit']}".strip()
-            found.append(Beside(*where, figure["name"], value, hardware, figure["doubt"]))
-        found += [Beside(*where, label, value, "", "") for label, value in result.fact_texts]
+            found.append(
+                {
+                    **where,
+                    "name": figure["name"],
+                    "value": value,
+                    "hardware": hardware,
+                    "doubt": figure["doubt"],
+                }
+            )
+        found += [{**where, "name": label, "value": value} for label, value in result.fact_texts]
     return found
 
 
@@ -104,35 +84,7 @@ class Head(NamedTuple):
     note: str
 
 
-class CostRow(NamedTuple):
-    """An entry on a machine; `cells` has a text for each head, a dash where there is nothing. `remark` is for all."""
-
-    dataset: str
-    dataset_slug: str
-    configuration: str
-    machine: Machine
-    protocol: str
-    day: str
-    cells: list[str]
-    remark: str
-
-
-class CostTable(NamedTuple):
-    """The columns that any row fills, and the rows."""
-
-    heads: list[Head]
-    rows: list[CostRow]
-
-
-class NamedDepths(NamedTuple):
-    """A re-ranker by depth on one dataset."""
-
-    dataset: str
-    dataset_slug: str
-    series: DepthSeries
-
-
-def cost_table(results: Iterable[Result]) -> CostTable | None:
+def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
     """What was measured of the results; None where nothing was."""
     found = [(result, measured) for result in results for measured in reversed(result.measured)]
     if not found:
@@ -144,22 +96,22 @@ def cost_table(results: Iterable[Result]) -> CostTable | None:
     ]
     columns = [(head, cells) for head, cells in columns if any(cell != "—" for cell in cells)]
     rows = [
-        CostRow(
-            result.dataset,
-            result.dataset_slug,
-            result.configuration,
-            measured.machine,
-            measured.protocol,
-            measured.measured_at[:10],
-            [cells[number] for _, cells in columns],
-            OVER_STORED_RUNS if measured.over_stored_runs else "",
-        )
+        {
+            "dataset": result.dataset,
+            "dataset_slug": result.dataset_slug,
+            "configuration": result.configuration,
+            "machine": measured.machine,
+            "protocol": measured.protocol,
+            "day": measured.measured_at[:10],
+            "cells": [cells[number] for _, cells in columns],
+            "remark": OVER_STORED_RUNS if measured.over_stored_runs else "",
+        }
         for number, (result, measured) in enumerate(found)
     ]
-    return CostTable([head for head, _ in columns], rows)
+    return {"heads": [head for head, _ in columns], "rows": rows}
 
 
-def depths(results: Sequence[Result]) -> list[NamedDepths]:
+def depths(results: Sequence[Result]) -> list[dict[str, Any]]:
     """For each dataset the entries that differ in depth alone, drawn against it; latency of one machine only."""
     of_dataset: dict[str, list[tuple[int, Result]]] = {}
     for result in results:
@@ -176,7 +128,7 @@ def depths(results: Sequence[Result]) -> list[NamedDepths]:
         first = entries[0][1]
         series = depth_series(first.measure, points, first.decimals)
         if series is not None:
-            found.append(NamedDepths(first.dataset, slug, series))
+            found.append({"dataset": first.dataset, "dataset_slug": slug, "series": series})
     return found
 
 
