@@ -170,17 +170,16 @@ def _cells(
 
 def _emphasised(board: Board, key: str, values: Values) -> Iterator[tuple[int, str]]:
     """Which cells are the best and the second among the rows of their kind, with the tag for their text."""
-    for found, tag in ((board.best, "b"), (board.second, "u")):
-        for (column, kind), value in found.items():
-            if column == key:
-                for number in _places(values, value):
-                    if board.rows[number].ranked_in == kind:
-                        yield number, tag
+    for kind in {row.ranked_in for row in board.rows}:
+        for found, tag in ((board.best, "b"), (board.second, "u")):
+            for number in _places(values, found.get((key, kind))):
+                if board.rows[number].ranked_in == kind:
+                    yield number, tag
 
 
 def _places(values: Values, value: Value) -> Iterator[int]:
-    """Where a value is."""
-    place = -1
+    """Where a value is, nowhere for a missing one."""
+    place = -1 if value is not None else len(values)
     with suppress(ValueError):
         while True:
             place = values.index(value, place + 1)

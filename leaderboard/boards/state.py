@@ -157,11 +157,6 @@ class BoardState:
         closed = all(FACETS[name] and len(values) == 1 for name, values in self.facets)
         return not free and closed and len(self.facets) <= 1 and len(self.sorts) <= 1
 
-    @property
-    def shows_all_kinds(self) -> bool:
-        """Whether nothing but the order, the page and the columns differs from the default."""
-        return not self.filtered
-
     def chosen(self, facet: str) -> tuple[str, ...]:
         """The values chosen of a facet."""
         return dict(self.facets).get(facet, ())

@@ -1,4 +1,4 @@
-"""Two systems on one dataset with open judgements, query by query."""
+"""Systems on one dataset with open judgements, query by query: two of them compared, and what they find in common."""
 
 from __future__ import annotations
 

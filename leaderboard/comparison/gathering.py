@@ -1,4 +1,4 @@
-"""The systems that can be compared, and the entries that chosen ones have, as plain rows."""
+"""Which comparison is meant, the systems that can be compared, and the entries that chosen ones have."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import past_pages
-from leaderboard.boards.exports.naming import MOMENT
+from leaderboard.boards.exports.cells import MOMENT
 from leaderboard.boards.pages import bibtex_of
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import is_nobody, kept_page

@@ -1,4 +1,8 @@
-"""From the entries of its datasets to the lines of a benchmark's board: what each system has on each dataset."""
+"""From the entries of its datasets to the lines of a benchmark's board: what each system has on each dataset.
+
+A reader who sorts or filters asks for the same lines again. They are remembered together with the very entries that
+they were made of: other entries, of a later publication or of an earlier day, never meet them.
+"""
 
 from __future__ import annotations
 

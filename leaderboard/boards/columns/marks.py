@@ -1,4 +1,4 @@
-"""What stands beside a result of how its run came to a round: late, by hand, and whether it fed a judged pool."""
+"""What stands beside results: how runs came to a round, challenges, and how the seeds of a set spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of measures on a dataset's board, and which of them it has."""
+"""The columns of measures on a dataset's board, which of them it has, and those of a competition's private part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A system's public results as other formats take them: one for each dataset and configuration."""
+"""A system's public results as other formats take them, and as Hugging Face's `.eval_results/*.yaml`."""
 
 from __future__ import annotations
 

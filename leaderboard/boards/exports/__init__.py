@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from leaderboard.boards.exports.bibtex import to_bibtex
+from leaderboard.boards.exports.cells import Cited
 from leaderboard.boards.exports.data import to_json, to_json_text
 from leaderboard.boards.exports.latex import to_latex
 from leaderboard.boards.exports.markdown import to_markdown
-from leaderboard.boards.exports.naming import Cited
 from leaderboard.boards.exports.spreadsheet import to_csv
 from leaderboard.boards.model import Board
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from leaderboard.boards.exports.naming import Cited, measured
+from leaderboard.boards.exports.cells import Cited, measured
 from leaderboard.boards.model import Board
 from leaderboard.core.text.bibtex import Reference, misc, references_in, url_in
 from leaderboard.core.text.latex import escape

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from leaderboard.boards.columns import marks
-from leaderboard.boards.exports.naming import MOMENT, Cited, label_of
+from leaderboard.boards.exports.cells import MOMENT, Cited, label_of
 from leaderboard.boards.exports.spreadsheet import doubtful, intervals
 from leaderboard.boards.model import SYSTEM, Board, Row
 from leaderboard.boards.state import VIEWS

@@ -13,12 +13,15 @@ from leaderboard.boards import formatting
 from leaderboard.boards.columns.significance import DELTA_INTERVAL, INTERVAL, P_BASELINE, P_BEST, RANKS
 from leaderboard.boards.exports.cells import (
     MISSING,
+    Cited,
+    datasets_of,
     footnotes,
+    label_of,
+    measured,
     name_of,
     status_of,
     text_of,
 )
-from leaderboard.boards.exports.naming import Cited, datasets_of, label_of, measured
 from leaderboard.boards.model import SEPARATED, SYSTEM, Board, Column, Row
 from leaderboard.core.text.latex import address, escape
 

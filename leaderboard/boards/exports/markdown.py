@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import re
 
-from leaderboard.boards.exports.cells import footnotes, name_of, status_of, text_of
-from leaderboard.boards.exports.naming import Cited, datasets_of, label_of, measured
+from leaderboard.boards.exports.cells import (
+    Cited,
+    datasets_of,
+    footnotes,
+    label_of,
+    measured,
+    name_of,
+    status_of,
+    text_of,
+)
 from leaderboard.boards.model import Board, Column, Row
 
 #: What means something in Markdown or in HTML within it.

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from leaderboard.boards.exports.naming import Cited, key_of
+from leaderboard.boards.exports.cells import Cited, key_of
 from leaderboard.boards.model import DELTA, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.csv import harmless

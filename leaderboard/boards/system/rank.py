@@ -112,10 +112,7 @@ def fields_of(dataset_ids: Collection[int]) -> dict[int, Field]:
     entries: dict[int, list[Ranked]] = {pk: [] for pk in present}
     for dataset_id, *columns, scores in rows:
         entries[dataset_id].append(Ranked._make((*columns, orjson.loads(scores))))
-    return {pk: Field(_present(*present[pk], found), found) for pk, found in entries.items()}
-
-
-def _present(version_id: int | None, qrels_id: int | None, found: Sequence[Ranked]) -> str:
-    return present_group(
-        version_id, qrels_id, [(entry.comparison_group, entry.is_baseline) for entry in found]
-    )
+    groups = {
+        pk: [(each.comparison_group, each.is_baseline) for each in found] for pk, found in entries.items()
+    }
+    return {pk: Field(present_group(*present[pk], groups[pk]), found) for pk, found in entries.items()}

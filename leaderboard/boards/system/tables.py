@@ -1,4 +1,4 @@
-"""A system's results by measure, and what is printed or known beside them, as tables of its page."""
+"""A system's results by measure, what is printed or known beside them, and their costs, as tables of its page."""
 
 from __future__ import annotations
 

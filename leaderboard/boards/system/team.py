@@ -1,4 +1,4 @@
-"""A team: its systems and its results. Its members are people's own affair, and never listed."""
+"""A team and its results, and the authors of systems and publications. A team's members are never listed."""
 
 from __future__ import annotations
 
