@@ -1,4 +1,4 @@
-"""What a dataset's page says beside its board and statistics: an example, how to load it, its versions, its whole, runs that wait.
+"""What a dataset's page says beside its board and statistics: an example, its versions, its whole, runs that wait.
 
 Each text is shown only as far as the dataset's own settings let everyone see it.
 """
