@@ -10,7 +10,7 @@ from typing import NamedTuple
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, declared_columns
 from leaderboard.boards.columns.baseline import Versus
-from leaderboard.boards.columns.costs import CostLine, DatasetCosts, cost_group, fill_costs
+from leaderboard.boards.columns.costs import CostLine, Costs, fill_costs
 from leaderboard.boards.columns.marks import SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.measures import (
     PRIVATE_PART,
@@ -109,7 +109,7 @@ def dataset_board(
     measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
     base = _base_of(facts, entries, shown, measures, measure, certainty if not facts.hidden else None)
-    sure, costs = base.sure, DatasetCosts.of(measured, base.bm25, state)
+    sure, costs = base.sure, Costs.of_dataset(measured, base.bm25, state)
     verdict = verdict_of(sure.board, measure) if sure.board is not None else None
     board = Board(
         title=facts.name,
@@ -118,13 +118,11 @@ def dataset_board(
         measure=measure,
         measures=list(measures),
         baseline=base.versus.shown,
-        machine=costs.machine,
-        machines=costs.machines,
-        cost_group=cost_group(costs.machine) if costs.machine else "",
         certainty=sure.board if sure.found is not None else None,
         verdict=verdict,
         named={entry.pk: entry for entry in base.shown} if verdict is not None else {},
     )
+    costs.describe(board)
     base.rows.give_to(board)
     rows = board.rows
     scored = facts.qrels_id is not None and any_scored(rows, measure)
@@ -145,14 +143,14 @@ def dataset_board(
     return board
 
 
-def _place_costs(board: Board, base: _Base, costs: DatasetCosts) -> None:
+def _place_costs(board: Board, base: _Base, costs: Costs) -> None:
     """Give the rows what was measured of them and what publications state, and the board the columns of it."""
     stated = [(entry.figures, entry.scores) for entry in base.shown if entry.figures]
     taken = {column.key for column in (*board.columns, *base.last)}
     figures = figure_columns(stated, taken)
     board.columns += [*figures, *base.last]
-    if costs.on_machine or figures:
-        lines = (CostLine(costs.on_machine.get(entry.pk), entry.figures) for entry in base.shown)
+    if costs.measured or figures:
+        lines = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in base.shown)
         fill_costs(board.rows, [*costs.columns, *figures], lines)
 
 

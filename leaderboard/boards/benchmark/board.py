@@ -79,7 +79,7 @@ def benchmark_board(
     costs.place(lines, rows)
     board.views, board.view, board.baseline = VIEWS, state.view, several_baselines(_baseline_names(base))
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
-    costs.describe(board)
+    costs.shown.describe(board)
     on_weights = _weigh(board, tables, state, lower_is_better=lower)
     own: list[Row] = []
     if private:
@@ -95,7 +95,7 @@ def benchmark_board(
         *sure,
         *on_weights,
         *([NOTE] if own else []),
-        *costs.notes(),
+        *costs.shown.notes(),
     ]
     return board
 

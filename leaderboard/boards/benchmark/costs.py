@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.lines import Line
-from leaderboard.boards.columns.costs import CostLine, cost_columns, cost_group, fill_costs, notes_on_costs
+from leaderboard.boards.columns.costs import CostLine, Costs, cost_columns, fill_costs
 from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.model import Board, Column, Row
+from leaderboard.boards.model import Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_columns import DatasetEntries, Figures
 from leaderboard.results.history.entry_rows import SystemRow
@@ -31,23 +31,10 @@ from leaderboard.systems.baselines import BM25
 Of = tuple[int, str]
 
 
-class CostsShown(NamedTuple):
-    """The dataset and the machine, what was measured there by system and configuration, and which machines there are.
-
-    `elsewhere` counts the lines that were measured on the dataset, but on other machines only.
-    """
-
-    dataset: str
-    machine: Machine | None
-    measured: dict[Of, Measured]
-    machines: list[Machine]
-    elsewhere: int
-
-
 class LineCosts(NamedTuple):
     """Measured costs, then the stated ones by system and configuration, and the columns of both."""
 
-    shown: CostsShown
+    shown: Costs
     stated: Mapping[tuple[int, str], Figures]
     columns: Sequence[Column]
 
@@ -92,19 +79,6 @@ class LineCosts(NamedTuple):
         if self.columns:
             fill_costs(rows, self.columns, costs)
 
-    def describe(self, board: Board) -> None:
-        """Say on which machine they were measured, and on which ones they could be."""
-        if self.shown.machine is not None:
-            board.machine, board.machines = self.shown.machine, self.shown.machines
-            board.cost_group = cost_group(self.shown.machine, self.shown.dataset)
-
-    def notes(self) -> list[str]:
-        """What is to be said of them below the board."""
-        shown = self.shown
-        if shown.machine is None:
-            return []
-        return notes_on_costs(shown.machine, shown.measured.values(), shown.elsewhere, shown.dataset)
-
 
 def _stated_for(column: Column, dataset: str) -> Column:
     """The column of what is stated of one dataset, on the board of several."""
@@ -128,7 +102,7 @@ def _stated(
 
 def _costs_shown(
     facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], lines: Iterable[Line], state: BoardState
-) -> CostsShown:
+) -> Costs:
     """Of the dataset that the benchmark names, else that most lines share, the largest among equals.
 
     The machine is the one that the view names, by default the one that most lines share. Raises UnknownChoice.
@@ -144,7 +118,7 @@ def _costs_shown(
     wanted_machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
     hardware = wanted_machine.slug if wanted_machine and (state.hardware or state.cpu_only) else ""
     best: tuple[int, int] = (0, 0)
-    shown = CostsShown("", None, {}, machines, 0)
+    shown = Costs(None, machines, {}, 0)
     for member, measured in of_members:
         found = _on(member, measured, hardware, machines)
         size = (len(found.measured), max((one.figures["documents"] for one in measured), default=0))
@@ -153,13 +127,13 @@ def _costs_shown(
     return shown
 
 
-def _on(member: Member, measured: list[Measured], hardware: str, machines: list[Machine]) -> CostsShown:
+def _on(member: Member, measured: list[Measured], hardware: str, machines: list[Machine]) -> Costs:
     """What one dataset can show, on its own first machine unless one is wanted."""
     here = machines_of(measured)
     machine = next((one for one in here if hardware in ("", one.slug)), None)
     on_machine = {_of(one): one for one in measured if one.machine == machine}
     elsewhere = {_of(one) for one in measured}.difference(on_machine)
-    return CostsShown(member.facts.name, machine, on_machine, machines, len(elsewhere))
+    return Costs(machine, machines, on_machine, len(elsewhere), dataset=member.facts.name)
 
 
 def _of(measured: Measured) -> Of:

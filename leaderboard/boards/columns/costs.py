@@ -344,18 +344,22 @@ def notes_on_costs(
     return notes
 
 
-class DatasetCosts(NamedTuple):
-    """The chosen machine, of which ones, what was measured there by entry, and how many entries only elsewhere."""
+class Costs(NamedTuple):
+    """The costs that a board shows: on the chosen machine, of which ones, what was measured there by row, and columns.
+
+    `elsewhere` counts the rows that were measured on other machines only; `dataset` is named where there are several.
+    """
 
     machine: Machine | None
     machines: list[Machine]
-    on_machine: Mapping[int, Measured]
+    measured: dict[Any, Measured]
     elsewhere: int
-    columns: list[Column]
+    columns: Sequence[Column] = ()
+    dataset: str = ""
 
     @classmethod
-    def of(cls, measured: Sequence[Measured], bm25: int | None, state: BoardState) -> DatasetCosts:
-        """Those of the view; `bm25` is the entry of our own BM25. Raises UnknownChoice for another machine."""
+    def of_dataset(cls, measured: Sequence[Measured], bm25: int | None, state: BoardState) -> Costs:
+        """Those of a dataset's view; `bm25` is the entry of our own BM25. Raises UnknownChoice for another machine."""
         machines = machines_of(measured)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
         on_machine = with_baseline({one.entry_id: one for one in measured if one.machine == machine}, bm25)
@@ -365,8 +369,14 @@ class DatasetCosts(NamedTuple):
         elsewhere = {one.entry_id for one in measured}.difference(on_machine)
         return cls(machine, machines, on_machine, len(elsewhere), columns)
 
+    def describe(self, board: Board) -> None:
+        """Say on which machine they were measured, and on which ones they could be."""
+        if self.machine is not None:
+            board.machine, board.machines = self.machine, self.machines
+            board.cost_group = cost_group(self.machine, self.dataset)
+
     def notes(self) -> list[str]:
         """What is to be said of them below the board."""
         if self.machine is None:
             return []
-        return notes_on_costs(self.machine, self.on_machine.values(), self.elsewhere)
+        return notes_on_costs(self.machine, self.measured.values(), self.elsewhere, self.dataset)
