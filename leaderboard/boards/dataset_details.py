@@ -64,7 +64,7 @@ class Details(NamedTuple):
     example: Example | None
     snippets: list[Snippet]
     judged: list[JudgedVersion]
-    group: dict[str, str] | None
+    group: Mapping[str, Any] | None
     neighbours: list[Neighbour]
 
 

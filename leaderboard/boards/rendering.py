@@ -126,7 +126,7 @@ def _named(entry: Identified, without_page: Collection[str]) -> str:
     return f'<a href="{address}">{name}</a>' if address and entry.slug not in without_page else name
 
 
-class Written(NamedTuple):
+class ColumnHtml(NamedTuple):
     """A column's cells: the text of each as HTML, "" where it is missing, its attributes, and what pads it."""
 
     texts: list[str]
@@ -249,14 +249,14 @@ def spread_box(width: int, spread: str = "") -> str:
     return f' <small class="spread s{width}">{escape(spread)}</small>' if width else ""
 
 
-def _scores(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+def _scores(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     texts, paddings = _numbers(board.rows, values, "")
     if column.key != board.sort or not any(values):
-        return Written(texts, paddings=paddings)
+        return ColumnHtml(texts, paddings=paddings)
     scale = BAR_STEPS / max(_top_of(cells, values), 1e-12)
     numbers = [value if isinstance(value, (float, int)) else 0.0 for value in values]
     bars = [min(BAR_STEPS, max(0, round(number * scale))) for number in numbers]
-    return Written(texts, [f' class="b{bar}"' for bar in bars], paddings)
+    return ColumnHtml(texts, [f' class="b{bar}"' for bar in bars], paddings)
 
 
 def _numbers(rows: Sequence[Row], values: Values, sign: str) -> tuple[list[str], Iterable[str]]:
@@ -277,16 +277,16 @@ def _numbers(rows: Sequence[Row], values: Values, sign: str) -> tuple[list[str],
     return texts, [FIGURE_SPACE * (widest - row.decimals) for row in rows]
 
 
-def _deltas(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+def _deltas(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     return _differences(column, values, *_numbers(board.rows, values, "+"))
 
 
-def _relatives(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+def _relatives(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     texts = [f"{value * 100:+.1f}" if isinstance(value, (float, int)) else "" for value in values]
     return _differences(column, values, texts, repeat(""))
 
 
-def _differences(column: Column, values: Values, texts: list[str], paddings: Iterable[str]) -> Written:
+def _differences(column: Column, values: Values, texts: list[str], paddings: Iterable[str]) -> ColumnHtml:
     """Differences with sign, and a class that says better or worse (the two are not the same for Hole@10)."""
     plus, minus = (
         (' class="up"', ' class="down"') if column.better != "lower" else (' class="down"', ' class="up"')
@@ -298,16 +298,16 @@ def _differences(column: Column, values: Values, texts: list[str], paddings: Ite
     attributes = [
         (plus if value > 0 else minus) if value and not isinstance(value, str) else "" for value in values
     ]
-    return Written(signed, attributes, paddings)
+    return ColumnHtml(signed, attributes, paddings)
 
 
-def _plain_numbers(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+def _plain_numbers(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     """Numbers that are no shares, with the column's decimals, or as many as they need, four at most."""
     numbers = [value for value in values if isinstance(value, (float, int))]
     decimals = column.decimals
     if decimals is None:
         decimals = next((n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in numbers)), 4)
-    return Written(
+    return ColumnHtml(
         [
             f"{value:.{decimals}f}".replace("-", MINUS) if isinstance(value, (float, int)) else ""
             for value in values
@@ -315,13 +315,15 @@ def _plain_numbers(board: Board, column: Column, cells: Cells, values: Values) -
     )
 
 
-def _figures(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+def _figures(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     printed = [
         cell.text or (significant(value) if isinstance(value, (float, int)) else "")
         for cell, value in zip(cells, values, strict=True)
     ]
     widest = max(len(text.partition(".")[2]) for text in printed)
-    return Written([escape(text) for text in printed], paddings=[_padding(text, widest) for text in printed])
+    return ColumnHtml(
+        [escape(text) for text in printed], paddings=[_padding(text, widest) for text in printed]
+    )
 
 
 def _padding(text: str, widest: int) -> str:
@@ -330,15 +332,15 @@ def _padding(text: str, widest: int) -> str:
     return padding if point or not padding else POINT_SPACE + padding
 
 
-def _counts(board: Board, column: Column, cells: Cells, values: Values) -> Written:
-    return Written(["" if cell.value is None else escape(cell.text) for cell in cells])
+def _counts(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
+    return ColumnHtml(["" if cell.value is None else escape(cell.text) for cell in cells])
 
 
-def _texts(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+def _texts(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     if column.key == "by":
-        return Written([_by(row, value) for row, value in zip(board.rows, values, strict=True)])
+        return ColumnHtml([_by(row, value) for row, value in zip(board.rows, values, strict=True)])
     made = {value: "" if value is None else _text(column.key, str(value)) for value in set(values)}
-    return Written([made[value] for value in values])
+    return ColumnHtml([made[value] for value in values])
 
 
 def _text(key: str, value: str) -> str:
@@ -355,7 +357,7 @@ def _by(row: Row, value: Value) -> str:
     return escape(str(value))
 
 
-_WRITERS: dict[str, Callable[[Board, Column, Cells, Values], Written]] = {
+_WRITERS: dict[str, Callable[[Board, Column, Cells, Values], ColumnHtml]] = {
     "score": _scores,
     "delta": _deltas,
     "relative": _relatives,

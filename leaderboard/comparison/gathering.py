@@ -28,7 +28,7 @@ class SystemChoice(NamedTuple):
     by: str
 
 
-class Found(NamedTuple):
+class ComparedEntry(NamedTuple):
     """A public entry with what a comparison needs of its dataset, and of the version and judgements it has now."""
 
     pk: int
@@ -99,7 +99,7 @@ def told_apart(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dic
     }
 
 
-def entries_of(slugs: Sequence[str]) -> list[Found]:
+def entries_of(slugs: Sequence[str]) -> list[ComparedEntry]:
     """The public entries of systems on datasets with a page, by the names of the datasets. One query."""
     rows = (
         EntryQuerySet(Entry)
@@ -126,7 +126,7 @@ def entries_of(slugs: Sequence[str]) -> list[Found]:
             "deviations",
         )
     )
-    return [Found(*row) for row in rows]
+    return [ComparedEntry(*row) for row in rows]
 
 
 #: As many systems as fit side by side.

@@ -14,8 +14,8 @@ from leaderboard.boards import pages
 from leaderboard.boards.benchmark.columns import MEAN
 from leaderboard.boards.model import Row
 from leaderboard.boards.state import BoardState
-from leaderboard.comparison.gathering import Found
-from leaderboard.comparison.testing import Question, Tested, permutations_for, tests
+from leaderboard.comparison.gathering import ComparedEntry
+from leaderboard.comparison.testing import PairTest, Question, permutations_for, tests
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
@@ -33,11 +33,11 @@ class Cell:
     `comparable`: scored or reported together with the first system's, so that a difference says something.
     """
 
-    entry: Found | None = None
+    entry: ComparedEntry | None = None
     value: float | None = None
     comparable: bool = False
     delta: float | None = None
-    tested: Tested | None = None
+    tested: PairTest | None = None
     p: float | None = None
     decimals: int = 4
     measure: str = ""
@@ -114,12 +114,14 @@ class Comparison:
     whole: bool = False
 
 
-def compare(slugs: Sequence[str], entries: Sequence[Found], measure: str, benchmark: str = "") -> Comparison:
+def compare(
+    slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str, benchmark: str = ""
+) -> Comparison:
     """The table of these systems; `measure` is empty for each dataset's primary one. Raises UnknownChoice.
 
     `benchmark` is the slug of the one that means are over, by default one that all compared datasets belong to.
     """
-    by_dataset: dict[str, list[Found]] = {}
+    by_dataset: dict[str, list[ComparedEntry]] = {}
     for entry in entries:
         by_dataset.setdefault(entry.dataset, []).append(entry)
     measures = sorted({name for entry in entries for name in entry.scores})
@@ -141,7 +143,7 @@ def compare(slugs: Sequence[str], entries: Sequence[Found], measure: str, benchm
     )
 
 
-def _row(slugs: Sequence[str], entries: Sequence[Found], chosen: str) -> DatasetRow:
+def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], chosen: str) -> DatasetRow:
     measure = chosen or _shared_measure(entries)
     with_measure = [entry for entry in entries if measure in entry.scores]
     group = _group(slugs, with_measure)
@@ -164,7 +166,7 @@ def _row(slugs: Sequence[str], entries: Sequence[Found], chosen: str) -> Dataset
     return DatasetRow(one.dataset, one.dataset_name, measure, tuple(cells), _untested(one), chosen_among > 1)
 
 
-def _shared_measure(entries: Sequence[Found]) -> str:
+def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
     """The dataset's primary measure, or, where another is had by more of the systems, that one."""
     systems: dict[str, set[str]] = {entries[0].primary_measure: set()}
     for entry in entries:
@@ -173,17 +175,17 @@ def _shared_measure(entries: Sequence[Found]) -> str:
     return max(systems, key=lambda name: len(systems[name]))
 
 
-def _cell(entry: Found | None, measure: str, *, comparable: bool) -> Cell:
+def _cell(entry: ComparedEntry | None, measure: str, *, comparable: bool) -> Cell:
     if entry is None:
         return Cell(measure=measure)
     decimals = 3 if entry.hidden or entry.provenance == "reported" else 4
     return Cell(entry, entry.scores[measure], comparable, decimals=decimals, measure=measure)
 
 
-def _group(slugs: Sequence[str], entries: Sequence[Found]) -> str:
+def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
     """The comparison group that the dataset's row is about: one that the first system is in, if it is in any; then
     the one with the most of the systems; of equals the present one, then the newest."""
-    groups: dict[str, list[Found]] = {}
+    groups: dict[str, list[ComparedEntry]] = {}
     for entry in entries:
         groups.setdefault(entry.group, []).append(entry)
 
@@ -195,7 +197,7 @@ def _group(slugs: Sequence[str], entries: Sequence[Found]) -> str:
     return max(groups, key=place, default="")
 
 
-def _untested(entry: Found) -> str:
+def _untested(entry: ComparedEntry) -> str:
     if entry.provenance == "reported":
         return REPORTED
     if entry.hidden:
@@ -221,7 +223,7 @@ def _question(row: DatasetRow) -> Question | None:
     return Question(entries, row.measure) if len(entries) > 1 else None
 
 
-def _with_tests(row: DatasetRow, results: Sequence[Tested], corrected: object) -> DatasetRow:
+def _with_tests(row: DatasetRow, results: Sequence[PairTest], corrected: object) -> DatasetRow:
     if not results:
         return row
     remaining = iter(results)

@@ -23,7 +23,7 @@ SEED = 0
 _remembered = Slots("paired", 16_384, 7 * 24 * 3600)
 
 
-class Tested(NamedTuple):
+class PairTest(NamedTuple):
     """A system against the first one: the p-value before its correction, and queries won, tied and lost."""
 
     p: float
@@ -45,7 +45,7 @@ def permutations_for(queries: int) -> int:
     return max(FEWEST_PERMUTATIONS, min(PERMUTATIONS, affordable // 100 * 100))
 
 
-def tests(questions: Sequence[Question], permutations: int) -> dict[Question, list[Tested]]:
+def tests(questions: Sequence[Question], permutations: int) -> dict[Question, list[PairTest]]:
     """The answers: for each entry after the first one. Two queries more where one is not remembered."""
     keys = {question: _key(question, permutations) for question in questions}
     known = _remembered.get_many(keys.values())
@@ -55,7 +55,7 @@ def tests(questions: Sequence[Question], permutations: int) -> dict[Question, li
         new = {keys[question]: _answer(question, entries, permutations) for question in missing}
         _remembered.set_many(new)
         known |= new
-    return {question: [Tested(*each) for each in known[key]] for question, key in keys.items()}
+    return {question: [PairTest(*each) for each in known[key]] for question, key in keys.items()}
 
 
 def with_values(ids: Any) -> dict[int, Entry]:

@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class RunCounts:
     """How many runs a round has: counts, and nothing of whose or which."""
 
     runs: int
@@ -116,7 +116,7 @@ def timeline(row: Round, now: datetime) -> list[Step]:
     return steps
 
 
-def runs_that_came(rows: Iterable[Round]) -> dict[int, Came]:
+def runs_that_came(rows: Iterable[Round]) -> dict[int, RunCounts]:
     """By round: how many submissions it has whose runs are stored, of how many teams, and how many late. One query."""
     wanted = [row.pk for row in rows]
     in_time, late = Q(late=False), Q(late=True)
@@ -129,8 +129,8 @@ def runs_that_came(rows: Iterable[Round]) -> dict[int, Came]:
             late_runs=Count("submission_reference", filter=late, distinct=True),
         )
     )
-    found = {each["round"]: Came(each["runs"], each["teams"], each["late_runs"]) for each in counted}
-    return {key: found.get(key, Came(0, 0, 0)) for key in wanted}
+    found = {each["round"]: RunCounts(each["runs"], each["teams"], each["late_runs"]) for each in counted}
+    return {key: found.get(key, RunCounts(0, 0, 0)) for key in wanted}
 
 
 def within_quota(row: Round, dataset: Dataset) -> int | None:

@@ -34,7 +34,7 @@ _MOST_SEEN_FIRST = (
 )
 
 
-class Composed(NamedTuple):
+class ComposedEntries(NamedTuple):
     """The entries of the whole, and by entry the ids of those that it is the mean of, in the order of the parts."""
 
     entries: DatasetEntries
@@ -52,7 +52,7 @@ class _Value(NamedTuple):
 
 
 #: What was made, with the very entries that it was made of: other ones never meet it.
-_composed: Remembered[tuple[Sequence[Part], Sequence[DatasetEntries], Composed]] = Remembered(32)
+_composed: Remembered[tuple[Sequence[Part], Sequence[DatasetEntries], ComposedEntries]] = Remembered(32)
 _joined: Remembered[tuple[DatasetEntries, DatasetEntries, DatasetEntries]] = Remembered(32)
 
 
@@ -84,7 +84,7 @@ def _whole(member: Member, entries: Mapping[int, DatasetEntries]) -> DatasetEntr
     return known[2]
 
 
-def compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Composed:
+def compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> ComposedEntries:
     """The entries that follow from those of all parts; none while a part is not published."""
     used = [entries[part.dataset_id] for part in parts]
     key = _key_of(parts)
@@ -100,7 +100,7 @@ def _key_of(parts: Sequence[Part]) -> str:
     return ",".join(f"{part.dataset_id}:{part.revision.key}" for part in parts)
 
 
-def _compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Composed:
+def _compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> ComposedEntries:
     if not all(part.listed for part in parts):
         return _as_entries([], "", None)
     groups = [_present_group(part, entries[part.dataset_id]) for part in parts]
@@ -139,7 +139,7 @@ def _of_group(entries: DatasetEntries, wanted: str) -> dict[LineKey, _Value]:
 
 def _as_entries(
     complete: Sequence[tuple[LineKey, list[_Value]]], group: str, decimals: int | None
-) -> Composed:
+) -> ComposedEntries:
     scores = [_means([value.scores for value in values], decimals) for _, values in complete]
     entries = DatasetEntries(
         lines=[line for line, _ in complete],
@@ -154,7 +154,7 @@ def _as_entries(
         measures={None: set().union(*scores)} if complete else {},
         costs=[],
     )
-    return Composed(entries, [[value.published[1] for value in values] for _, values in complete])
+    return ComposedEntries(entries, [[value.published[1] for value in values] for _, values in complete])
 
 
 def _means(of_parts: Sequence[Mapping[str, float]], decimals: int | None) -> dict[str, float]:
@@ -175,7 +175,7 @@ def _training(values: Sequence[_Value]) -> str:
     return next(training for training in _MOST_SEEN_FIRST if training in found)
 
 
-def rows_of_whole(composed: Composed, rows_of_first_part: Sequence[EntryRow]) -> list[EntryRow]:
+def rows_of_whole(composed: ComposedEntries, rows_of_first_part: Sequence[EntryRow]) -> list[EntryRow]:
     """Composed entries as a dataset's board reads them: all that is known of a system is on the first part's rows.
 
     They are no entries of their own, and have negative ids: nothing was measured or tested of them.

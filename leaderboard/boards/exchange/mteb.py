@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import URLValidator
 from django.utils.text import slugify
 
-from leaderboard.boards.exchange.results import Exchanged
+from leaderboard.boards.exchange.results import ExchangedResult
 from leaderboard.core import anonymity
 from leaderboard.models import Architecture, System
 
@@ -90,7 +90,7 @@ def measure_name(measure: str) -> str:
     return f"{plain}_at_{cutoff}" if cutoff else plain
 
 
-def task_name(result: Exchanged) -> str:
+def task_name(result: ExchangedResult) -> str:
     """As MTEB calls the dataset, else its own name as one word."""
     return TASKS.get(result.dataset_slug) or re.sub(r"\W+", "", result.dataset) or result.dataset_slug
 
@@ -116,12 +116,12 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def languages(results: Sequence[Exchanged]) -> list[str]:
+def languages(results: Sequence[ExchangedResult]) -> list[str]:
     """The languages of the results' datasets as MTEB writes them; those that it would not know are left out."""
     return sorted({LANGUAGES[result.language] for result in results if result.language in LANGUAGES})
 
 
-def task_result(result: Exchanged) -> dict[str, Any]:
+def task_result(result: ExchangedResult) -> dict[str, Any]:
     """One result as MTEB's `TaskResult`. What was not measured is null."""
     scores = {measure_name(measure): value for measure, value in result.scores.items()}
     subset = {
@@ -141,7 +141,7 @@ def task_result(result: Exchanged) -> dict[str, Any]:
     }
 
 
-def model_meta(system: System, results: Sequence[Exchanged], url: str) -> dict[str, Any]:
+def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> dict[str, Any]:
     """What the system says of itself as MTEB's `ModelMeta`; null where it does not. `url` is its page."""
     references = [address for address in (system.paper_url, system.model_url) if _is_address(address)]
     return {
@@ -178,7 +178,7 @@ def model_name(system: System) -> tuple[str, str]:
     return organisation, system.slug
 
 
-def archive(system: System, results: Sequence[Exchanged], url: str) -> bytes:
+def archive(system: System, results: Sequence[ExchangedResult], url: str) -> bytes:
     """All of it as a zip. A configuration stands where MTEB has a model's revision."""
     folder = "results/" + "__".join(model_name(system))
     files: dict[str, Mapping[str, Any]] = {}

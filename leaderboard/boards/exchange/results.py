@@ -13,7 +13,7 @@ from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
 
 
-class Exchanged(NamedTuple):
+class ExchangedResult(NamedTuple):
     """One result with what it was made on. `scores` are the published values."""
 
     dataset: str
@@ -34,7 +34,7 @@ class Exchanged(NamedTuple):
         return self.scores.get(self.measure)
 
 
-def results_of(system_id: int) -> list[Exchanged]:
+def results_of(system_id: int) -> list[ExchangedResult]:
     """The system's public results by dataset; of several under one configuration the newest. One query."""
     rows = (
         EntryQuerySet(Entry)
@@ -60,10 +60,10 @@ def results_of(system_id: int) -> list[Exchanged]:
     return [_exchanged(row) for row in newest.values()]
 
 
-def _exchanged(row: Mapping[str, Any]) -> Exchanged:
+def _exchanged(row: Mapping[str, Any]) -> ExchangedResult:
     reported = row["provenance"] == Entry.Provenance.REPORTED
     prefix = "evaluation__" if row["evaluation__qrels__split"] else "dataset__current_"
-    return Exchanged(
+    return ExchangedResult(
         dataset=row["dataset__name"],
         dataset_slug=row["dataset__slug"],
         beir_name=row["dataset__beir_name"],
@@ -78,14 +78,14 @@ def _exchanged(row: Mapping[str, Any]) -> Exchanged:
     )
 
 
-def to_yaml(results: Sequence[Exchanged], site: str, url: str, user: str) -> str:
+def to_yaml(results: Sequence[ExchangedResult], site: str, url: str, user: str) -> str:
     """The results of primary measures; `url` is the system's page on the `site`, `user` its team."""
     entries = [_entry(result, site, url, user) for result in results if result.value is not None]
     text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=math.inf)
     return text
 
 
-def _entry(result: Exchanged, site: str, url: str, user: str) -> dict[str, Any]:
+def _entry(result: ExchangedResult, site: str, url: str, user: str) -> dict[str, Any]:
     dataset = {"id": f"BeIR/{result.beir_name}" if result.beir_name else result.dataset_slug}
     dataset["task_id"] = result.split
     source = {"url": url, "name": site}

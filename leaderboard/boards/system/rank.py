@@ -21,7 +21,7 @@ from leaderboard.results.kinds import UNRANKED
 from leaderboard.results.places import places
 
 
-class Ranked(NamedTuple):
+class RankedEntry(NamedTuple):
     """A public entry, as far as ranks and comparisons go."""
 
     pk: int
@@ -44,7 +44,7 @@ class Standing(NamedTuple):
     ranked_in: str
     rank: int | None
     of: int
-    best: Ranked
+    best: RankedEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class Field:
     """The public entries of a dataset's board, by date of publication, and the group of its present results."""
 
     present: str
-    entries: Sequence[Ranked]
+    entries: Sequence[RankedEntry]
 
-    def kind(self, entry: Ranked) -> str:
+    def kind(self, entry: RankedEntry) -> str:
         """Whom it is ranked among, as on the board."""
         return ranked_in(entry.provenance, entry.comparison_group, self.present, closed_api=entry.closed_api)
 
-    def baseline(self, entry: Ranked, measure: str) -> Ranked | None:
+    def baseline(self, entry: RankedEntry, measure: str) -> RankedEntry | None:
         """What its differences are taken to: the baseline of its own source, version and judgements."""
         found = (
             other
@@ -67,7 +67,7 @@ class Field:
         )
         return next((other for other in found if measure in other.scores), None)
 
-    def standing(self, entry: Ranked, measure: str) -> Standing:
+    def standing(self, entry: RankedEntry, measure: str) -> Standing:
         """Its place by a measure that it has. A stale one is compared within its own group only, and has no rank."""
         kind, lower = self.kind(entry), better(measure) == "lower"
         peers = [
@@ -109,9 +109,9 @@ def fields_of(dataset_ids: Collection[int]) -> dict[int, Field]:
             Cast("scores", TextField()),
         )
     )
-    entries: dict[int, list[Ranked]] = {pk: [] for pk in present}
+    entries: dict[int, list[RankedEntry]] = {pk: [] for pk in present}
     for dataset_id, *columns, scores in rows:
-        entries[dataset_id].append(Ranked._make((*columns, orjson.loads(scores))))
+        entries[dataset_id].append(RankedEntry._make((*columns, orjson.loads(scores))))
     groups = {
         pk: [(each.comparison_group, each.is_baseline) for each in found] for pk, found in entries.items()
     }
