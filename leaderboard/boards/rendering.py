@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from html import escape
 from itertools import pairwise, repeat
+from operator import attrgetter
 from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
@@ -170,7 +171,7 @@ def _cells(
 
 def _emphasised(board: Board, key: str, values: Values) -> Iterator[tuple[int, str]]:
     """Which cells are the best and the second among the rows of their kind, with the tag for their text."""
-    for kind in {row.ranked_in for row in board.rows}:
+    for kind in set(map(attrgetter("ranked_in"), board.rows)):
         for found, tag in ((board.best, "b"), (board.second, "u")):
             for number in _places(values, found.get((key, kind))):
                 if board.rows[number].ranked_in == kind:
@@ -261,7 +262,7 @@ def _scores(board: Board, column: Column, cells: Cells, values: Values) -> Colum
 
 def _numbers(rows: Sequence[Row], values: Values, sign: str) -> tuple[list[str], Iterable[str]]:
     """The numbers as text, by the decimals of their rows, and what pads these, so that the points align."""
-    decimals = {row.decimals for row in rows}
+    decimals = set(map(attrgetter("decimals"), rows))
     widest = max(decimals)
     if len(decimals) == 1:
         pattern = f"%{sign}.{widest}f"
