@@ -12,10 +12,10 @@ class LeaderboardConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks of the site, and let histories say why."""
-        from leaderboard.core import history
+        from leaderboard.core.audit import connect_histories
         from leaderboard.core.checks import check_durability, check_folder, check_mail, check_role
 
-        history.connect()
+        connect_histories()
         register(check_folder, Tags.security)
         register(check_mail, Tags.security, deploy=True)
         register(check_durability, Tags.database)

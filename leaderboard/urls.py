@@ -9,7 +9,7 @@ from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.rounds import RoundsView, RoundView
 from leaderboard.boards.exports import FORMATS
-from leaderboard.systems.redirects import follow_merged
+from leaderboard.systems.merge import follow_merged
 from leaderboard.views import (
     boards,
     exchange,

@@ -21,7 +21,7 @@ from django.db import connections
 from django.http import HttpResponse, HttpResponseBase
 
 from leaderboard.core.http import errors
-from leaderboard.core.http.policy import policy_headers
+from leaderboard.core.http.middleware import policy_headers
 from leaderboard.core.http.slow_requests import watch_body
 
 logger = logging.getLogger("runboard.faults")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from leaderboard.core.groups import make_curator
+from leaderboard.core.permissions import make_curator
 from leaderboard.models import Dataset, DatasetVersion, Team, User
 from submissions.accounts.teams import personal_team
 from submissions.models import Job, State

@@ -14,7 +14,7 @@ from leaderboard.admin.pages import Crumb, require
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
 from leaderboard.datasets.files import seals_queries
-from leaderboard.datasets.qrels_access import hand_out
+from leaderboard.datasets.qrels import hand_out
 from leaderboard.judgements.disclosure import may_know
 from leaderboard.models import DatasetVersion, Qrels
 

@@ -42,10 +42,19 @@ from leaderboard.core.cache.memory import Remembered
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import deltas
-from leaderboard.results.groups import CLOSED_NOTE, present_group, ranked_in
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.measurements import Measured
-from leaderboard.results.kinds import CLOSED, PRIVATE, QUARANTINED, REPORTED, SCORED, STALE
+from leaderboard.results.kinds import (
+    CLOSED,
+    CLOSED_NOTE,
+    PRIVATE,
+    QUARANTINED,
+    REPORTED,
+    SCORED,
+    STALE,
+    present_group,
+    ranked_in,
+)
 from leaderboard.results.significance import (
     BoardCertainty,
     EntryCertainty,

@@ -15,8 +15,7 @@ from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
-from leaderboard.results.kinds import QUARANTINED, UNRANKED
-from leaderboard.results.places import places
+from leaderboard.results.kinds import QUARANTINED, UNRANKED, places
 
 #: What a view of zero-shot results shows. Adaptation to the corpus saw no label; whoever declared nothing may have
 #: trained on anything.

@@ -19,12 +19,11 @@ from leaderboard.boards.model import Board, Identity
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry
 from leaderboard.results import significance
-from leaderboard.results.groups import present_group
 from leaderboard.results.history import past
 from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, rows_at
-from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED
+from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED, present_group
 
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
 

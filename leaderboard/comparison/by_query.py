@@ -14,7 +14,7 @@ from evaluation.statistics import RESAMPLES, PairedResult, paired
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.comparison.queries.detail import DEPTH, run_of
 from leaderboard.comparison.testing import SEED, values_of
-from leaderboard.core.cache.fixed import Slots
+from leaderboard.core.cache.memory import Slots
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.datasets.derived_files import top_documents

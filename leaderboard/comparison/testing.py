@@ -10,7 +10,7 @@ from django.db.models import prefetch_related_objects
 from numpy.typing import NDArray
 
 from evaluation.statistics import PERMUTATIONS, count_wins, randomisation_test
-from leaderboard.core.cache.fixed import Slots
+from leaderboard.core.cache.memory import Slots
 from leaderboard.core.measures import better
 from leaderboard.models import Entry
 from leaderboard.results.records import per_query_means

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils import timezone
+from simple_history.signals import pre_create_historical_record
 
 from leaderboard.models import AuditRecord, Dataset, Entry, User
 
@@ -78,18 +79,29 @@ def record(
     after: Mapping[str, Any] | None = None,
 ) -> AuditRecord:
     """Write down an act of curation, in the transaction that does it. Never a judgement, secret or hidden text."""
-    who = actor()
-    return AuditRecord.objects.create(
-        at=timezone.now(),
-        actor=who.person,
-        actor_name=who.name,
-        action=action,
-        subject=named(subject)[:300],
+    row = _record_of(
+        action,
+        named(subject),
         dataset_id=_key(dataset),
         entry_id=_key(entry),
         before=dict(before or {}),
         after=dict(after or {}),
+    )
+    row.save()
+    return row
+
+
+def _record_of(action: str, subject: str, **values: Any) -> AuditRecord:
+    """A record of what is done now by whoever acts, not written yet."""
+    who = actor()
+    return AuditRecord(
+        at=timezone.now(),
+        actor=who.person,
+        actor_name=who.name,
+        action=action,
+        subject=subject[:300],
         reason=who.reason,
+        **values,
     )
 
 
@@ -101,25 +113,20 @@ def record_numbers(
     after: Mapping[int, Mapping[str, Any]],
 ) -> None:
     """Write down which public numbers of a board changed: rows by entry, as they were and as they are now."""
-    who, now = actor(), timezone.now()
     records = []
     for entry in sorted({*before, *after}):
         old, new = _numbers(before.get(entry)), _numbers(after.get(entry))
         if old != new:
-            named = after.get(entry) or before[entry]
+            system = (after.get(entry) or before[entry]).get("system", "")
             records.append(
-                AuditRecord(
-                    at=now,
-                    actor=who.person,
-                    actor_name=who.name,
-                    action=action,
-                    subject=f"{named.get('system', '')}"[:300],
+                _record_of(
+                    action,
+                    system,
                     dataset_id=dataset,
                     entry_id=entry,
                     revision=revision,
                     before=old,
                     after=new,
-                    reason=who.reason,
                 )
             )
     AuditRecord.objects.bulk_create(records, batch_size=500)
@@ -133,3 +140,16 @@ def _numbers(row: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _key(row: Dataset | Entry | int | None) -> int | None:
     return row if row is None or isinstance(row, int) else row.pk
+
+
+def connect_histories() -> None:
+    """Let histories name the person and the reason that the audit names, whoever saves: a page, a command, a model."""
+    pre_create_historical_record.connect(_name_actor, dispatch_uid="leaderboard.core.history")
+
+
+def _name_actor(sender: Any, history_instance: Any, **others: Any) -> None:
+    who = actor()
+    if who.reason and not history_instance.history_change_reason:
+        history_instance.history_change_reason = who.reason
+    if who.person is not None and history_instance.history_user_id is None:
+        history_instance.history_user = who.person

@@ -54,16 +54,15 @@ def check_durability(
         for name in ("fsync", "synchronous_commit", "full_page_writes"):
             cursor.execute(f"SHOW {name}")
             if cursor.fetchone()[0] == "off":
-                found.append(_not_durable(name))
+                found.append(
+                    Warning(
+                        f"PostgreSQL runs with {name}=off: a crash may lose submissions that were acknowledged.",
+                        hint=f"Set {name} = on in postgresql.conf, or remove it where it was set for the role or the "
+                        "database.",
+                        id="leaderboard.W002",
+                    )
+                )
     return found
-
-
-def _not_durable(name: str) -> Warning:
-    return Warning(
-        f"PostgreSQL runs with {name}=off: a crash may lose submissions that were acknowledged.",
-        hint=f"Set {name} = on in postgresql.conf, or remove it where it was set for the role or the database.",
-        id="leaderboard.W002",
-    )
 
 
 def check_role(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Exists
+
 from leaderboard.core import wakeup
 from leaderboard.models import Dataset, WorkRequest
 
 
 def request_work(
-    kind: WorkRequest.Kind, dataset: Dataset, payload: dict[str, Any] | None = None
+    kind: WorkRequest.Kind, dataset: Dataset | int | None, payload: dict[str, Any] | None = None
 ) -> WorkRequest:
-    """Record that `dataset` needs work of this kind, once the caller's transaction commits."""
-    request = WorkRequest.objects.create(kind=kind, dataset=dataset, payload=payload or {})
+    """Record that a dataset, or its key, needs work of this kind, once the caller's transaction commits."""
+    key = dataset.pk if isinstance(dataset, Dataset) else dataset
+    request = WorkRequest.objects.create(kind=kind, dataset_id=key, payload=payload or {})
     wakeup.ring()
     return request
 
@@ -24,12 +27,7 @@ def request_certainty(dataset_id: int, method: str = "") -> None:
     """
     waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, dataset=dataset_id, taken_at=None)
     if not waiting.exists():
-        WorkRequest.objects.create(
-            kind=WorkRequest.Kind.CERTAINTY,
-            dataset_id=dataset_id,
-            payload={"method": method} if method else {},
-        )
-        wakeup.ring()
+        request_work(WorkRequest.Kind.CERTAINTY, dataset_id, {"method": method} if method else {})
 
 
 def request_statistics(dataset_id: int) -> None:
@@ -38,15 +36,14 @@ def request_statistics(dataset_id: int) -> None:
     Call it in the transaction that brings texts or a run. A dataset without texts here asks for nothing.
     """
     waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.STATISTICS, dataset=dataset_id, taken_at=None)
-    dataset = Dataset.objects.filter(pk=dataset_id, current_version__corpus_sha256__gt="").first()
-    if dataset is not None and not waiting.exists():
-        request_work(WorkRequest.Kind.STATISTICS, dataset)
+    with_texts = Dataset.objects.filter(pk=dataset_id, current_version__corpus_sha256__gt="")
+    if with_texts.exclude(Exists(waiting)).exists():
+        request_work(WorkRequest.Kind.STATISTICS, dataset_id)
 
 
 def request_settlement(dataset_id: int, job_id: int) -> None:
     """Ask that the quota of a job be settled, in the transaction that ended it."""
-    WorkRequest.objects.create(kind=WorkRequest.Kind.SETTLE, dataset_id=dataset_id, payload={"job": job_id})
-    wakeup.ring()
+    request_work(WorkRequest.Kind.SETTLE, dataset_id, {"job": job_id})
 
 
 def request_notice(event: str, **payload: Any) -> WorkRequest:
@@ -55,8 +52,4 @@ def request_notice(event: str, **payload: Any) -> WorkRequest:
     `event` is a kind of notice: "rescored" (`rescore`, a key), "round_revealed" (`round`), "challenged" (`challenge`).
     The payload has keys of rows and nothing else: what is told is read when it is written.
     """
-    request = WorkRequest.objects.create(
-        kind=WorkRequest.Kind.NOTIFY, dataset=None, payload={"event": event, **payload}
-    )
-    wakeup.ring()
-    return request
+    return request_work(WorkRequest.Kind.NOTIFY, None, {"event": event, **payload})

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from pathlib import Path
 
 from evaluation.collections.excerpts import DocumentTexts, write_document_texts
 from evaluation.core.errors import InvalidContent
@@ -25,6 +24,9 @@ logger = logging.getLogger(__name__)
 #: What a page makes itself: a run of half a million lines takes half a second, such a corpus two.
 QUICK_RUN_BYTES = 32 * 2**20
 QUICK_CORPUS_BYTES = 16 * 2**20
+
+_top_documents = lru_cache(maxsize=128)(TopDocuments)
+_excerpts = lru_cache(maxsize=8)(DocumentTexts)
 
 
 def top_documents(run: Run) -> TopDocuments | None:
@@ -97,13 +99,3 @@ def _made(make: Callable[[], None]) -> bool:
         logger.warning("not prepared for pages: %s", error)
         return False
     return True
-
-
-@lru_cache(maxsize=128)
-def _top_documents(path: Path) -> TopDocuments:
-    return TopDocuments(path)
-
-
-@lru_cache(maxsize=8)
-def _excerpts(path: Path) -> DocumentTexts:
-    return DocumentTexts(path)

@@ -6,16 +6,17 @@ leaves it out.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from django.contrib.auth.models import AnonymousUser
+from isal import igzip
 
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades
 from leaderboard.core.permissions import may_read_judgements, sees
-from leaderboard.core.storage.gzip import gzipped
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User
 from leaderboard.models.datasets import Visibility
@@ -36,6 +37,9 @@ _DESCRIPTIONS = {
 #: How the names of splits begin that everyone may have beside hidden judgements. Under any other name may be anything.
 _OPEN_SPLITS = ("train", "dev", "valid")
 
+_GZIP = b"\x1f\x8b"
+_COMPRESSION_LEVEL = 2
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
 
 
@@ -154,3 +158,20 @@ def without_checksums(statistics: Mapping[str, Any]) -> dict[str, Any]:
     whether a guess is the file.
     """
     return {name: value for name, value in statistics.items() if not name.endswith("_sha256")}
+
+
+def gzipped(source: Path, target: Path) -> Path:
+    """The file's content as gzip in `target`, without name, time or byte order mark: however it was sent, the same
+    bytes."""
+    with source.open("rb") as start:
+        compressed = start.read(2) == _GZIP
+    with (
+        igzip.open(source, "rb") if compressed else source.open("rb") as reader,
+        target.open("wb") as file,
+        igzip.IGzipFile(
+            filename="", mode="wb", compresslevel=_COMPRESSION_LEVEL, fileobj=file, mtime=0
+        ) as writer,
+    ):
+        writer.write(reader.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK))
+        shutil.copyfileobj(reader, writer, 1 << 20)
+    return target

@@ -1,5 +1,7 @@
-"""What runs are checked and scored against. Only the scorer asks for judgements; intake never reads them, and pages
-get none but open ones, through `open_judgements`.
+"""What runs are checked and scored against, the rows of judgements, and judgements handed out.
+
+Only the scorer asks for judgements; intake never reads them, and pages get none but open ones, through
+`open_judgements`. A person gets them through `hand_out` alone, which writes down who, before the first byte.
 
 Content is immutable and named by its checksum, so each process keeps what it has read: a warm worker reads a
 dataset's judgements, topics and document ids once.
@@ -8,10 +10,14 @@ dataset's judgements, topics and document ids once.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from django.conf import settings
+from django.db.models import Max
 
 from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
@@ -19,11 +25,14 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
 from evaluation.judgements.splits import Parts, read_parts, write_parts
 from evaluation.runs.score import Target
-from evaluation.verification import Judgements
+from evaluation.verification import Judgements as VerifyingJudgements
+from leaderboard.core.audit import record
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.models.datasets import Visibility
 
+#: What the record calls a reading of judgements.
+READ = "read judgements"
 #: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
 _KEPT = 16
 #: The same for verifying, where a judgement takes some 200 bytes.
@@ -110,7 +119,7 @@ def lay_out_open_judgements() -> int:
     return len(wanted)
 
 
-def verifying_judgements(row: Qrels) -> Judgements:
+def verifying_judgements(row: Qrels) -> VerifyingJudgements:
     """The judgements of a row, read anew from their file to verify what was scored against `load_qrels`."""
     return _verifying_judgements(row.sha256)
 
@@ -162,8 +171,8 @@ def _judgements(sha256: str) -> judged.Qrels:
 
 
 @lru_cache(maxsize=_KEPT_FOR_VERIFYING)
-def _verifying_judgements(sha256: str) -> Judgements:
-    return Judgements(b"".join(open_blocks(path_of(Area.QRELS, sha256))))
+def _verifying_judgements(sha256: str) -> VerifyingJudgements:
+    return VerifyingJudgements(b"".join(open_blocks(path_of(Area.QRELS, sha256))))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -180,3 +189,70 @@ def topic_ids(sha256: str) -> frozenset[str]:
 @lru_cache(maxsize=_KEPT)
 def _document_ids(sha256: str) -> DocumentIds:
     return DocumentIds.open(path_of(Area.INDEXES, sha256))
+
+
+def hand_out(qrels: Qrels) -> Path:
+    """The file of these judgements, after the reading is recorded. Call within `leaderboard.core.audit.acting`.
+
+    Whoever calls it has asked for the right `leaderboard.read_qrels`. The record is committed before anything is read:
+    not within a transaction that could take it back.
+    """
+    path = path_of(Area.QRELS, qrels.sha256)
+    record_reading(qrels, qrels.version.dataset_id, qrels=qrels.pk)
+    return path
+
+
+def record_reading(subject: object, dataset: int, **what: Any) -> None:
+    """Write down that somebody reads judgements, or something that tells them. Within `audit.acting`."""
+    record(READ, subject, dataset=dataset, after=what)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """The judgements of one split: as arrays, and as a plain file."""
+
+    qrels: judged.Qrels
+    path: Path
+    sha256: str
+
+    def statistics(self, relevance_level: int) -> dict[str, Any]:
+        """Counts for the dataset's page; `relevant` means graded `relevance_level` or higher."""
+        grades, counts = np.unique(self.qrels.grades, return_counts=True)
+        relevant = np.bincount(
+            self.qrels.rows[self.qrels.grades >= relevance_level], minlength=len(self.qrels.query_ids)
+        )
+        return {
+            "judged_queries": len(self.qrels.query_ids),
+            "judgements": self.qrels.number_of_judgements,
+            "relevant": int(relevant.sum()),
+            "relevant_per_query": float(relevant.mean()) if len(relevant) else 0.0,
+            "queries_without_relevant": int((relevant == 0).sum()),
+            "grades": {str(grade): int(count) for grade, count in zip(grades, counts, strict=True)},
+            "relevance_levels": len({0, *grades.tolist()}),
+            "negative_grades": self.qrels.negative_count,
+        }
+
+
+def current_or_next_qrels(
+    version: DatasetVersion,
+    split: str,
+    judgements: Judgements,
+    relevance_level: int,
+    *,
+    made_from: Qrels | None = None,
+    note: str = "",
+) -> Qrels:
+    """The row of these judgements, made where they are new; `note` says what was added to those `made_from`."""
+    row = version.qrels.filter(split=split, sha256=judgements.sha256).first()
+    if row is not None:
+        return row
+    latest = version.qrels.filter(split=split).aggregate(latest=Max("number"))["latest"] or 0
+    return Qrels.objects.create(
+        version=version,
+        split=split,
+        number=latest + 1,
+        sha256=judgements.sha256,
+        statistics=judgements.statistics(relevance_level),
+        made_from=made_from,
+        note=note,
+    )

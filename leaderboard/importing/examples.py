@@ -10,8 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from leaderboard.core.storage.gzip import gzipped
-from leaderboard.datasets.files import KeptFile, keep_file, offer_kept
+from leaderboard.datasets.files import KeptFile, gzipped, keep_file, offer_kept
 from leaderboard.importing.demo.collection import DEMO_SLUG
 from leaderboard.importing.demo.sample_checkpoint import (
     ARCHIVE_NAME,

@@ -1,4 +1,7 @@
-"""New judgements held against the present ones, and merged: for the scorer, which alone reads hidden judgements."""
+"""New judgements held against the present ones, merged, and adopted by their dataset.
+
+For the scorer, which alone reads hidden judgements.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,24 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.judgements.merge import Conflict, Policy, compare, merge, write_judgements
+from evaluation.judgements.merge import Comparison, Conflict, Policy, compare, merge, write_judgements
 from evaluation.judgements.qrels import read_grades, read_qrels
+from leaderboard.core import wakeup
 from leaderboard.core.audit import record
-from leaderboard.core.storage.store import Area, path_of, put, sha256_of
-from leaderboard.datasets.qrels_records import Judgements, current_or_next_qrels
+from leaderboard.core.storage.store import Area, path_of, put, sha256_of, work_folder
+from leaderboard.datasets.qrels import Judgements, current_or_next_qrels
 from leaderboard.judgements import rescoring
-from leaderboard.judgements.activate import adopt_qrels
 from leaderboard.judgements.disclosure import is_secret, record_compared
-from leaderboard.judgements.imports import State, compare_again, is_current, read_for
-from leaderboard.judgements.rescoring.content import Content, prepare_content
-from leaderboard.models import JudgementImport, Qrels
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.judgements.drawing import draw, record_pool
+from leaderboard.judgements.imports import State, check_judgements, compare_again, is_current, read_for
+from leaderboard.judgements.rescoring.content import Content, offer_with, prepare_content
+from leaderboard.models import Dataset, DatasetVersion, Entry, JudgementImport, Pool, Qrels, Rescore
+from leaderboard.results.history.revisions import Kind, board_changed, lock_board, lock_boards
+from leaderboard.systems.baselines import request_baseline
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ImportComparison:
     """What comes of a comparison with `against`; the conflicts lie in private storage."""
 
     against: Qrels | None
@@ -35,17 +40,17 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedJudgements:
     """Merged judgements in private storage, not named by a row yet."""
 
     judgements: Judgements
     content: Content
 
 
-def compare_import(brought: JudgementImport, folder: Path) -> Compared:
+def compare_import(brought: JudgementImport, folder: Path) -> ImportComparison:
     """Hold the import against the judgements that the dataset has now. No row is written."""
     against = brought.dataset.current_qrels
-    held = compare(present_grades(against), _new(brought, against))
+    held = compare(present_grades(against), _brought_grades(brought, against))
     key = ""
     if held.conflicts:
         listed = folder / "conflicts"
@@ -53,10 +58,10 @@ def compare_import(brought: JudgementImport, folder: Path) -> Compared:
             "".join(f"{each.query}\t{each.document}\t{each.old}\t{each.new}\n" for each in held.conflicts)
         )
         key = put(Area.CURATION, listed)
-    return Compared(against, held.counts(), key)
+    return ImportComparison(against, held.counts(), key)
 
 
-def record_comparison(brought: JudgementImport, found: Compared) -> None:
+def record_comparison(brought: JudgementImport, found: ImportComparison) -> None:
     """Show the curator what was found, within `audit.acting`.
 
     Where nothing is new there is nothing to decide: the import ends. Beside hidden judgements that would tell grades.
@@ -75,19 +80,21 @@ def record_comparison(brought: JudgementImport, found: Compared) -> None:
     record_compared(brought, brought.dataset, found.against)
 
 
-def merge_import(brought: JudgementImport, folder: Path) -> Merged:
+def merge_import(brought: JudgementImport, folder: Path) -> MergedJudgements:
     """Merge as the curator chose, and store the file. No row is written."""
-    grades = merge(present_grades(brought.against), _new(brought, brought.against), Policy(brought.policy))
+    grades = merge(
+        present_grades(brought.against), _brought_grades(brought, brought.against), Policy(brought.policy)
+    )
     path = folder / "merged.tsv"
     write_judgements(grades, path)
     judged = Judgements(read_qrels(path), path, sha256_of(path))
     put(Area.QRELS, path, judged.sha256)
     row = Qrels(version=brought.version, split=split_of(brought), sha256=judged.sha256)
-    return Merged(judged, prepare_content(brought.dataset, row))
+    return MergedJudgements(judged, prepare_content(brought.dataset, row))
 
 
 @transaction.atomic
-def record_merge(brought: JudgementImport, merged: Merged) -> str:
+def record_merge(brought: JudgementImport, merged: MergedJudgements) -> str:
     """Make the next judgements of the dataset, and adopt them; what came of it, in words for a log.
 
     Within `audit.acting`. Where the dataset's judgements changed meanwhile they are compared again; while a rescore is
@@ -135,7 +142,7 @@ def present_grades(qrels: Qrels | None) -> dict[bytes, dict[bytes, int]]:
     return read_grades(path_of(Area.QRELS, qrels.sha256)) if qrels is not None else {}
 
 
-def _new(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[bytes, int]]:
+def _brought_grades(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[bytes, int]]:
     # Whether the scale may grow was asked when the file was brought.
     return read_for(brought.version, path_of(Area.CURATION, brought.sha256), against, scale_grew=True).grades
 
@@ -151,3 +158,68 @@ def listed_conflicts(brought: JudgementImport, first: int = 0, most: int | None 
         for line in islice(lines, first, None if most is None else first + most):
             query, document, old, new = line.rstrip("\n").split("\t")
             yield Conflict(query, document, int(old), int(new))
+
+
+@transaction.atomic
+def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: Content | None = None) -> Rescore | None:
+    """Make `qrels` the judgements that the dataset is scored on. Returns the rescore that this takes, if any.
+
+    `note` is public: where they are from. First judgements are taken at once: everything that waits for them is scored
+    then, and the dataset's BM25 is made. `content` is what they bring then (`rescoring.content.prepare_content`), where
+    the caller does not see to that.
+    Within `audit.acting`. Raises rescoring.RescoreUnderWay while another rescore is not decided, and ValueError for
+    judgements of another version than the dataset's.
+    """
+    present = lock_board(dataset.pk)
+    if present.current_version_id != qrels.version_id:
+        raise ValueError(f"{qrels} are not for the present version of {dataset}")
+    if present.current_qrels_id == qrels.pk:
+        return None
+    if rescoring.is_needed(present, qrels):
+        return rescoring.start(present, qrels, note)
+    other = rescoring.under_way(present)
+    if other is not None:
+        raise rescoring.RescoreUnderWay(other)
+    present.current_qrels = qrels
+    if present.runs_only:
+        present.state = Dataset.State.PUBLISHED
+    present.save()
+    if content is not None:
+        offer_with(present, DatasetVersion.objects.get(pk=qrels.version_id), qrels, content)
+    wakeup.ring()  # runs that waited for judgements may be scored
+    baselines = Entry.objects.filter(dataset=present, is_baseline=True, evaluation__qrels=qrels)
+    if not present.runs_only and not baselines.exists():
+        request_baseline(present)
+    board_changed(present, Kind.IMPORTED)
+    dataset.refresh_from_db()
+    return None
+
+
+def draw_now(pool: Pool) -> None:
+    """Draw a pool that was asked for. A scorer that comes to it meanwhile finds it drawn."""
+    with work_folder("judging") as folder:
+        record_pool(pool, draw(pool, folder, lambda share: None))
+    pool.refresh_from_db()
+
+
+def try_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) -> Comparison:
+    """What a file would bring, with nothing stored. Raises as `imports.check_judgements`."""
+    found = check_judgements(dataset, path, scale_grew=scale_grew)
+    return compare(present_grades(dataset.current_qrels), found.grades)
+
+
+def compare_now(brought: JudgementImport) -> None:
+    """Compare judgements that were brought."""
+    with work_folder("judging") as folder:
+        record_comparison(brought, compare_import(brought, folder))
+    brought.refresh_from_db()
+
+
+def merge_now(brought: JudgementImport) -> str:
+    """Merge judgements whose merge was asked for; what came of it, in words. Within `audit.acting`."""
+    with work_folder("judging") as folder:
+        merged = merge_import(brought, folder)
+        with transaction.atomic():
+            said = record_merge(brought, merged)
+    brought.refresh_from_db()
+    return said

@@ -10,7 +10,7 @@ from django.contrib.auth.models import AnonymousUser
 from leaderboard.core.audit import record
 from leaderboard.core.permissions import may_read_judgements
 from leaderboard.datasets.files import seals_queries
-from leaderboard.datasets.qrels_access import record_reading
+from leaderboard.datasets.qrels import record_reading
 from leaderboard.models import Dataset, JudgementImport, Pool, Qrels, Rescore, User
 
 #: What a file says of itself, whatever is judged.

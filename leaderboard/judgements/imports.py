@@ -103,7 +103,9 @@ def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
     that are open).
     """
     with transaction.atomic():
-        present = _locked(brought)
+        lock_boards([brought.dataset_id])
+        imports = JudgementImport.objects.select_related("dataset__current_qrels", "against")
+        present = imports.get(pk=brought.pk)
         overtaken = _overtaken(present)
         if not overtaken:
             _refuse(present, policy)
@@ -113,11 +115,6 @@ def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
     brought.refresh_from_db()
     if overtaken:
         raise Overtaken(overtaken)
-
-
-def _locked(brought: JudgementImport) -> JudgementImport:
-    lock_boards([brought.dataset_id])
-    return JudgementImport.objects.select_related("dataset__current_qrels", "against").get(pk=brought.pk)
 
 
 def _overtaken(present: JudgementImport) -> str:

@@ -1,9 +1,10 @@
 """The tables that boards are made of. Each has one writer, named in its docstring."""
 
+# ruff: noqa: F401
 from leaderboard.models.accounts import Invitation, Membership, Team, User
 from leaderboard.models.benchmarks import Benchmark, BenchmarkMember
 from leaderboard.models.curation import AuditRecord, Challenge, JudgementImport, Pool, Rescore
-from leaderboard.models.datasets import Dataset, DatasetFile, DatasetVersion, Protection, Qrels
+from leaderboard.models.datasets import Dataset, DatasetFile, DatasetVersion, Qrels
 from leaderboard.models.efficiency import HardwareClass, Measurement, Price
 from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty, EntryVersion
 from leaderboard.models.profiles import CollectionProfile, Overlap, RunProfile
@@ -11,46 +12,3 @@ from leaderboard.models.results import Entry, Evaluation, EvaluationPart, Run, R
 from leaderboard.models.rounds import Round, RoundSummary
 from leaderboard.models.systems import DECLARED_NUMBERS, Architecture, Source, System, SystemRedirect
 from leaderboard.models.work_requests import WorkRequest
-
-__all__ = [
-    "DECLARED_NUMBERS",
-    "Architecture",
-    "AuditRecord",
-    "Benchmark",
-    "BenchmarkMember",
-    "BenchmarkVersion",
-    "BoardChange",
-    "Certainty",
-    "Challenge",
-    "CollectionProfile",
-    "Dataset",
-    "DatasetFile",
-    "DatasetVersion",
-    "Entry",
-    "EntryVersion",
-    "Evaluation",
-    "EvaluationPart",
-    "HardwareClass",
-    "Invitation",
-    "JudgementImport",
-    "Measurement",
-    "Membership",
-    "Overlap",
-    "Pool",
-    "Price",
-    "Protection",
-    "Qrels",
-    "Rescore",
-    "Round",
-    "RoundSummary",
-    "Run",
-    "RunProfile",
-    "RunType",
-    "Seed",
-    "Source",
-    "System",
-    "SystemRedirect",
-    "Team",
-    "User",
-    "WorkRequest",
-]

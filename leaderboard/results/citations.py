@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from leaderboard.core import anonymity
-from leaderboard.core.text.bibtex import misc, references_in, url_in
-from leaderboard.core.text.bibtex_names import authors_field
+from leaderboard.core.text.bibtex import authors_field, misc, references_in, url_in
 from leaderboard.core.text.latex import escape
 from leaderboard.models import System
 
-_COLUMNS = (
+#: What is read of a system to cite it.
+COLUMNS = (
     "slug", "name", "bibtex", "source__bibtex", "authors", "year", "paper_url", "team__name", "participant",
     "anonymous_until",
 )  # fmt: skip
 
 
-def bibtex_of(slugs: Iterable[str]) -> dict[str, str]:
-    """BibTeX by a system's slug, empty where there is nothing to cite. One query."""
-    rows = System.objects.filter(slug__in=set(slugs)).values(*_COLUMNS)
-    return {row["slug"]: _cited(anonymity.shown(row)) for row in rows}
-
-
-def citation(slug: str, page: str, site: str) -> str:
-    """BibTeX of one system, which at least names its page on this `site`. Raises System.DoesNotExist. One query."""
-    row = anonymity.shown(System.objects.values(*_COLUMNS).get(slug=slug))
-    return _cited(row) or _entry(row, page, site)
-
-
-def _cited(row: Mapping[str, Any]) -> str:
-    """The first of its texts that has an entry; one is made of declared authors, or of the address of a paper."""
+def bibtex_of(system: Mapping[str, Any]) -> str:
+    """BibTeX of a system by its COLUMNS, empty where there is nothing to cite."""
+    row = anonymity.shown(system)
     text: str
     for text in (row["bibtex"], row["source__bibtex"] or ""):
         if references_in(text):
             return text
     return _entry(row) if authors_field(row["authors"]) or row["paper_url"] else ""
+
+
+def citation(slug: str, page: str, site: str) -> str:
+    """BibTeX of one system, which at least names its page on this `site`. Raises System.DoesNotExist. One query."""
+    row = System.objects.values(*COLUMNS).get(slug=slug)
+    return bibtex_of(row) or _entry(anonymity.shown(row), page, site)
 
 
 def _entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:

@@ -43,7 +43,7 @@ def record_measurement(
         },
     )
     if entry.visibility == Entry.Visibility.PUBLIC:
-        board_changed(entry.dataset, Kind.MEASURED, entry, Entry.objects.filter(pk=entry.pk))
+        board_changed(entry.dataset, Kind.MEASURED, entry, [entry.pk])
     return measurement
 
 

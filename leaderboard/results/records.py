@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ def record_run(
     configuration: str = "",
     metadata: Mapping[str, Any] | None = None,
     reusable: bool = False,
-    built_from: Iterable[Run | int] = (),
+    built_from: Collection[Run | int] = (),
     sent: Sent = OUR_OWN,
 ) -> Run:
     """The row of a stored run; the same bytes for the same system and configuration are one run.
@@ -62,7 +62,7 @@ def record_run(
             **asdict(sent),
         },
     )
-    if created:
+    if created and built_from:
         run.built_from.set(built_from)
     return run
 

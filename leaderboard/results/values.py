@@ -6,15 +6,21 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from leaderboard.models import Dataset, Entry, Evaluation, System
-from leaderboard.results.judged_shares import shares_beside
+from django.db.models import Q
+
+from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
 from leaderboard.results.protection import (
     HIDDEN_DECIMALS,
     HIDDEN_DEVIATION_DECIMALS,
+    part_means,
     policy_of,
-    private_means,
-    public_means,
 )
+
+#: How much of what a run shows was judged. Both follow from a stored evaluation, and are published beside the scores
+#: wherever judgements are open. Over hidden ones never: they would tell which documents are judged.
+JUDGED, HOLE = "Judged@10", "Hole@10"
+#: In the order of boards.
+JUDGED_MEASURES = (JUDGED, HOLE)
 
 
 def published_value(value: float, *, hidden: bool, step: float = 0.0) -> float:
@@ -65,13 +71,15 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
     Nothing of an evaluation whose parts were not computed. What the Ladder holds is not for this function to know.
     """
     policy = policy_of(dataset)
-    means = public_means(evaluation) if policy.competition else evaluation.means
-    return _shown(means, dataset, policy.step) | shares_beside(evaluation, dataset)
+    means = part_means(evaluation, EvaluationPart.Part.PUBLIC) if policy.competition else evaluation.means
+    return _shown(means, dataset, policy.step) | ({} if dataset.hidden else judged_shares(evaluation))
 
 
 def published_private_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
     """The means over a competition's private part, as they leave the scorer when they are revealed."""
-    return _shown(private_means(evaluation), dataset) if policy_of(dataset).competition else {}
+    if not policy_of(dataset).competition:
+        return {}
+    return _shown(part_means(evaluation, EvaluationPart.Part.PRIVATE), dataset)
 
 
 def _shown(means: Mapping[str, float], dataset: Dataset, step: float = 0.0) -> dict[str, float]:
@@ -112,3 +120,27 @@ def over_seeds(
             if not step
         },
     )
+
+
+def judged_shares(evaluation: Evaluation) -> dict[str, float]:
+    """`Judged@10` and `Hole@10` of an evaluation, empty where it has neither.
+
+    Of a query with results the two make one, by their definitions (evaluation.measures.formulas); of one that the run
+    misses both are 0. So where an evaluation has no `Judged@10`, it is the share of queries that the run has, less
+    `Hole@10`.
+    """
+    means = evaluation.means
+    if HOLE not in means:
+        return {}
+    if JUDGED in means:
+        return {name: means[name] for name in JUDGED_MEASURES}
+    judged = evaluation.judged_queries
+    answered = (judged - evaluation.missing_queries) / judged if judged else 0.0
+    return {JUDGED: max(0.0, answered - means[HOLE]), HOLE: means[HOLE]}
+
+
+def without_shares() -> list[Dataset]:
+    """Datasets with open judgements, some of whose results were published before these measures were."""
+    stored = Q(evaluation__means__has_key=HOLE) | Q(seeds__evaluation__means__has_key=HOLE)
+    entries = Entry.objects.filter(stored, dataset__hidden=False).exclude(scores__has_key=JUDGED)
+    return list(Dataset.objects.filter(pk__in=entries.values("dataset")))

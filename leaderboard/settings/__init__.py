@@ -43,7 +43,7 @@ INSTALLED_APPS = [
 
 #: What a request passes, in this order; a submission is refused by the first that finds it wanting.
 MIDDLEWARE = [
-    "leaderboard.core.http.request_id.RequestIdMiddleware",  # its id, and its line in the log
+    "leaderboard.core.http.middleware.RequestIdMiddleware",  # its id, and its line in the log
     "django.middleware.security.SecurityMiddleware",
     # Before whatever answers by itself: headers are on static files and on early refusals too.
     "csp.middleware.CSPMiddleware",
@@ -52,7 +52,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "leaderboard.core.http.middleware.NullCharacterMiddleware",  # 400 for %00 in the address
-    "leaderboard.core.http.methods.MethodsMiddleware",  # 405 for a page
+    "leaderboard.core.http.middleware.MethodsMiddleware",  # 405 for a page
     "submissions.uploads.request_size.RequestSizeMiddleware",  # 413 before the body is read
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

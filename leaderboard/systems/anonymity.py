@@ -39,7 +39,13 @@ class EmbargoRefused(ValueError):
 
 def latest_end(system: System | None, now: datetime.datetime) -> datetime.date:
     """The last day until which the system, or a new one, may be anonymous."""
-    return _months_after((_first_set(system) if system else None) or now, LONGEST_MONTHS)
+    history: Any = System.history  # a manager, which its declaration does not say
+    since = now
+    if system is not None:
+        # When it became anonymous first, be it so now or not.
+        rows = history.filter(id=system.pk, anonymous_until__isnull=False).order_by("history_date")
+        since = rows.values_list("history_date", flat=True).first() or now
+    return _months_after(since, LONGEST_MONTHS)
 
 
 def may_be_anonymous(system: System) -> bool:
@@ -106,14 +112,6 @@ def _set(system: System, until: datetime.datetime | None, action: str) -> None:
 
 def _day(at: datetime.datetime | None) -> str | None:
     return at.date().isoformat() if at is not None else None
-
-
-def _first_set(system: System) -> datetime.datetime | None:
-    """When it became anonymous first, be it so now or not."""
-    history: Any = System.history  # a manager, which its declaration does not say
-    rows = history.filter(id=system.pk, anonymous_until__isnull=False).order_by("history_date")
-    first: datetime.datetime | None = rows.values_list("history_date", flat=True).first()
-    return first
 
 
 def _months_after(at: datetime.datetime, months: int) -> datetime.date:

@@ -11,6 +11,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils.text import slugify
 
 from leaderboard.models import Dataset, System, SystemRedirect, Team
@@ -170,8 +171,11 @@ def _changed_since(system: System, seen: int) -> list[str]:
 def free_slug(name: str) -> str:
     """An address for a system of this name that no other system has, or had before it was merged."""
     base = slugify(name)[:100] or "system"
-    taken = set(System.objects.filter(slug__startswith=base).values_list("slug", flat=True))
-    taken.update(SystemRedirect.objects.filter(slug__startswith=base).values_list("slug", flat=True))
+    systems, redirects = (
+        rows.filter(slug__startswith=base).order_by().values_list("slug", flat=True)
+        for rows in (System.objects, SystemRedirect.objects)
+    )
+    taken = set(systems.union(redirects))
     slug, number = base, 1
     while slug in taken:
         number += 1
@@ -181,8 +185,8 @@ def free_slug(name: str) -> str:
 
 def find_system(teams: Iterable[Team], reference: str) -> System | None:
     """The teams' system with this slug or, where there is none, this name."""
-    mine = System.objects.filter(team__in=list(teams))
-    return mine.filter(slug=reference).first() or mine.filter(name=reference).order_by("pk").first()
+    found = System.objects.filter(Q(slug=reference) | Q(name=reference), team__in=teams)
+    return min(found, key=lambda system: (system.slug != reference, system.pk), default=None)
 
 
 def canonical_datasets(names: Iterable[str]) -> list[str]:

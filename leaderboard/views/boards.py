@@ -12,10 +12,9 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import pages
 from leaderboard.boards.dataset_details import awaiting, details
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.pages import kept_page, with_address
+from leaderboard.core.cache.pages import kept_page, own_teams, with_address
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.permissions import may_judge
-from leaderboard.core.viewer import own_teams
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
 from leaderboard.judgements.rescoring import under_way

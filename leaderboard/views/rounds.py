@@ -14,8 +14,8 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from leaderboard.core.cache.pages import own_teams
 from leaderboard.core.measures import canonical_name
-from leaderboard.core.viewer import own_teams
 from leaderboard.figures.queries import ROUND_TOPICS, plot_round_topics
 from leaderboard.models import Dataset, Round, RoundSummary, Run
 from leaderboard.rounds.lifecycle import Phase, listed_datasets, listed_rounds, phase, summary_of

@@ -20,7 +20,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.core import audit
-from leaderboard.core.groups import make_curator
+from leaderboard.core.permissions import make_curator
 from leaderboard.datasets.files import keep_file, offer_kept
 from leaderboard.models import (
     Benchmark,

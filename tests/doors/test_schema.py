@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from leaderboard.api.documents import LockedSchemaGenerator
 from leaderboard.models import Dataset, Entry
-from leaderboard.results.publishing.moderation import quarantine
+from leaderboard.results.publishing.visibility import quarantine
 from tests.doors.content import Site, build
 from tests.leaderboard.entries import make_system, score, score_seeds, scored_dataset
 from tests.reported_boards import load_reported

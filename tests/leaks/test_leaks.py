@@ -25,8 +25,8 @@ from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Membership, System, User
 from leaderboard.models.datasets import Visibility
-from leaderboard.results.publishing.moderation import quarantine
 from leaderboard.results.publishing.protection import request_change
+from leaderboard.results.publishing.visibility import quarantine
 from submissions.accounts.tokens import make_token
 from submissions.queue.queue import take_requests
 from tests.factories import make_user, team_of

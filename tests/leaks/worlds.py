@@ -24,12 +24,12 @@ from django.test import Client
 
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, put
-from leaderboard.datasets.qrels_access import READ
+from leaderboard.datasets.qrels import READ
 from leaderboard.judgements import rescoring
+from leaderboard.judgements.comparing import compare_now, draw_now
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.judgements.imports import bring_judgements
 from leaderboard.judgements.pools import request_pool
-from leaderboard.judgements.sync_commands import compare_now, draw_now
 from leaderboard.models import AuditRecord, Dataset, JudgementImport, Pool, Qrels, Rescore, User
 from submissions.queue.queue import take_requests
 from tests.doors.content import build

@@ -34,10 +34,9 @@ from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import several_baselines
-from leaderboard.results.groups import CLOSED_NOTE
 from leaderboard.results.history.entry_columns import DatasetEntries
 from leaderboard.results.history.entry_rows import SystemRow
-from leaderboard.results.kinds import CLOSED, REPORTED
+from leaderboard.results.kinds import CLOSED, CLOSED_NOTE, REPORTED
 from leaderboard.results.significance.types import BoardCertainty
 from leaderboard.systems.baselines import BM25
 

@@ -15,10 +15,9 @@ from typing import NamedTuple
 from leaderboard.boards.facts import Member, Part
 from leaderboard.core.cache.memory import Remembered
 from leaderboard.models import Entry
-from leaderboard.results.groups import present_group
 from leaderboard.results.history.entry_columns import DatasetEntries, LineKey, Published
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.kinds import SCORED
+from leaderboard.results.kinds import SCORED, present_group
 from leaderboard.results.publishing import HIDDEN_DECIMALS
 
 #: How the comparison groups of composed entries begin: their dataset has neither version nor judgements of its own,

@@ -9,7 +9,7 @@ from leaderboard.boards.model import EFFECTIVENESS, JUDGED_SHARE, OTHER_MEASURES
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.judged_shares import JUDGED_MEASURES
+from leaderboard.results.values import JUDGED_MEASURES
 
 
 def measure_column(

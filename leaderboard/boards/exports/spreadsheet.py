@@ -10,7 +10,7 @@ import numpy as np
 from leaderboard.boards.exports.cells import Cited, key_of
 from leaderboard.boards.model import DELTA, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
-from leaderboard.core.text.csv import harmless
+from leaderboard.core.text.plain import harmless
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import QUARANTINED
 

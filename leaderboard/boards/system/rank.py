@@ -16,9 +16,7 @@ from django.db.models.functions import Cast
 from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.groups import present_group, ranked_in
-from leaderboard.results.kinds import UNRANKED
-from leaderboard.results.places import places
+from leaderboard.results.kinds import UNRANKED, places, present_group, ranked_in
 
 
 class RankedEntry(NamedTuple):

@@ -13,7 +13,7 @@ from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.baselines import several_baselines
-from leaderboard.core.text.bibtex_names import latin, names_in
+from leaderboard.core.text.bibtex import latin, names_in
 from leaderboard.datasets.lists import NONE, Baseline, baselines_of
 from leaderboard.models import Entry, Source, System, Team
 from leaderboard.models.results import EntryQuerySet

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from leaderboard.boards.state import Parameters
 from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
-from leaderboard.core.cache.fixed import Slots
+from leaderboard.core.cache.memory import Slots
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text.numbers import parse_number, written

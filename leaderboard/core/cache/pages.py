@@ -21,13 +21,13 @@ from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.template.response import SimpleTemplateResponse
+from django.utils.http import parse_etags
 from isal import igzip
 
-from leaderboard.core.cache.fixed import Slots
-from leaderboard.core.cache.memory import LIFETIME, Remembered
+from leaderboard.core.cache.memory import LIFETIME, Remembered, Slots
 from leaderboard.core.cache.metrics import count
-from leaderboard.core.http.headers import accepts_gzip, names_tag
 from leaderboard.core.http.site_url import is_own_address, site_address
+from leaderboard.models import Membership, User
 
 #: A little more than the least: twice the size of the best, for a twentieth of its time.
 COMPRESSION_LEVEL = 2
@@ -195,3 +195,37 @@ def _served(request: HttpRequest, page: Kept) -> HttpResponse:
 def _unkept(response: HttpResponse) -> HttpResponse:
     response.headers.setdefault("Cache-Control", "private, no-cache")
     return response
+
+
+def accepts_gzip(accepted: str) -> bool:
+    """Whether `Accept-Encoding` allows gzip: by its name, else by `*`, with a weight above 0."""
+    weights: dict[str, float] = {}
+    for part in accepted.lower().split(","):
+        coding, *parameters = (piece.strip() for piece in part.split(";"))
+        weights[coding] = _weight(parameters)
+    return weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0))) > 0
+
+
+def _weight(parameters: list[str]) -> float:
+    """The value of `q`: 1 where there is none, 0 where it is no number."""
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def names_tag(condition: str, etag: str) -> bool:
+    """Whether `If-None-Match` has the entity tag, by weak comparison, or `*`, which any page matches."""
+    tags = parse_etags(condition) if condition else []
+    return "*" in tags or etag.removeprefix("W/") in (tag.removeprefix("W/") for tag in tags)
+
+
+def own_teams(request: HttpRequest) -> list[int]:
+    """The ids of the visitor's teams; of somebody without a session, whose page is kept for all, none is asked for."""
+    if is_nobody(request) or not isinstance(request.user, User):
+        return []
+    return list(Membership.objects.filter(user=request.user).values_list("team_id", flat=True))

@@ -12,7 +12,7 @@ from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-from leaderboard.core.http.policy import policy_headers
+from leaderboard.core.http.middleware import policy_headers
 
 
 class _Connection:

@@ -92,6 +92,15 @@ def remove(area: Area, sha256: str) -> None:
 
 
 @contextmanager
+def work_folder(prefix: str) -> Iterator[Path]:
+    """A folder that only we can read, for what is written on the way; gone when the block ends."""
+    work = Path(settings.VAR) / "work"
+    work.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=work, prefix=f"{prefix}-") as folder:
+        yield Path(folder)
+
+
+@contextmanager
 def writing(target: Path) -> Iterator[Path]:
     """A temporary file beside `target` that becomes it, whole and synced, when the block ends well.
 

@@ -1,10 +1,12 @@
-"""Values of records as people read them: lists joined by commas, numbers to four decimals; and texts for XML."""
+"""Values of records as people read them: lists joined by commas, numbers to four decimals; texts for XML and CSV."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from evaluation.judgements.import_file import FORMULA_STARTS
 
 #: What XML 1.0 has no way to write (its production 2, Char), so that one sign would spoil a whole feed or picture.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -26,3 +28,8 @@ def plain_text(value: Any) -> str:
     if isinstance(value, (list, tuple, set, frozenset)):
         return ", ".join(plain_text(each) for each in value)
     return str(value)
+
+
+def harmless(text: str) -> str:
+    """Text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -16,9 +14,10 @@ from django.db import transaction
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.core.audit import record
+from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.files import offered_files
 from leaderboard.datasets.problems import problem
-from leaderboard.datasets.qrels_records import current_or_next_qrels
+from leaderboard.datasets.qrels import current_or_next_qrels
 from leaderboard.importing.collections.baseline_run import (
     BaselineRun,
     name_run_on_board,
@@ -41,7 +40,7 @@ from leaderboard.judgements.disclosure import record_compared
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
 from leaderboard.models.datasets import Protection
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.measure_choice import check_measures, shown_measures
+from leaderboard.results.measures import check_measures, shown_measures
 from leaderboard.results.publishing import refresh_scores
 from leaderboard.systems.baselines import request_baseline
 
@@ -95,10 +94,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
     if wrong_split := list(check_split(options.split)):
         raise InvalidContent.of(*wrong_split)
     refusals = _check_options(options, existing)
-    work_folder = Path(settings.VAR) / "work"
-    work_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=work_folder, prefix="import-") as folder:
-        work = Path(folder)
+    with work_folder("import") as work:
         try:
             with open_source(path, options, work, progress) as source:
                 permit_comparison(source.qrels, options, existing)

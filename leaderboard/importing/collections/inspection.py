@@ -30,7 +30,7 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.judgements.qrels import Qrels, read_qrels
 from leaderboard.datasets.problems import in_file, problem, unknown_ids
-from leaderboard.datasets.qrels_records import Judgements
+from leaderboard.datasets.qrels import Judgements
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress, Source
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from django.db.models import Max
 
-from leaderboard.core.storage.gzip import gzipped
 from leaderboard.core.storage.store import Area, put
 from leaderboard.datasets.files import (
     ALL_QUERIES_NAME,
     QUERIES_NAME,
     KeptFile,
+    gzipped,
     judgements_name,
     keep_file,
     keep_judgements,

@@ -3,6 +3,7 @@
 The only writer of `Rescore`; `switch` puts the board on the other judgements.
 """
 
+# ruff: noqa: F401
 from leaderboard.judgements.rescoring.campaigns import (
     CannotRescore,
     RescoreUnderWay,
@@ -14,17 +15,3 @@ from leaderboard.judgements.rescoring.campaigns import (
     start,
     under_way,
 )
-from leaderboard.judgements.rescoring.runs import waiting_runs
-
-__all__ = [
-    "CannotRescore",
-    "RescoreUnderWay",
-    "catch_up",
-    "discard",
-    "give_up",
-    "go_on",
-    "is_needed",
-    "start",
-    "under_way",
-    "waiting_runs",
-]

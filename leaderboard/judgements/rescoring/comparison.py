@@ -1,23 +1,37 @@
 """What a rescore found, side by side: each result's numbers, rank and holes on the old judgements and on the new.
 
 All values are published ones, rounded where the judgements are hidden: for curators too, since what they read here
-ends in mails and slides. It is computed until the rescore is decided, and kept then.
+ends in mails and slides. It is computed until the rescore is decided, and kept then. It is made of moves: what a switch
+would do to each result, which evaluation it would stand on, or why it would stay.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
-from leaderboard.core.measures import better
-from leaderboard.judgements.rescoring.moves import Move, Stay, moves_of
-from leaderboard.models import Entry, Evaluation, Rescore
-from leaderboard.results.places import places
-from leaderboard.results.values import published_value
+from django.db.models import Prefetch
 
-HOLE = "Hole@10"
+from evaluation.measures import SPEC_VERSION
+from leaderboard.core.measures import better
+from leaderboard.models import Entry, Evaluation, Rescore, Seed
+from leaderboard.results.kinds import places
+from leaderboard.results.protection import policy_of
+from leaderboard.results.publishing.ladder_places import evaluations_of
+from leaderboard.results.values import (
+    HOLE,
+    comparison_group,
+    over_seeds,
+    published_private_scores,
+    published_scores,
+    published_value,
+    told_of_seed,
+)
+
 #: The states in which the numbers are kept.
 _DECIDED = (Rescore.State.SWITCHED, Rescore.State.DISCARDED)
 
@@ -33,9 +47,7 @@ def compare(rescore: Rescore, moves: Sequence[Move], stays: Sequence[Stay]) -> d
     """Plain values that can be kept: `rows` are the results that move, `stays` those that do not, and why."""
     dataset = rescore.dataset
     rows = [_row(move, hidden=dataset.hidden) for move in moves]
-    for measure in dataset.measures:
-        _rank(rows, measure, "before")
-        _rank(rows, measure, "after")
+    _rank(rows, dataset.measures)
     return {
         "from": rescore.from_qrels.number,
         "to": rescore.to_qrels.number,
@@ -52,9 +64,7 @@ def among(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, 
     rows = [
         {**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries
     ]
-    for measure in comparison["measures"]:
-        _rank(rows, measure, "before")
-        _rank(rows, measure, "after")
+    _rank(rows, comparison["measures"])
     stays = [stay for stay in comparison["stays"] if stay["entry"] in entries]
     return {**comparison, "rows": rows, "stays": stays}
 
@@ -101,9 +111,9 @@ def _hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float | None:
     return published_value(sum(published) / len(published), hidden=hidden)
 
 
-def _rank(rows: Sequence[dict[str, Any]], measure: str, when: str) -> None:
+def _rank(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
     """Places among the public results that move, closed interfaces apart, as on the board."""
-    for closed in (False, True):
+    for measure, when, closed in product(measures, ("before", "after"), (False, True)):
         peers = [
             row
             for row in rows
@@ -114,3 +124,132 @@ def _rank(rows: Sequence[dict[str, Any]], measure: str, when: str) -> None:
         place = places([row[when][measure] for row in peers], lower_is_better=better(measure) == "lower")
         for row in peers:
             row[f"rank_{when}"][measure] = place[row[when][measure]]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An entry and what it comes to stand on: one evaluation, or one for each of its seeds.
+
+    `before` are the evaluations that it stands on now. The numbers are published values.
+    """
+
+    entry: Entry
+    seeds: Sequence[Seed]
+    before: Sequence[Evaluation]
+    after: Sequence[Evaluation]
+    seed_scores: Sequence[dict[str, float]]
+    scores: dict[str, float]
+    deviations: dict[str, float]
+    private_scores: dict[str, float]
+    comparison_group: str
+    missing_queries: int | None
+    is_baseline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """An entry that keeps its numbers, and is stale after the switch unless it is a publication's."""
+
+    entry: Entry
+    why: str
+
+
+def moves_of(rescore: Rescore) -> tuple[list[Move], list[Stay]]:
+    """Every entry of the dataset, as it would move, or why it would not; in order of publication."""
+    entries = _entries(rescore)
+    new = {
+        evaluation.run_id: evaluation
+        for evaluation in Evaluation.objects.filter(qrels=rescore.to_qrels, specification=SPEC_VERSION)
+        .select_related("run", "qrels")
+        .defer("values")
+        .prefetch_related("parts")
+    }
+    taken = set(Entry.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
+    taken |= set(Seed.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
+    found: dict[int, Move | Stay] = {}
+    # Of two results of one run that on the present judgements counts: an older one would only repeat it.
+    for entry in sorted(entries, key=lambda each: not _on(each, rescore.from_qrels_id)):
+        why = _stays(entry, rescore, new, taken)
+        if why:
+            found[entry.pk] = Stay(entry, why)
+        else:
+            move = _move(entry, rescore, new)
+            taken |= {evaluation.pk for evaluation in move.after}
+            found[entry.pk] = move
+    ordered = [found[entry.pk] for entry in entries]
+    moves = [each for each in ordered if isinstance(each, Move)]
+    return _with_one_baseline(moves), [each for each in ordered if isinstance(each, Stay)]
+
+
+def _entries(rescore: Rescore) -> list[Entry]:
+    entries = Entry.objects.filter(dataset=rescore.dataset_id).order_by("published_at", "pk")
+    entries = entries.select_related("system", "source", "evaluation__run__version", "evaluation__qrels")
+    seeds = Seed.objects.select_related("evaluation__run__version", "evaluation__qrels")
+    with_seeds = entries.prefetch_related(Prefetch("seeds", seeds.defer("evaluation__values")))
+    return list(with_seeds.defer("evaluation__values"))
+
+
+def _on(entry: Entry, qrels_id: int) -> bool:
+    return any(evaluation.qrels_id == qrels_id for evaluation in evaluations_of(entry))
+
+
+def _stays(entry: Entry, rescore: Rescore, new: dict[int, Evaluation], taken: set[int]) -> str:
+    """Why the entry cannot move; empty where it can."""
+    evaluations, target = evaluations_of(entry), rescore.to_qrels
+    if not evaluations:
+        return "a publication's figure: its run is not here"
+    first = evaluations[0]
+    if first.run.version_id != target.version_id:
+        return f"scored on version {first.run.version.number} of the dataset"
+    if first.qrels.split != target.split:
+        return f"scored on the split {first.qrels.split}"
+    if first.qrels_id == target.pk:
+        return "scored on these judgements before"
+    for evaluation in evaluations:
+        if evaluation.run_id not in new:
+            return rescore.lost.get(str(evaluation.run_id), "not evaluated yet")
+        if new[evaluation.run_id].pk in taken:
+            return "another result of the same run takes its place"
+    return ""
+
+
+def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> Move:
+    dataset, before, seeds = rescore.dataset, evaluations_of(entry), list(entry.seeds.all())
+    after = [new[evaluation.run_id] for evaluation in before]
+    held = entry.visibility == Entry.Visibility.HELD  # what is held has no published value, now or then
+    published = [{} if held else published_scores(evaluation, dataset) for evaluation in after]
+    scores = published[0]
+    deviations: dict[str, float] = {}
+    if seeds:
+        scores, deviations = over_seeds(published, hidden=dataset.hidden, step=policy_of(dataset).step)
+    private: dict[str, float] = {}
+    if entry.private_scores:  # revealed before: what is told of the other part is of the same judgements
+        found = [published_private_scores(evaluation, dataset) for evaluation in after]
+        private = over_seeds(found, hidden=dataset.hidden)[0] if seeds else found[0]
+    return Move(
+        entry=entry,
+        seeds=seeds,
+        before=before,
+        after=after,
+        seed_scores=[told_of_seed(each, dataset) for each in published],
+        scores=scores,
+        deviations=deviations,
+        private_scores=private,
+        comparison_group=comparison_group(after[0]),
+        missing_queries=None if dataset.hidden else max(each.missing_queries for each in after),
+        is_baseline=entry.is_baseline and before[0].qrels_id == rescore.from_qrels_id,
+    )
+
+
+def _with_one_baseline(moves: Iterable[Move]) -> list[Move]:
+    """All of them come into one comparison group, which has one baseline: the last that everyone sees."""
+    moves = list(moves)
+    named = [each for each in moves if each.is_baseline]
+    public = [each for each in named if each.entry.visibility == Entry.Visibility.PUBLIC]
+    chosen = (public or named)[-1:]
+    return [
+        each
+        if not each.is_baseline or any(each is one for one in chosen)
+        else replace(each, is_baseline=False)
+        for each in moves
+    ]

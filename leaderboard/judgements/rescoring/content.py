@@ -5,20 +5,17 @@ Made by the scorer before the board is switched, since it takes as long as readi
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
-
 from evaluation.collections.beir import Findings, iterate_queries, read_queries
 from evaluation.collections.check import check_queries
-from leaderboard.core.storage.gzip import gzipped
-from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.storage.store import Area, path_of, work_folder
 from leaderboard.datasets.files import (
     ALL_QUERIES_NAME,
     QUERIES_NAME,
+    gzipped,
     judgements_name,
     keep_file,
     keep_judgements,
@@ -52,13 +49,11 @@ class Content:
 
 def prepare_content(dataset: Dataset, qrels: Qrels) -> Content:
     """Put what the dataset offers on these judgements into the store; no row is written."""
-    work = Path(settings.VAR) / "work"
-    work.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=work, prefix="rescore-") as folder:
-        topics, statistics = _topics(qrels, Path(folder))
+    with work_folder("rescore") as folder:
+        topics, statistics = _topics(qrels, folder)
         judgements = ""
         if may_offer_judgements(qrels.split, scored=qrels.split, hidden=dataset.hidden):
-            judgements = keep_judgements(path_of(Area.QRELS, qrels.sha256), Path(folder)).sha256
+            judgements = keep_judgements(path_of(Area.QRELS, qrels.sha256), folder).sha256
     return Content(topics, statistics, judgements)
 
 

@@ -9,10 +9,9 @@ from django.utils import timezone
 
 from leaderboard.core.audit import actor, record
 from leaderboard.core.work_requests import request_notice
-from leaderboard.judgements.rescoring.comparison import compare, digest
+from leaderboard.judgements.rescoring.campaigns import settings_of, waiting_runs
+from leaderboard.judgements.rescoring.comparison import Move, Stay, compare, digest, moves_of
 from leaderboard.judgements.rescoring.content import Content, offer_with
-from leaderboard.judgements.rescoring.moves import Move, Stay, moves_of
-from leaderboard.judgements.rescoring.runs import settings_of, waiting_runs
 from leaderboard.models import Dataset, Entry, Rescore, Seed
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import settle_places

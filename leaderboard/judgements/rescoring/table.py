@@ -10,8 +10,8 @@ from typing import Any
 
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
-from leaderboard.core.text.csv import harmless
-from leaderboard.results.values import HIDDEN_DECIMALS, published_value
+from leaderboard.core.text.plain import harmless
+from leaderboard.results.values import HIDDEN_DECIMALS, HOLE, published_value
 
 OPEN_DECIMALS = 4
 #: The columns by which a table may be sorted, with their headings.
@@ -25,6 +25,10 @@ COLUMNS = {
     "hole_before": "Hole@10 before",
     "hole_after": "Hole@10 after",
 }
+
+
+#: What a line has as the comparison's row has it.
+_COPIED = ("system", "slug", "configuration", "visibility", "is_baseline", "seeds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def table_of(
     `hidden` is whether the judgements are hidden now: rounded values are what everyone gets then, whatever was kept.
     `public` leaves out all but public results, and holes where judgements are hidden.
     """
-    measures = [name for name in comparison["measures"] if name != "Hole@10"] or comparison["measures"]
+    measures = [name for name in comparison["measures"] if name != HOLE] or comparison["measures"]
     chosen = measure if measure in measures else comparison["primary"]
     key = sort.lstrip("-") if sort.lstrip("-") in COLUMNS else "rank_after"
     falling = sort.startswith("-") and key in sort
@@ -146,12 +150,7 @@ def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool =
     before, after = value(row["before"].get(measure)), value(row["after"].get(measure))
     delta = deltas.absolute(after, before)
     return Line(
-        system=row["system"],
-        slug=row["slug"],
-        configuration=row["configuration"],
-        visibility=row["visibility"],
-        is_baseline=row["is_baseline"],
-        seeds=row["seeds"],
+        **{name: row[name] for name in _COPIED},
         before=before,
         after=after,
         delta=delta,

@@ -11,10 +11,10 @@ from django.core.management.base import CommandError, CommandParser
 from evaluation.core.problems import number_of
 from evaluation.runs.pooling import PoolTooLarge
 from leaderboard.core.audit import actor
+from leaderboard.judgements.comparing import draw_now
 from leaderboard.judgements.disclosure import may_know, offered_forms
 from leaderboard.judgements.errors import JudgingRefused
 from leaderboard.judgements.pools import eligible_runs, give_up_pool, pool_file, request_pool
-from leaderboard.judgements.sync_commands import draw_now
 from leaderboard.management.curating import CurationCommand, find_by_slug
 from leaderboard.models import Dataset, Pool, Round, System
 

@@ -10,7 +10,8 @@ from django.core.management.base import CommandError, CommandParser
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import number_of
 from leaderboard.core.audit import actor
-from leaderboard.datasets.qrels_access import record_reading
+from leaderboard.datasets.qrels import record_reading
+from leaderboard.judgements.comparing import compare_now, merge_now, try_judgements
 from leaderboard.judgements.disclosure import is_secret, may_know, record_comparison_read
 from leaderboard.judgements.errors import JudgingRefused
 from leaderboard.judgements.imports import (
@@ -21,7 +22,6 @@ from leaderboard.judgements.imports import (
     discard_import,
     request_merge,
 )
-from leaderboard.judgements.sync_commands import compare_now, merge_now, try_judgements
 from leaderboard.management.commands.import_dataset import describe
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Dataset, JudgementImport, Pool

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from leaderboard.core.groups import make_curator
+from leaderboard.core.permissions import make_curator
 from leaderboard.management.curating import CurationCommand, find_person
 
 

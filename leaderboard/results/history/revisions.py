@@ -11,13 +11,12 @@ locked without their keys (`no_key`), so that rows that refer to them are writte
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import orjson
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, QuerySet, TextField
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
@@ -25,31 +24,19 @@ from leaderboard.core.audit import record_numbers
 from leaderboard.core.work_requests import request_certainty, request_statistics
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.results.history.entry_rows import flat
-from leaderboard.results.history.snapshot import LAYOUT, dataset_facts, result_facts, rows_to_store
+from leaderboard.results.history.snapshot import DATASET_FACTS, LAYOUT, PARTS, result_facts, rows_to_store
 
 Kind = BoardChange.Kind
+#: Entries, or their ids.
+Touched = QuerySet[Entry] | Collection[int]
 #: What boards show of a benchmark itself, and of its membership of a dataset.
 _BENCHMARK_FACTS = ("name", "measure", "source_id", "efficiency_from_id")
 _MEMBER_FACTS = ("dataset_id", "counted", "stand_ins")
 
-#: What may change the set of public results, or what they are compared with: intervals and tests are to be found anew.
-_COMPARED = frozenset(
-    {
-        Kind.IMPORTED,
-        Kind.PUBLISHED,
-        Kind.WITHDRAWN,
-        Kind.VISIBILITY,
-        Kind.BASELINE,
-        Kind.MEASURES,
-        Kind.SYSTEM,
-        Kind.DESCRIPTION,
-        Kind.RECORDED,
-        Kind.QUARANTINED,
-        Kind.RESTORED,
-        Kind.UNPUBLISHED,
-        Kind.RESCORED,
-        Kind.PROTECTED,
-    }
+#: What changes neither the set of public results nor what they are compared with. After any other change intervals and
+#: tests are to be found anew.
+_NOT_COMPARED = frozenset(
+    {Kind.REPORTED, Kind.MEASURED, Kind.TEAM, Kind.PRICE, Kind.CERTAINTY, Kind.REVEALED, Kind.CHALLENGED}
 )
 #: What may bring texts or judgements, or let everyone see them, and what may bring a run: there may be more to find
 #: out of them.
@@ -57,105 +44,102 @@ _OF_TEXTS = frozenset({Kind.IMPORTED, Kind.DESCRIPTION, Kind.RESCORED})
 _OF_RUNS = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
 
 
-def lock_boards(datasets: Iterable[int]) -> None:
+def lock_boards(datasets: Iterable[int]) -> dict[int, Dataset]:
     """Lock the boards of these datasets, and those of the wholes that they are parts of, until the commit.
 
-    All in one order: of two transactions that take no board but here, and nothing before it, none ever waits for the
-    other in a circle. A second call may name boards that the first one did, and no further ones.
+    Returns the rows of all of them by id, as they are now. All in one order: of two transactions that take no board but
+    here, and nothing before it, none ever waits for the other in a circle. A second call may name boards that the first
+    one did, and no further ones.
     """
-    changed = set(datasets)
-    boards = Dataset.objects.filter(pk__in=changed.union(_wholes_of(changed))).order_by("pk")
+    return {dataset.pk: dataset for dataset in _locked(set(datasets))}
+
+
+def lock_board(dataset_id: int) -> Dataset:
+    """Lock one board in the same way. Returns the dataset's row as it is now; raises Dataset.DoesNotExist."""
+    try:
+        return lock_boards([dataset_id])[dataset_id]
+    except KeyError:
+        raise Dataset.DoesNotExist from None
+
+
+def _locked(datasets: Collection[int]) -> QuerySet[Dataset]:
+    """These datasets and the wholes that they are parts of, whose boards show the mean over their parts: one query."""
+    wholes = Dataset.objects.filter(pk__in=datasets, part_of__isnull=False).values("part_of")
+    boards = Dataset.objects.filter(Q(pk__in=datasets) | Q(pk__in=wholes)).order_by("pk")
     # Not their keys: rows that refer to a dataset may come meanwhile.
-    list(boards.select_for_update(no_key=True).values_list("pk", flat=True))
+    return boards.select_for_update(no_key=True)
 
 
-@transaction.atomic
 def board_changed(
-    dataset: Dataset,
-    kind: BoardChange.Kind,
-    entry: Entry | None = None,
-    touched: QuerySet[Entry] | None = None,
+    dataset: Dataset, kind: BoardChange.Kind, entry: Entry | None = None, touched: Touched | None = None
 ) -> int:
     """Give the dataset's board its next revision, which is returned. The row stays locked until the commit.
 
     `touched` are the entries whose rows may have changed. Without it those of the whole board are made anew and
     compared, which takes the longer the larger the board is.
     """
-    wholes = _wholes_of([dataset.pk])
-    _raise_revisions(sorted({dataset.pk, *wholes}))
-    now = timezone.now()
-    for whole in wholes:
-        _record(whole, kind, now, Entry.objects.none())
-    return _record(dataset.pk, kind, now, touched, entry)
+    return _change({dataset.pk}, kind, touched, entry)[dataset.pk]
 
 
-@transaction.atomic
-def boards_changed(
-    datasets: Iterable[int], kind: BoardChange.Kind, touched: QuerySet[Entry] | None = None
-) -> None:
-    """The same for several boards, by their datasets' ids, all at one time.
+def boards_changed(datasets: Iterable[int], kind: BoardChange.Kind, touched: Touched | None = None) -> None:
+    """The same for several boards, by their datasets' ids, all at one time."""
+    _change(set(datasets), kind, touched)
 
-    Their rows are locked in one order, so that two never wait for each other, and before the time is taken, so that
-    a later revision never has an earlier one.
+
+# Without a savepoint of its own: nobody goes on with a transaction in which a change was not recorded.
+@transaction.atomic(savepoint=False)
+def _change(
+    changed: Collection[int], kind: BoardChange.Kind, touched: Touched | None, entry: Entry | None = None
+) -> dict[int, int]:
+    """Record a change of these boards and of the wholes that they are parts of; the new revisions by dataset.
+
+    The rows are locked in one order, so that two never wait for each other, and before the time is taken, so that a
+    later revision never has an earlier one.
     """
-    changed = set(datasets)
-    ids = sorted(changed.union(_wholes_of(changed)))
-    _raise_revisions(ids)
+    boards = list(_locked(changed).values("pk", "board_revision", *DATASET_FACTS))
     now = timezone.now()
-    for dataset_id in ids:
-        _record(dataset_id, kind, now, touched if dataset_id in changed else Entry.objects.none())
+    rows = Dataset.objects.filter(pk__in=[facts["pk"] for facts in boards])
+    rows.update(board_revision=F("board_revision") + 1, updated_at=now)
+    revisions = {}
+    for facts in sorted(boards, key=lambda facts: facts["pk"] in changed):  # wholes first
+        dataset_id, revision = facts.pop("pk"), facts.pop("board_revision") + 1
+        change = BoardChange(dataset_id=dataset_id, revision=revision, kind=kind, at=now, facts=facts)
+        if dataset_id in changed:
+            change.entry = entry
+            _record(change, touched)
+        else:
+            _record(change, ())
+        revisions[dataset_id] = revision
+    return revisions
 
 
-def _wholes_of(datasets: Collection[int]) -> list[int]:
-    """The datasets that any of these is a part of: their boards show the mean over their parts."""
-    parts = Dataset.objects.filter(pk__in=datasets, part_of__isnull=False)
-    return sorted(set(parts.values_list("part_of_id", flat=True)).difference(datasets))
-
-
-def _raise_revisions(datasets: Iterable[int]) -> None:
-    for dataset_id in datasets:
-        Dataset.objects.filter(pk=dataset_id).update(
-            board_revision=F("board_revision") + 1, updated_at=timezone.now()
-        )
-
-
-def _record(
-    dataset_id: int,
-    kind: BoardChange.Kind,
-    at: datetime.datetime,
-    touched: QuerySet[Entry] | None,
-    entry: Entry | None = None,
-) -> int:
-    facts = dataset_facts(dataset_id)
-    revision: int = facts.pop("board_revision")
+def _record(change: BoardChange, touched: Touched | None) -> None:
+    """Store the change, which has the dataset's facts, with the rows that it touched, and ask for what follows."""
+    dataset_id, facts = change.dataset_id, change.facts
+    if facts["current_version_id"] is None:
+        parts = Dataset.objects.filter(part_of=dataset_id).order_by("name", "pk")
+        facts[PARTS] = list(parts.values_list("pk", flat=True))
     entries = Entry.objects.filter(dataset=dataset_id)
-    present = rows_to_store(entries if touched is None else entries & touched)
-    if entry is not None and kind == Kind.PUBLISHED and entry.pk in present:
-        facts["result"] = result_facts(dataset_id, entry.pk, present[entry.pk], facts)
-    BoardChange.objects.create(
-        dataset_id=dataset_id,
-        revision=revision,
-        kind=kind,
-        entry=entry,
-        at=at,
-        facts=facts,
-    )
-    record_numbers(dataset_id, revision, kind, *_record_rows(dataset_id, revision, present, touched))
-    if kind in _COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
+    present = rows_to_store(entries if touched is None else entries.filter(Q(pk__in=touched)))
+    if change.kind == Kind.PUBLISHED and change.entry_id in present:
+        facts["result"] = result_facts(dataset_id, change.entry_id, present[change.entry_id], facts)
+    change.save(force_insert=True)
+    before, after = _record_rows(change, present, touched)
+    record_numbers(dataset_id, change.revision, change.kind, before, after)
+    if change.kind not in _NOT_COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
-    if kind in _OF_TEXTS or (kind in _OF_RUNS and not facts["hidden"]):
+    if change.kind in _OF_TEXTS or (change.kind in _OF_RUNS and not facts["hidden"]):
         request_statistics(dataset_id)
-    return revision
 
 
 def _record_rows(
-    dataset_id: int, revision: int, present: Mapping[int, dict[str, Any]], touched: QuerySet[Entry] | None
+    change: BoardChange, present: Mapping[int, dict[str, Any]], touched: Touched | None
 ) -> tuple[dict[int, Mapping[str, Any]], dict[int, dict[str, Any]]]:
     """Close the versions of rows that are no longer so, and open those of rows that are new or changed.
 
     Both by entry are returned: what ended, and what began.
     """
-    versions = EntryVersion.objects.filter(dataset=dataset_id, until_revision=None)
+    versions = EntryVersion.objects.filter(dataset=change.dataset_id, until_revision=None)
     if touched is not None:
         versions = versions.filter(entry__in=touched)
     after = dict(present)
@@ -169,14 +153,12 @@ def _record_rows(
             ended.append(pk)
             before[entry_id] = flat(row)
     for start in range(0, len(ended), 500):  # SQLite takes so many parameters and no more
-        EntryVersion.objects.filter(pk__in=ended[start : start + 500]).update(until_revision=revision)
-    EntryVersion.objects.bulk_create(
-        [
-            EntryVersion(entry_id=entry_id, dataset_id=dataset_id, from_revision=revision, row=row)
-            for entry_id, row in after.items()
-        ],
-        batch_size=500,
-    )
+        EntryVersion.objects.filter(pk__in=ended[start : start + 500]).update(until_revision=change.revision)
+    new = [
+        EntryVersion(entry_id=key, dataset_id=change.dataset_id, from_revision=change.revision, row=row)
+        for key, row in after.items()
+    ]
+    EntryVersion.objects.bulk_create(new, batch_size=500)
     return before, after
 
 
@@ -184,10 +166,7 @@ def _record_rows(
 def benchmark_changed(benchmark: Benchmark) -> None:
     """Keep which datasets the benchmark has now and how they count, if that is news; its boards change by theirs."""
     members = benchmark.members.order_by("position", "pk").values(*_MEMBER_FACTS)
-    row: dict[str, Any] = {
-        **Benchmark.objects.values(*_BENCHMARK_FACTS).get(pk=benchmark.pk),
-        "members": [dict(member) for member in members],
-    }
+    row = {**Benchmark.objects.values(*_BENCHMARK_FACTS).get(pk=benchmark.pk), "members": list(members)}
     newest = benchmark.versions.last()
     if newest is None or newest.row != row:
         BenchmarkVersion.objects.create(benchmark=benchmark, at=timezone.now(), row=row)

@@ -16,7 +16,7 @@ from django.db.models.functions import Cast
 from leaderboard.core import anonymity
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import named_baseline
-from leaderboard.models import DECLARED_NUMBERS, Challenge, Dataset, Entry
+from leaderboard.models import DECLARED_NUMBERS, Challenge, Entry
 from leaderboard.results import citations
 from leaderboard.results.history.entry_rows import DEFAULTS, EntryRow, entry_row
 from leaderboard.results.history.measurements import measured_of_entries
@@ -40,25 +40,18 @@ LAYOUT = 2
 _BESIDE = ("measured", "bibtex")
 
 
-def dataset_facts(dataset_id: int) -> dict[str, Any]:
-    """What boards show of the dataset itself, and their revision; under PARTS which it is the mean of. Two queries."""
-    facts = dict(Dataset.objects.values("board_revision", *DATASET_FACTS).get(pk=dataset_id))
-    if facts["current_version_id"] is None:
-        parts = Dataset.objects.filter(part_of=dataset_id).order_by("name", "pk")
-        facts[PARTS] = list(parts.values_list("pk", flat=True))
-    return facts
-
-
 def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
-    """All that boards read of the public, withdrawn and quarantined ones of these entries, by id. Four queries."""
-    rows = _rows(entries.filter(visibility__in=Entry.SEEN))
+    """All that boards read of the public, withdrawn and quarantined ones of these entries, by id. Two queries, and one
+    for prices."""
+    of_system = {name: f"system__{name}" for name in citations.COLUMNS}
+    rows = _rows(entries.filter(visibility__in=Entry.SEEN), *of_system.values())
     measured: dict[int, list[dict[str, Any]]] = {}
     for one in measured_of_entries([row["pk"] for row in rows]):
         measured.setdefault(one.entry_id, []).append(one.as_stored())
-    cited = citations.bibtex_of(row["slug"] for row in rows) if rows else {}
     found = {}
     for row in rows:
-        whole = {**row, "measured": measured.get(row["pk"], ()), "bibtex": cited.get(row["slug"], "")}
+        cited = citations.bibtex_of({name: row.pop(column) for name, column in of_system.items()})
+        whole = {**row, "measured": measured.get(row["pk"], ()), "bibtex": cited}
         stored = {name: value for name, value in whole.items() if value not in (DEFAULTS.get(name, ...), [])}
         found[row["pk"]] = {"layout": LAYOUT, **stored}
     return found

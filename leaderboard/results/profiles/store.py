@@ -5,13 +5,11 @@ Finding reads files and writes no row; recording writes the rows, in the transac
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from evaluation.collections.beir import Document, Findings, Query, iterate_documents, iterate_queries
@@ -25,7 +23,6 @@ from evaluation.collections.profiles.corpus import (
 )
 from evaluation.collections.profiles.lengths import LengthDistribution
 from evaluation.collections.profiles.unigrams import weighted_jaccard
-from evaluation.judgements.qrels import Qrels as Judgements
 from evaluation.runs.top_documents import TopDocuments, shown
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.core.work_requests import request_statistics
@@ -43,7 +40,7 @@ from leaderboard.models import (
     WorkRequest,
 )
 from leaderboard.models.datasets import Visibility
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.history.revisions import lock_board
 
 #: So many of each query's first documents are looked at: what nDCG@10 sees, and Figure 4 of the BEIR paper.
 DEPTH = 10
@@ -112,8 +109,9 @@ def find_collection(
         values["example"] |= chosen.as_data(documents)
     values["relevance_by_length"] = {}
     if judged is not None:
-        relevant = _relevant(load_open_qrels(judged), dataset.relevance_level)
-        found = LengthDistribution.of(lengths.find(relevant))
+        # The document of every relevant pair: one relevant to two queries counts twice.
+        pairs, level = load_open_qrels(judged).judgements(), dataset.relevance_level
+        found = LengthDistribution.of(lengths.find(each for _, each, grade in pairs if grade >= level))
         values["relevance_by_length"] = {"qrels": judged.pk, "lengths": found.as_data()}
     return FoundCollection(version, values)
 
@@ -193,11 +191,6 @@ def _documents(corpus: Path, wanted: Sequence[str], progress: Progress) -> dict[
             if len(found) >= max(len(wanted), 1):
                 break
     return found
-
-
-def _relevant(judgements: Judgements, level: int) -> Iterable[str]:
-    """The document of every relevant pair: one relevant to two queries comes twice."""
-    return (document for _, document, grade in judgements.judgements() if grade >= level)
 
 
 def record_collection(found: FoundCollection) -> None:
@@ -287,20 +280,8 @@ def record_beside(dataset: Dataset, found: FoundBeside) -> None:
     RunProfile.objects.bulk_create(found.runs, ignore_conflicts=True)
     # A change that was not committed when its request was taken up has been looked for in vain. It holds the board's
     # row, so with that locked it is either seen here or still to ask.
-    lock_boards([dataset.pk])
-    present = Dataset.objects.select_related("current_version").get(pk=dataset.pk)
-    if runs_without_profile(present).exists() or not _is_known(present):
+    present = lock_board(dataset.pk)
+    known = CollectionProfile.objects.filter(version=present.current_version_id).first()
+    is_current = known is not None and known.example.get("basis") == _basis(present)
+    if not is_current or runs_without_profile(present).exists():
         request_statistics(dataset.pk)
-
-
-def _is_known(dataset: Dataset) -> bool:
-    """Whether what is recorded of the dataset's texts is what would be found now."""
-    known = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
-    return known is not None and known.example.get("basis") == _basis(dataset)
-
-
-def work_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder to find things in, removed with the block that uses it."""
-    work = Path(settings.VAR) / "work"
-    work.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return tempfile.TemporaryDirectory(dir=work, prefix="statistics-")

@@ -1,15 +1,23 @@
-"""The policy of a dataset: what a submission may learn of its judgements, as facts and as sentences."""
+"""The policy of a dataset: what a submission may learn of its judgements, as facts and as sentences; and young teams,
+whose results over hidden judgements are told sparingly, since nobody knows them yet.
+
+Settings: YOUNG_TEAM_DAYS (0: no team is young) and YOUNG_TEAM_READINGS. See docs/decisions/0039.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, Entry, Team
 from leaderboard.models.datasets import Protection, Visibility
 
 #: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
@@ -51,11 +59,6 @@ class Policy:
     def step(self) -> float:
         """The steps in which the board's values are told; 0 where they have decimals instead."""
         return PUBLIC_STEP if self.competition else 0.0
-
-    @property
-    def most_measures(self) -> int | None:
-        """How many measures the board may show; None without a limit."""
-        return MOST_MEASURES if self.hidden else None
 
     @property
     def sentences(self) -> list[str]:
@@ -161,3 +164,43 @@ def policy_of_columns(dataset: Mapping[str, Any]) -> Policy:
         daily_quota=dataset["daily_quota"] if hidden else None,
         monthly_quota=dataset["monthly_quota"] if hidden else None,
     )
+
+
+def grown_up_at(team: Team) -> datetime:
+    """When the team is young no longer."""
+    return (team.approved_at or team.created_at) + timedelta(days=settings.YOUNG_TEAM_DAYS)
+
+
+def is_young(team: Team) -> bool:
+    """Whether the team is young now; with YOUNG_TEAM_DAYS 0 none is, whatever the clock says."""
+    return settings.YOUNG_TEAM_DAYS > 0 and grown_up_at(team) > timezone.now()
+
+
+def grown_up() -> QuerySet[Team]:
+    """The teams that are young no longer."""
+    since = timezone.now() - timedelta(days=settings.YOUNG_TEAM_DAYS)
+    teams = Team.objects.alias(since=Coalesce("approved_at", "created_at"))
+    return teams.filter(since__lte=since) if settings.YOUNG_TEAM_DAYS else teams
+
+
+def unknown_teams() -> Q:
+    """Entries of teams that are young and that nobody approved: for all that is known they are one."""
+    if not settings.YOUNG_TEAM_DAYS:
+        return Q(pk__in=())
+    since = timezone.now() - timedelta(days=settings.YOUNG_TEAM_DAYS)
+    return Q(system__team__approved_at=None, system__team__created_at__gt=since)
+
+
+def readings_left(dataset: Dataset) -> int:
+    """How many results of young teams may still be told of the dataset today, from midnight to midnight UTC."""
+    if not settings.YOUNG_TEAM_DAYS:
+        return int(settings.YOUNG_TEAM_READINGS)
+    now = timezone.now()
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    told = (
+        Entry.objects.filter(dataset=dataset, system__team__isnull=False, published_at__gte=midnight)
+        .exclude(visibility=Entry.Visibility.HELD)
+        .exclude(provenance=Entry.Provenance.REPORTED)
+        .exclude(system__team__in=grown_up())
+    )
+    return max(0, int(settings.YOUNG_TEAM_READINGS) - told.count())

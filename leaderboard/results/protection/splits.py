@@ -1,7 +1,6 @@
 """A competition's parts: drawn once for judgements, and the means of evaluations over each. The scorer's alone.
 
-The only writer of `EvaluationPart`. What is here reads private storage, but `public_means` and `private_means`, which
-read rows.
+The only writer of `EvaluationPart`. What is here reads private storage, but `part_means`, which reads rows.
 """
 
 from __future__ import annotations
@@ -66,16 +65,7 @@ def evaluate_parts(evaluation: Evaluation) -> None:
     )
 
 
-def public_means(evaluation: Evaluation) -> dict[str, float]:
-    """The unrounded means over the public part; empty where they were not computed. Of many, prefetch `parts`."""
-    return _means(evaluation, Part.PUBLIC)
-
-
-def private_means(evaluation: Evaluation) -> dict[str, float]:
-    """The unrounded means over the private part; empty where they were not computed. Of many, prefetch `parts`."""
-    return _means(evaluation, Part.PRIVATE)
-
-
-def _means(evaluation: Evaluation, part: EvaluationPart.Part) -> dict[str, float]:
-    found: dict[str, float] = next((each.means for each in evaluation.parts.all() if each.part == part), {})
-    return found
+def part_means(evaluation: Evaluation, part: EvaluationPart.Part) -> dict[str, float]:
+    """The unrounded means over one part; empty where they were not computed. Of many, prefetch `parts`."""
+    means: dict[str, float] = next((each.means for each in evaluation.parts.all() if each.part == part), {})
+    return means

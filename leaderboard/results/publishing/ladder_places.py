@@ -44,7 +44,9 @@ def is_significant(
         return True
     if not policy.competition and (team is None or not is_young(team)):
         return True
-    results = _results_of(dataset, team, submitter).exclude(pk__in=_entries_of(evaluations))
+    # The entry that these evaluations may have already is decided again.
+    own = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
+    results = _results_of(dataset, team, submitter).exclude(pk__in=Entry.objects.filter(own).values("pk"))
     known = _told_of(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
     step = YOUNG_STEP if known and team is not None and is_young(team) else STEP
     if policy.competition:
@@ -69,12 +71,6 @@ def _results_of(dataset: Dataset, team: Team | None, submitter: User | None) -> 
     if team is not None and team.approved_at is None and is_young(team):
         of_party |= unknown_teams()
     return Entry.objects.filter(of_party, dataset=dataset).exclude(provenance=Entry.Provenance.REPORTED)
-
-
-def _entries_of(evaluations: Sequence[Evaluation]) -> QuerySet[Entry, int]:
-    """The entry that these evaluations have already, which is decided again."""
-    own = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
-    return Entry.objects.filter(own).values_list("pk", flat=True)
 
 
 def has_baseline(dataset: Dataset, evaluation: Evaluation) -> bool:
@@ -106,10 +102,11 @@ def _told_of(
         .order_by("pk")
     )
     own = {each.run_id for each in new}
+    same = Evaluation.objects.filter(qrels=new[0].qrels_id, specification=new[0].specification)
     found = []
     for entry in entries:
         runs = [each.run_id for each in evaluations_of(entry)]
-        now = [] if own.intersection(runs) else _on_judgements_of(new[0], runs)
+        now = [] if own.intersection(runs) else list(same.filter(run__in=runs).order_by("pk"))
         if now and len(now) == len(runs):
             value = published_mean(dataset, now)
             if value is not None:
@@ -122,11 +119,6 @@ def evaluations_of(entry: Entry) -> list[Evaluation]:
     if entry.evaluation is not None:
         return [entry.evaluation]
     return [seed.evaluation for seed in entry.seeds.all()]
-
-
-def _on_judgements_of(new: Evaluation, runs: list[int]) -> list[Evaluation]:
-    same = Evaluation.objects.filter(qrels=new.qrels_id, specification=new.specification)
-    return list(same.filter(run__in=runs).order_by("pk"))
 
 
 def published_mean(dataset: Dataset, evaluations: Sequence[Evaluation]) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +19,25 @@ class EntryMarks:
     late: bool = False
     run_type: str = ""
 
-    def columns(self, evaluations: Iterable[Evaluation]) -> dict[str, Any]:
+    def columns(self, evaluations: Collection[Evaluation]) -> dict[str, Any]:
         """The entry's columns; whether its runs fed a pool is known from the judgements that scored them."""
         return {
             "round_id": self.round_id,
             "late": self.late,
             "run_type": self.run_type,
-            "pooled": any(fed_pools(each.qrels).filter(runs=each.run_id).exists() for each in evaluations),
+            "pooled": _are_pooled(evaluations),
         }
 
 
 UNMARKED = EntryMarks()
+
+
+def _are_pooled(evaluations: Collection[Evaluation]) -> bool:
+    """Whether the run of any fed a pool of its judgements. One query where none fed any, as of new runs."""
+    pools = Pool.objects.filter(state=Pool.State.READY)
+    if not pools.filter(runs__in=[each.run_id for each in evaluations]).exists():
+        return False
+    return any(fed_pools(each.qrels).filter(runs=each.run_id).exists() for each in evaluations)
 
 
 def fed_pools(qrels: Qrels) -> QuerySet[Pool]:

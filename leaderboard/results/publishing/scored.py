@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Evaluation, Seed, User
-from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.history.revisions import Kind, board_changed, lock_board
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import settle_places
 from leaderboard.results.publishing.provenance import UNMARKED, EntryMarks
@@ -27,7 +27,7 @@ from leaderboard.results.values import (
 SEEDS = range(2, 6)
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def publish_entry(
     *,
     evaluation: Evaluation,
@@ -38,17 +38,17 @@ def publish_entry(
     is_baseline: bool = False,
     facts: Mapping[str, str | int | float] | None = None,
     marks: EntryMarks = UNMARKED,
+    held: Dataset | None = None,
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing.
 
-    Over hidden judgements it may come back HELD, without scores: then it is told to nobody, or not yet.
+    Over hidden judgements it may come back HELD, without scores: then it is told to nobody, or not yet. `held` is the
+    dataset's row as `lock_board` gave it, where the caller's transaction holds the board already.
     """
-    dataset = evaluation.run.version.dataset
-    lock_boards([dataset.pk])
+    dataset = held or lock_board(evaluation.run.version.dataset_id)
     known = Entry.objects.filter(evaluation=evaluation).first()
     if known is not None:
         return known
-    dataset = Dataset.objects.get(pk=dataset.pk)  # its policy may have changed before we had the lock
     scores = _scores_of(evaluation, dataset)
     entry = Entry.objects.create(
         evaluation=evaluation,
@@ -88,11 +88,11 @@ def publish_seed_set(
     """
     first, *others = seeds.values()
     _require_set([first, *others])
-    lock_boards([first.run.version.dataset_id])  # of two who publish the same set at once the second finds it
+    # Of two who publish the same set at once the second finds it.
+    dataset = lock_board(first.run.version.dataset_id)
     known = Seed.objects.filter(evaluation__in=seeds.values()).select_related("entry").first()
     if known is not None:
         return known.entry
-    dataset = Dataset.objects.get(pk=first.run.version.dataset_id)
     published = {label: _scores_of(evaluation, dataset) for label, evaluation in seeds.items()}
     scores, deviations = over_seeds(
         list(published.values()), hidden=dataset.hidden, step=policy_of(dataset).step
@@ -164,11 +164,10 @@ def _columns(
 def _shown(dataset: Dataset, entry: Entry) -> None:
     """Count the change of the board, where the new entry is one."""
     if entry.visibility == Entry.Visibility.PUBLIC:
-        moved = {entry.pk}
-        if entry.system.team_id is not None:
-            moved |= settle_places(dataset)
+        moved = settle_places(dataset) if entry.system.team_id is not None else set()
+        if entry.pk in moved:
             entry.refresh_from_db(fields=["visibility"])
-        board_changed(dataset, Kind.PUBLISHED, entry, Entry.objects.filter(pk__in=moved))
+        board_changed(dataset, Kind.PUBLISHED, entry, {entry.pk, *moved})
 
 
 def _require_set(evaluations: Sequence[Evaluation]) -> None:

@@ -20,7 +20,7 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Evaluation, Team, User
-from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.history.revisions import Kind, board_changed, lock_board
 from leaderboard.results.protection import grown_up, grown_up_at, is_young, policy_of, readings_left
 from leaderboard.results.publishing.ladder_places import (
     evaluations_of,
@@ -78,8 +78,7 @@ def tell_due() -> int:
 
 @transaction.atomic
 def _tell_due_of(key: int) -> int:
-    lock_boards([key])
-    dataset = Dataset.objects.get(pk=key)
+    dataset = lock_board(key)
     left, told = readings_left(dataset), Counter[int | None]()
     for entry in _in_turn(dataset, told):
         team = entry.system.team
@@ -135,4 +134,4 @@ def _tell(entry: Entry, dataset: Dataset) -> None:
     moved = {entry.pk, *settle_places(dataset)}
     entry.refresh_from_db()
     if entry.visibility == Visibility.PUBLIC:
-        board_changed(dataset, Kind.PUBLISHED, entry, Entry.objects.filter(pk__in=moved))
+        board_changed(dataset, Kind.PUBLISHED, entry, moved)

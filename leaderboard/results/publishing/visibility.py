@@ -1,4 +1,8 @@
-"""What a team or a curator does to entries that are there: show, keep back, withdraw, name the baseline."""
+"""What a team or a curator does to entries that are there: show, keep back, withdraw, name the baseline, moderate.
+
+A curator quarantines a result with a public reason, takes it off, and restores it, within
+`leaderboard.core.audit.acting`, which names the person; the reasons here are what others read.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,19 @@ from collections.abc import Sequence
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
+from leaderboard.core.audit import record
 from leaderboard.core.permissions import has_right
-from leaderboard.models import Entry, EntryVersion, Run
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Dataset, Entry, EntryVersion, Run, datasets
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import settle_places
+
+Visibility = Entry.Visibility
+#: The longest reason that is kept.
+LONGEST_REASON = 300
+
+
+class CannotModerate(ValueError):
+    """A result that a curator cannot take off or restore; the message says what would be right."""
 
 
 @transaction.atomic
@@ -20,16 +32,16 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
 
     What a curator took off stays off: for it the wish is noted, until a curator restores it.
     """
-    wanted = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
+    wanted = Visibility.PUBLIC if public else Visibility.PRIVATE
     of_submission = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(of_submission.values_list("dataset_id", flat=True))
     of_submission.update(public_wanted=public)
     # What gave way to a better result is shown already, as far as that goes.
     there = [
-        Entry.Visibility.WITHDRAWN,
+        Visibility.WITHDRAWN,
         *Entry.CURATED,
         wanted,
-        *([Entry.Visibility.SUPERSEDED] if public else []),
+        *([Visibility.SUPERSEDED] if public else []),
     ]
     entries = of_submission.exclude(visibility__in=there)
     seen_before = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
@@ -44,7 +56,7 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
         # What comes back is no news: everyone has seen it.
         first_seen = public and not entry.seen_before
         kind = Kind.PUBLISHED if first_seen else Kind.VISIBILITY
-        board_changed(entry.dataset, kind, entry, Entry.objects.filter(pk__in=moved))
+        board_changed(entry.dataset, kind, entry, moved)
 
 
 @transaction.atomic
@@ -55,14 +67,14 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
     """
     entries = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(entries.values_list("dataset_id", flat=True))
-    seen = entries.filter(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED])
+    seen = entries.filter(visibility__in=[Visibility.PUBLIC, Visibility.SUPERSEDED])
     touched = list(seen.select_related("dataset", "system").order_by("pk"))
     entries.update(withdrawal_reason=reason[:300], public_wanted=False, due_at=None)
-    seen.update(visibility=Entry.Visibility.WITHDRAWN)
+    seen.update(visibility=Visibility.WITHDRAWN)
     moved = _settle(touched)
     moved = _hand_on_baseline(touched, moved)
     for entry in touched:
-        board_changed(entry.dataset, Kind.WITHDRAWN, entry, Entry.objects.filter(pk__in=moved))
+        board_changed(entry.dataset, Kind.WITHDRAWN, entry, moved)
 
 
 def _settle(touched: Sequence[Entry]) -> set[int]:
@@ -81,15 +93,15 @@ def _hand_on_baseline(gone: Sequence[Entry], moved: set[int]) -> set[int]:
     for entry in gone:
         if entry.is_baseline:
             group = Entry.objects.filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group)
-            shown = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
+            shown = (Visibility.PUBLIC, Visibility.SUPERSEDED)
             own = group.filter(visibility__in=shown, system__team=None)
             first = own.exclude(pk=entry.pk).order_by("published_at", "pk").first()
             moved = moved.union(group.filter(is_baseline=True).values_list("pk", flat=True))
             group.filter(is_baseline=True).update(is_baseline=False)
             if first is not None:
                 moved.add(first.pk)
-                group.filter(pk=first.pk).update(is_baseline=True, visibility=Entry.Visibility.PUBLIC)
-                board_changed(entry.dataset, Kind.BASELINE, first, Entry.objects.filter(pk__in=moved))
+                group.filter(pk=first.pk).update(is_baseline=True, visibility=Visibility.PUBLIC)
+                board_changed(entry.dataset, Kind.BASELINE, first, moved)
     return moved
 
 
@@ -106,11 +118,11 @@ def name_baseline(entry: Entry) -> None:
     touched = {entry.pk, *baselines.values_list("pk", flat=True)}
     if entry.system.team_id is not None:
         ours = set(_same_run_of_ours(entry).values_list("pk", flat=True))
-        Entry.objects.filter(pk__in=ours).update(visibility=Entry.Visibility.SUPERSEDED)
+        Entry.objects.filter(pk__in=ours).update(visibility=Visibility.SUPERSEDED)
         touched |= ours
     baselines.update(is_baseline=False)
     Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
-    board_changed(entry.dataset, Kind.BASELINE, entry, Entry.objects.filter(pk__in=touched))
+    board_changed(entry.dataset, Kind.BASELINE, entry, touched)
 
 
 def join_baseline(entry: Entry) -> None:
@@ -119,18 +131,15 @@ def join_baseline(entry: Entry) -> None:
     Not where the sender is no curator of datasets and others may have the run, who download it or retrieve the same
     one: the row would have their name. A curator may name that result the baseline all the same.
     """
-    dataset, sender, evaluation = entry.dataset, entry.submitter, entry.evaluation
-    theirs_alone = (
-        dataset.runs_visibility == Visibility.CURATORS
-        and evaluation is not None
-        and not Run.objects.filter(sha256=evaluation.run.sha256, origin=Run.Origin.RETRIEVED).exists()
-    )
-    may = theirs_alone or (sender is not None and has_right(sender, "leaderboard.change_dataset"))
-    if (
-        may
-        and entry.system.team_id is not None
-        and _same_run_of_ours(entry).filter(is_baseline=True).exists()
-    ):
+    evaluation = entry.evaluation
+    if evaluation is None or entry.system.team_id is None:
+        return
+    if not _same_run_of_ours(entry).filter(is_baseline=True).exists():
+        return
+    retrieved = Run.objects.filter(sha256=evaluation.run.sha256, origin=Run.Origin.RETRIEVED)
+    theirs_alone = entry.dataset.runs_visibility == datasets.Visibility.CURATORS and not retrieved.exists()
+    sender = entry.submitter
+    if theirs_alone or (sender is not None and has_right(sender, "leaderboard.change_dataset")):
         name_baseline(entry)
         entry.refresh_from_db(fields=["is_baseline"])
 
@@ -141,5 +150,105 @@ def _same_run_of_ours(entry: Entry) -> QuerySet[Entry]:
         return Entry.objects.none()
     return Entry.objects.filter(
         dataset=entry.dataset_id, comparison_group=entry.comparison_group, system__team=None, system__source=None,
-        visibility=Entry.Visibility.PUBLIC, evaluation__run__sha256=entry.evaluation.run.sha256,
+        visibility=Visibility.PUBLIC, evaluation__run__sha256=entry.evaluation.run.sha256,
     )  # fmt: skip
+
+
+@transaction.atomic
+def mark_published(dataset: Dataset) -> None:
+    """Show the dataset: its baseline is there. One known from papers alone, or collecting runs, opens by this too."""
+    lock_boards([dataset.pk])
+    waiting = Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).exclude(
+        state=Dataset.State.PUBLISHED
+    )
+    if waiting.update(state=Dataset.State.PUBLISHED):
+        board_changed(dataset, Kind.IMPORTED)
+
+
+def quarantine(entry: Entry, reason: str) -> Entry:
+    """Leave the result its place on the board, unranked and without scores, with the reason for everyone to read.
+
+    Raises CannotModerate for one that is not on the board, or that others are compared with, or without a reason.
+    """
+    return _take_off(entry, reason, Visibility.QUARANTINED, Kind.QUARANTINED, (Visibility.PUBLIC,))
+
+
+def unpublish(entry: Entry, reason: str) -> Entry:
+    """Take the result off the board: nothing of it stays there. Its team sees that and the reason.
+
+    Raises CannotModerate as `quarantine` does.
+    """
+    moved = (Visibility.PUBLIC, Visibility.PRIVATE, Visibility.SUPERSEDED, Visibility.QUARANTINED)
+    return _take_off(entry, reason, Visibility.UNPUBLISHED, Kind.UNPUBLISHED, moved)
+
+
+@transaction.atomic
+def restore(entry: Entry) -> Entry:
+    """Show the result again, or give it back to its team where that keeps it back, or withdrew it meanwhile.
+
+    Raises CannotModerate for one that no curator took off.
+    """
+    lock_boards([entry.dataset_id])
+    entry.refresh_from_db()
+    if entry.visibility not in (Visibility.QUARANTINED, Visibility.UNPUBLISHED):
+        raise CannotModerate(
+            f"{_title_of(entry)} is {entry.get_visibility_display()}: there is nothing to restore."
+        )
+    was = Visibility(entry.visibility)
+    entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
+    entry.moderation_reason = ""
+    entry.save(update_fields=["visibility", "moderation_reason"])
+    _record_change(entry, was, Kind.RESTORED)
+    return entry
+
+
+@transaction.atomic
+def _take_off(
+    entry: Entry, reason: str, to: Entry.Visibility, kind: Kind, moved: tuple[Entry.Visibility, ...]
+) -> Entry:
+    lock_boards([entry.dataset_id])
+    entry.refresh_from_db()
+    reason = reason.strip()
+    if not reason:
+        raise CannotModerate("Say why: the reason is what its team and readers are told.")
+    if len(reason) > LONGEST_REASON:
+        raise CannotModerate(f"The reason has {len(reason)} characters; {LONGEST_REASON} are kept.")
+    if entry.visibility not in moved:
+        states = " or ".join(state.label for state in moved)
+        raise CannotModerate(
+            f"{_title_of(entry)} is {entry.get_visibility_display()}; it would have to be {states}."
+        )
+    if entry.is_baseline and entry.visibility == Visibility.PUBLIC:
+        raise CannotModerate(
+            f"{_title_of(entry)} is the baseline that others are compared with. Name another baseline first."
+        )
+    was = Visibility(entry.visibility)
+    if was == Visibility.PRIVATE:
+        entry.public_wanted = False
+    entry.visibility, entry.moderation_reason = to, reason
+    entry.save(update_fields=["visibility", "moderation_reason", "public_wanted"])
+    _record_change(entry, was, kind)
+    return entry
+
+
+def _record_change(entry: Entry, was: Entry.Visibility, kind: Kind) -> None:
+    """Change the board where it showed the result or does now; what no board shows is written down alone.
+
+    In a competition another result of its team may take its place, or lose it.
+    """
+    moved = {entry.pk}
+    if entry.system.team_id is not None:
+        moved |= settle_places(entry.dataset)
+        entry.refresh_from_db()
+    if was in Entry.SEEN or entry.visibility in Entry.SEEN:
+        board_changed(entry.dataset, kind, entry, moved)
+        return
+    record(
+        kind, _title_of(entry), dataset=entry.dataset_id, entry=entry,
+        before={"visibility": was}, after={"visibility": entry.visibility},
+    )  # fmt: skip
+
+
+def _title_of(entry: Entry) -> str:
+    configuration = f" ({entry.configuration})" if entry.configuration else ""
+    return f"{entry.system}{configuration} on {entry.dataset}"

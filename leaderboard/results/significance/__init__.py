@@ -4,30 +4,21 @@ Over open judgements only: of hidden ones an interval, a test or a count by quer
 means that are published.
 """
 
+# ruff: noqa: F401
 from leaderboard.results.significance.computing import (
     Finding,
     compute_certainty,
     find_certainty,
     keep_certainty,
+    request_if_changed,
+    request_missing_certainty,
 )
 from leaderboard.results.significance.reading import read, read_at
-from leaderboard.results.significance.requests import request_if_changed, request_missing_certainty
-from leaderboard.results.significance.types import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
-from leaderboard.results.significance.verdict import Verdict, verdict_of
-
-__all__ = [
-    "BoardCertainty",
-    "EntryCertainty",
-    "Finding",
-    "MeasureCertainty",
-    "Settings",
-    "Verdict",
-    "compute_certainty",
-    "find_certainty",
-    "keep_certainty",
-    "read",
-    "read_at",
-    "request_if_changed",
-    "request_missing_certainty",
-    "verdict_of",
-]
+from leaderboard.results.significance.types import (
+    BoardCertainty,
+    EntryCertainty,
+    MeasureCertainty,
+    Settings,
+    Verdict,
+    verdict_of,
+)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import orjson
 
 from leaderboard.models import Certainty, Dataset, Entry
-from leaderboard.results.groups import present_group
+from leaderboard.results.kinds import present_group
 from leaderboard.results.significance.types import METHOD, Settings
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 from numpy.typing import NDArray
 
@@ -19,11 +20,12 @@ from evaluation.statistics import (
     rank_intervals,
 )
 from leaderboard.core.measures import better
-from leaderboard.models import Certainty, Dataset, Entry
-from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.core.work_requests import request_certainty
+from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
+from leaderboard.results.history.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.results.records import per_query_means
 from leaderboard.results.significance.board import ComparedBoard, compared_boards, is_known
-from leaderboard.results.significance.types import EntryCertainty, MeasureCertainty, Settings
+from leaderboard.results.significance.types import METHOD, EntryCertainty, MeasureCertainty, Settings
 
 Values = NDArray[np.float64]
 #: Told the share of the work that is done, 0 to 1; what it raises stops the work.
@@ -96,14 +98,13 @@ def _ends(parts: Sequence[Values]) -> list[Ends]:
 @transaction.atomic
 def keep_certainty(finding: Finding) -> Certainty | None:
     """Keep it as of a new revision of the board, unless the board has other entries by now; None then."""
-    lock_boards([finding.board.dataset])
-    dataset = Dataset.objects.get(pk=finding.board.dataset)
+    dataset = lock_board(finding.board.dataset)
     present = compared_boards([dataset.pk]).get(dataset.pk)
     if present is None or present.key != finding.board.key or is_known(present):
         return None
     return Certainty.objects.create(
         dataset=dataset,
-        from_revision=board_changed(dataset, Kind.CERTAINTY, touched=Entry.objects.none()),
+        from_revision=board_changed(dataset, Kind.CERTAINTY, touched=()),
         comparison_group=present.comparison_group,
         key=present.key,
         settings=Settings().as_dict(),
@@ -209,7 +210,9 @@ def _by_measure(board: ComparedBoard) -> Iterator[list[tuple[str, list[int], Val
     measures, most = list(board.measures), 1
     while measures:
         read: dict[str, dict[int, Values]] = {}
-        for entry in _entries(board):
+        rows = Entry.objects.filter(pk__in=board.entries).order_by("published_at", "pk")
+        rows = rows.select_related("evaluation").prefetch_related("seeds__evaluation")
+        for entry in rows.iterator(chunk_size=50):
             names, values = per_query_means(entry)
             if not read:
                 most = max(1, _HELD // (len(values) * len(board.entries)))
@@ -226,6 +229,38 @@ def _by_measure(board: ComparedBoard) -> Iterator[list[tuple[str, list[int], Val
         measures = measures[most:]
 
 
-def _entries(board: ComparedBoard) -> Iterator[Entry]:
-    entries = Entry.objects.filter(pk__in=board.entries).order_by("published_at", "pk")
-    return entries.select_related("evaluation").prefetch_related("seeds__evaluation").iterator(chunk_size=50)
+def request_missing_certainty() -> int:
+    """Ask for the boards that have nothing found by the present method, each once; how many these were. One query.
+
+    Every later change of a board asks by itself, in its own transaction.
+    """
+    of_dataset = {"dataset": OuterRef("pk")}
+    scored = Entry.objects.public().exclude(provenance=Entry.Provenance.REPORTED)
+    asked = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, payload__method=METHOD)
+    found = Certainty.objects.filter(key__startswith=f"{METHOD}:")
+    missing = Dataset.objects.filter(
+        ~Exists(found.filter(**of_dataset)),
+        ~Exists(asked.filter(**of_dataset)),
+        Exists(scored.filter(**of_dataset)),
+        hidden=False,
+        current_qrels__isnull=False,
+    )
+    datasets = list(missing.order_by("pk").values_list("pk", flat=True))
+    for dataset in datasets:
+        request_certainty(dataset, METHOD)
+    return len(datasets)
+
+
+@transaction.atomic
+def request_if_changed(dataset_id: int) -> bool:
+    """Ask once more where what was found last is not of the board as it is now; whether it was asked.
+
+    For the end of each finding: a change that was not committed when its request was taken up has been looked for in
+    vain. It holds the board's row, so with that locked it is either seen here or still to ask.
+    """
+    lock_boards([dataset_id])
+    board = compared_boards([dataset_id]).get(dataset_id)
+    if board is None or is_known(board):
+        return False
+    request_certainty(dataset_id)
+    return True

@@ -24,7 +24,7 @@ from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.examples import keep_example_runs, offer_example_runs
 from leaderboard.models import DatasetVersion, Entry, Qrels, System
 from leaderboard.results.efficiency import record_measurement
-from leaderboard.results.publishing.datasets import mark_published
+from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds.score import (
     Result,

@@ -9,12 +9,17 @@ from django.db import transaction
 
 from evaluation.runs.pooling import PoolTooLarge
 from leaderboard.core.audit import acting
-from leaderboard.judgements.comparing import compare_import, merge_import, record_comparison, record_merge
+from leaderboard.core.storage.store import work_folder
+from leaderboard.judgements.comparing import (
+    compare_import,
+    merge_import,
+    record_comparison,
+    record_merge,
+)
 from leaderboard.judgements.drawing import draw, record_pool
 from leaderboard.judgements.imports import State as ImportState
 from leaderboard.judgements.imports import give_up_import
 from leaderboard.judgements.pools import give_up_pool
-from leaderboard.judgements.sync_commands import scratch
 from leaderboard.models import JudgementImport, Pool, User
 from submissions.jobs.kinds.score import begin_scoring
 from submissions.jobs.registry import does
@@ -29,7 +34,7 @@ def pool_job(job: Job, lease: Lease) -> None:
     """Draw the pool that the payload names. Again, nothing changes. Raises LeaseLost or Cancelled."""
     key = job.payload["pool"]
     begin_scoring(job)
-    with _giving_up(job, lambda: give_up_pool(key)), scratch() as folder:
+    with _giving_up(job, lambda: give_up_pool(key)), work_folder("judging") as folder:
         pool = Pool.objects.select_related("dataset__current_qrels", "version", "created_by").get(pk=key)
         if pool.state != Pool.State.DRAWING:
             _end(job, "It is drawn already.")
@@ -52,7 +57,7 @@ def merge_job(job: Job, lease: Lease) -> None:
     """Compare or merge the judgements that the payload names, as their state says. Raises LeaseLost or Cancelled."""
     key = job.payload["import"]
     begin_scoring(job)
-    with _giving_up(job, lambda: give_up_import(key)), scratch() as folder:
+    with _giving_up(job, lambda: give_up_import(key)), work_folder("judging") as folder:
         related = ("dataset__current_qrels", "dataset__current_version", "version", "against")
         brought = JudgementImport.objects.select_related(*related).get(pk=key)
         person = User.objects.filter(pk=job.payload.get("by")).first()

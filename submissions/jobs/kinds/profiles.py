@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from django.db import transaction
 
+from leaderboard.core.storage.store import work_folder
 from leaderboard.results.profiles.store import (
     FoundCollection,
     find_beside,
     find_collection,
     record_beside,
     record_collection,
-    work_folder,
 )
 from submissions.jobs.registry import does
 from submissions.models import Job, State
@@ -28,10 +26,8 @@ def statistics_job(job: Job, lease: Lease) -> None:
     """
     if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="reading"):
         raise LeaseLost
-    with work_folder() as folder:
-        found = find_collection(
-            job.dataset, Path(folder), lambda share: lease.report_stage("reading", 0.9 * share)
-        )
+    with work_folder("statistics") as folder:
+        found = find_collection(job.dataset, folder, lambda share: lease.report_stage("reading", 0.9 * share))
     _record(job, found)
     beside = find_beside(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():

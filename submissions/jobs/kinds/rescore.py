@@ -15,8 +15,7 @@ from evaluation.core.errors import InvalidContent
 from evaluation.verification import ScoresDiffer
 from leaderboard.core.storage.runs import run_path
 from leaderboard.judgements.rescoring import give_up
-from leaderboard.judgements.rescoring.content import prepare_content
-from leaderboard.judgements.rescoring.runs import (
+from leaderboard.judgements.rescoring.campaigns import (
     begin_run,
     end_run,
     finish,
@@ -25,6 +24,7 @@ from leaderboard.judgements.rescoring.runs import (
     settings_of,
     waiting_runs,
 )
+from leaderboard.judgements.rescoring.content import prepare_content
 from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
 from leaderboard.results.protection import evaluate_parts, policy_of
 from submissions.jobs.kinds.score import evaluate_run, record_scored

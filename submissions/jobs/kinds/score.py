@@ -19,11 +19,11 @@ from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
-from leaderboard.results.history.revisions import lock_boards
-from leaderboard.results.judged_shares import JUDGED_MEASURES
+from leaderboard.results.history.revisions import lock_board
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing import EntryMarks, publish_entry
 from leaderboard.results.records import record_evaluation
+from leaderboard.results.values import JUDGED_MEASURES
 from leaderboard.results.verification import verify_scored
 from submissions.core.errors import ALREADY_SUBMITTED
 from submissions.intake.run_records import keep_run
@@ -168,12 +168,6 @@ def publish_on_present(
         results = [replace(each, scored=evaluate(each.stored, job.dataset, qrels, lease)) for each in results]
 
 
-def _require_present(dataset: Dataset, qrels: Qrels) -> None:
-    """Raises JudgementsChanged where the board, locked, stands on other judgements: no number is born stale."""
-    if Dataset.objects.values_list("current_qrels_id", flat=True).get(pk=dataset.pk) != qrels.pk:
-        raise JudgementsChanged
-
-
 def publish_results(
     job: Job, system: System, results: Sequence[Result], qrels: Qrels, provenance: Entry.Provenance
 ) -> list[Entry]:
@@ -187,12 +181,13 @@ def publish_results(
     if job.dataset.hidden:
         results = [replace(each, signed=probes.sign(job, each.stored, qrels)) for each in results[-1:]]
     with transaction.atomic():
-        lock_boards([job.dataset_id])
+        dataset = lock_board(job.dataset_id)
         # As it is now: its team may have made it private, or withdrawn it, while we scored.
         submission = Submission.objects.select_for_update(no_key=True).filter(pk=job.submission_id).first()
         finished = {"progress": 1.0, "report": results[-1].scored.report.as_dict()}
         advance_claimed(job, State.DONE, **finished)
-        _require_present(job.dataset, qrels)
+        if dataset.current_qrels_id != qrels.pk:  # no number is born stale
+            raise JudgementsChanged
         rescoring.catch_up(job.dataset)
         if submission is not None and job.seed:
             result = replace(results[-1], label=job.seed)
@@ -211,6 +206,7 @@ def publish_results(
                 is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
                 facts=result.facts,
                 marks=marks_of(submission),
+                held=dataset,
             )
             for result in results
         ]

@@ -13,7 +13,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from leaderboard.core.audit import acting
-from leaderboard.core.groups import make_curator
+from leaderboard.core.permissions import make_curator
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import AuditRecord, Entry, HardwareClass, Membership, Qrels, System, Team, User

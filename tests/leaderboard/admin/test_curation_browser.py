@@ -12,7 +12,7 @@ from django.test import Client
 from playwright.sync_api import Page, expect
 
 from leaderboard.core.audit import acting
-from leaderboard.core.groups import make_curator
+from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Dataset
 from leaderboard.results.publishing import quarantine
 from tests.factories import make_user

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from leaderboard.core.groups import make_curator
+from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Benchmark, BenchmarkMember, HardwareClass, Price
 from tests.factories import make_user
 from tests.leaderboard.entries import cost, make_system, score, scored_dataset

@@ -19,7 +19,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 
 from leaderboard import wsgi
-from leaderboard.core.http import errors, middleware, request_id
+from leaderboard.core.http import errors, middleware
 from leaderboard.views import public
 from submissions.notifications import inbox as notices
 from tests.factories import make_user
@@ -88,7 +88,7 @@ def _connected(patch: Patch, signal: Signal) -> None:
 
 PLACES: dict[str, Callable[[Patch], None]] = {
     "the request begins": _at_the_beginning,
-    "the line of the log": lambda patch: patch.setattr(request_id, "_write_line", fail),
+    "the line of the log": lambda patch: patch.setattr(middleware, "_write_line", fail),
     "headers": lambda patch: patch.setattr(middleware.PolicyMiddleware, "__call__", fail),
     "the session is read": lambda patch: patch.setattr(SessionStore, "load", fail),
     "the session is saved": _saving,

@@ -15,9 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from leaderboard.core.cache import pages
-from leaderboard.core.cache.fixed import Slots
-from leaderboard.core.cache.pages import Kept, Recent, forget_pages
-from leaderboard.core.http.headers import accepts_gzip, names_tag
+from leaderboard.core.cache.memory import Slots
+from leaderboard.core.cache.pages import Kept, Recent, accepts_gzip, forget_pages, names_tag
 from leaderboard.models import Dataset
 from leaderboard.results.publishing import system_changed
 from leaderboard.settings.environment import site_address

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 #: The two homes; the admin, which asks for its models' rights; where rights are given; and the terminal's commands.
 HOMES = (
-    "leaderboard/core/permissions.py", "leaderboard/core/groups.py", "leaderboard/models/accounts.py",
+    "leaderboard/core/permissions.py", "leaderboard/core/permissions.py", "leaderboard/models/accounts.py",
     "leaderboard/admin/", "leaderboard/management/", "submissions/admin/", "submissions/accounts/",
 )  # fmt: skip
 #: How somebody's rights are asked for past the homes.

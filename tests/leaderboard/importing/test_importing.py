@@ -22,7 +22,7 @@ from leaderboard.importing.reported.loader import load_reported
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, Entry, Run, WorkRequest
 from leaderboard.results.publishing import publish_entry
-from leaderboard.results.publishing.datasets import mark_published
+from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system
 from tests.factories import make_a_curator

@@ -6,12 +6,13 @@ They meet where rows are locked: on SQLite, which lets one write at a time, thes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from threading import Thread
 from typing import Any
 
 import pytest
 from django.db import connections
+from django.db.models import QuerySet
 
 from leaderboard.models import Dataset, Entry, Seed
 from leaderboard.results.history import revisions
@@ -48,14 +49,16 @@ def at_once(*works: Callable[[], Any]) -> list[str]:
 @pytest.fixture
 def slow_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the locks of one transaction there is time for another's."""
-    raise_revisions = revisions._raise_revisions
+    locked = revisions._locked
 
-    def slowly(datasets: Iterable[int]) -> None:
-        for dataset in datasets:
-            raise_revisions([dataset])
+    def slowly(datasets: Collection[int]) -> QuerySet[Dataset]:
+        parts = Dataset.objects.filter(pk__in=datasets, part_of__isnull=False)
+        for key in sorted({*datasets, *parts.values_list("part_of_id", flat=True)}):
+            list(Dataset.objects.filter(pk=key).select_for_update(no_key=True))
             time.sleep(0.2)
+        return locked(datasets)
 
-    monkeypatch.setattr(revisions, "_raise_revisions", slowly)
+    monkeypatch.setattr(revisions, "_locked", slowly)
 
 
 def whole_and_others() -> tuple[Dataset, Dataset, Dataset]:

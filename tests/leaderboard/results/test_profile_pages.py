@@ -12,6 +12,7 @@ from django.test import Client
 from leaderboard.core.audit import acting
 from leaderboard.core.cache.pages import forget_pages
 from leaderboard.core.storage.runs import store_run
+from leaderboard.core.storage.store import work_folder
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.judgements.rescoring.switch import switch_board
@@ -22,10 +23,9 @@ from leaderboard.results.profiles.store import (
     find_collection,
     record_beside,
     record_collection,
-    work_folder,
 )
 from leaderboard.results.publishing import publish_entry
-from leaderboard.results.publishing.datasets import mark_published
+from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system
 from submissions.jobs.runner import work_through
@@ -41,8 +41,8 @@ RUN = "q1 Q0 d1 1 9 x\nq1 Q0 d5 2 8 x\nq2 Q0 d3 1 9 x\n"
 def look(dataset: Dataset) -> None:
     """What a worker does."""
     dataset = Dataset.objects.get(pk=dataset.pk)
-    with work_folder() as folder:
-        found = find_collection(dataset, Path(folder))
+    with work_folder("statistics") as folder:
+        found = find_collection(dataset, folder)
     if found is not None:
         record_collection(found)
     record_beside(dataset, find_beside(dataset))

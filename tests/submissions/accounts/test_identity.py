@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test import Client
 
-from leaderboard.core.groups import make_curator
+from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Dataset, User
 from leaderboard.settings import security
 from submissions.accounts.tokens import make_token

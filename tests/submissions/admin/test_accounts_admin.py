@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from leaderboard.core.audit import acting
-from leaderboard.core.groups import GROUP, curators, make_curator
+from leaderboard.core.permissions import GROUP, curators, make_curator
 from leaderboard.models import AuditRecord, Benchmark, Membership, Team, User
 from submissions.accounts import membership
 from submissions.accounts.membership import TeamRefused

@@ -12,7 +12,7 @@ from django.test import Client
 from leaderboard.core.audit import acting
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import AuditRecord, Dataset, Entry, Rescore, User
-from leaderboard.results.publishing.moderation import quarantine, restore, unpublish
+from leaderboard.results.publishing.visibility import quarantine, restore, unpublish
 from submissions.queue.queue import take_requests
 from tests.factories import make_user
 from tests.submissions.clients import Api

@@ -22,7 +22,7 @@ from django.utils import timezone
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import run_path
 from leaderboard.judgements import rescoring
-from leaderboard.judgements.activate import adopt_qrels
+from leaderboard.judgements.comparing import adopt_qrels
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Qrels, Rescore, Run, User, WorkRequest
 from submissions.jobs.kinds import rescore as job_module
 from submissions.jobs.kinds.rescore import give_up_lost, rescore_job

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from leaderboard.core.groups import make_curator
+from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Dataset, User
 from submissions import quotas
 from submissions.models import Flag, QuotaException, QuotaUse, Submission
