@@ -128,36 +128,24 @@ def _read(measurements: QuerySet[Measurement]) -> list[Measured]:
             *_OF_ENTRY, *_OF_MACHINE, "protocol", Cast("measured_at", TextField()), "figures", "baseline"
         )
     )
-    prices = _prices({row[len(_OF_ENTRY)] for row in rows}) if rows else {}
-    return [
-        Measured(
-            dataset,
-            entry,
-            system,
-            label,
-            Machine(slug, name, bool(details.get("gpu"))),
-            protocol,
-            at,
-            figures,
-            baseline,
-            *prices.get(hardware, (None, "")),
-        )
-        for dataset, entry, system, label, hardware, slug, name, details, protocol, at, figures, baseline in rows
-    ]
+    prices = _prices({row[4] for row in rows}) if rows else {}
+    found = []
+    for row in rows:
+        hardware, slug, name, details = row[4:8]
+        machine = Machine(slug, name, bool(details.get("gpu")))
+        found.append(Measured(*row[:4], machine, *row[8:], *prices.get(hardware, (None, ""))))
+    return found
 
 
 def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[Measured]:
     """What had been measured of the entries of a board, oldest first, at the prices of then."""
     found = [
         Measured(
-            **{
-                **one,
-                "machine": Machine(*one["machine"]),
-                "dataset_id": dataset_id,
-                "entry_id": entry.pk,
-                "system_id": entry.system_id,
-                "configuration": entry.configuration,
-            }
+            **{**one, "machine": Machine(*one["machine"])},
+            dataset_id=dataset_id,
+            entry_id=entry.pk,
+            system_id=entry.system_id,
+            configuration=entry.configuration,
         )
         for entry in entries
         for one in entry.measured

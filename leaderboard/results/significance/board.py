@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
@@ -43,56 +43,32 @@ class ComparedBoard(NamedTuple):
 
 def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
     """The boards of open datasets that have results to compare, by id. Two queries."""
-    facts = Dataset.objects.filter(pk__in=datasets, hidden=False, current_qrels__isnull=False)
-    present = {
-        pk: (version, qrels, measures)
-        for pk, version, qrels, measures in facts.values_list(
-            "pk", "current_version_id", "current_qrels_id", "measures"
-        )
-    }
-    rows = (
-        Entry.objects.filter(dataset__in=present)
-        .filter(visibility=Entry.Visibility.PUBLIC)
-        .exclude(provenance=Entry.Provenance.REPORTED)
-        .order_by("dataset_id", "published_at", "pk")
-        .values_list("dataset_id", "pk", "comparison_group", "is_baseline", "system__closed_api")
+    open_ones = Dataset.objects.filter(pk__in=datasets, hidden=False, current_qrels__isnull=False)
+    present = {each.pk: each for each in open_ones.only("current_version", "current_qrels", "measures")}
+    entries = Entry.objects.filter(dataset__in=list(present), visibility=Entry.Visibility.PUBLIC)
+    entries = entries.exclude(provenance=Entry.Provenance.REPORTED).order_by(
+        "dataset_id", "published_at", "pk"
     )
-    found = {}
-    for dataset, entries in groupby(rows, itemgetter(0)):
-        board = compared_board(dataset, *present[dataset], [row[1:] for row in entries])
-        if board is not None:
-            found[dataset] = board
-    return found
+    columns = ("dataset_id", "pk", "comparison_group", "is_baseline", "system__closed_api")
+    boards = {}
+    for pk, group_of_rows in groupby(entries.values(*columns), itemgetter("dataset_id")):
+        dataset, rows = present[pk], list(group_of_rows)
+        groups = [(row["comparison_group"], row["is_baseline"]) for row in rows]
+        group = present_group(dataset.current_version_id, dataset.current_qrels_id, groups)
+        members = [row for row in rows if group and row["comparison_group"] == group]
+        if members:
+            boards[pk] = ComparedBoard(
+                pk,
+                group,
+                [row["pk"] for row in members],
+                next((row["pk"] for row in reversed(members) if row["is_baseline"]), None),
+                list(dataset.measures),
+                [row["pk"] for row in members if row["system__closed_api"]],
+            )
+    return boards
 
 
 def is_known(board: ComparedBoard) -> bool:
     """Whether what was found last is of this very board. One query."""
     latest = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
     return latest.values_list("key", flat=True).first() == board.key
-
-
-def compared_board(
-    dataset: int,
-    version: int | None,
-    qrels: int | None,
-    measures: Sequence[str],
-    entries: Iterable[tuple[int, str, bool, bool]],
-) -> ComparedBoard | None:
-    """The entries of the present group, None where there is none.
-
-    Each of `entries` comes as id, group, whether it is a baseline, and whether its system has a closed interface.
-    """
-    rows = list(entries)
-    group = present_group(version, qrels, [(group, is_baseline) for _, group, is_baseline, _ in rows])
-    members = [(pk, is_baseline, is_closed) for pk, of, is_baseline, is_closed in rows if of == group]
-    if not group or not members:
-        return None
-    baselines = [pk for pk, is_baseline, _ in members if is_baseline]
-    return ComparedBoard(
-        dataset,
-        group,
-        [pk for pk, _, _ in members],
-        baselines[-1] if baselines else None,
-        list(measures),
-        [pk for pk, _, is_closed in members if is_closed],
-    )
