@@ -25,7 +25,7 @@ class Sent:
     priority: int | None = None
 
 
-OUR_OWN = Sent()
+NO_SUBMISSION = Sent()
 
 
 def record_run(
@@ -41,7 +41,7 @@ def record_run(
     metadata: Mapping[str, Any] | None = None,
     reusable: bool = False,
     built_from: Collection[Run | int] = (),
-    sent: Sent = OUR_OWN,
+    sent: Sent = NO_SUBMISSION,
 ) -> Run:
     """The row of a stored run; the same bytes for the same system and configuration are one run.
 

@@ -90,7 +90,7 @@ def _shown(means: Mapping[str, float], dataset: Dataset, step: float = 0.0) -> d
     }
 
 
-def told_of_seed(scores: Mapping[str, float], dataset: Dataset) -> dict[str, float]:
+def shown_seed_scores(scores: Mapping[str, float], dataset: Dataset) -> dict[str, float]:
     """What is told of one run of a seed set: its published `scores`, and over hidden judgements nothing.
 
     A set costs one unit of a quota, and would otherwise be up to five readings of the judgements.
@@ -104,8 +104,8 @@ def over_seeds(
     """Mean and sample standard deviation (n − 1) of the published values, for the measures that all seeds have.
 
     The mean leaves as a single value does. Over hidden judgements both are all that is told of a set (see
-    `told_of_seed`), and the deviation has two decimals: with three the two of a set of two would give both values back.
-    A competition, whose values have `step`, tells the mean alone: a deviation would be a second reading.
+    `shown_seed_scores`), and the deviation has two decimals: with three the two of a set of two would give both values
+    back. A competition, whose values have `step`, tells the mean alone: a deviation would be a second reading.
     """
     columns = {
         measure: [scores[measure] for scores in seeds]

@@ -29,7 +29,7 @@ from leaderboard.results.values import (
     published_private_scores,
     published_scores,
     published_value,
-    told_of_seed,
+    shown_seed_scores,
 )
 
 #: The states in which the numbers are kept.
@@ -231,7 +231,7 @@ def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> Move:
         seeds=seeds,
         before=before,
         after=after,
-        seed_scores=[told_of_seed(each, dataset) for each in published],
+        seed_scores=[shown_seed_scores(each, dataset) for each in published],
         scores=scores,
         deviations=deviations,
         private_scores=private,

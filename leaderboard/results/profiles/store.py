@@ -200,21 +200,21 @@ def record_collection(found: FoundCollection) -> None:
 
 
 @dataclass(frozen=True)
-class FoundBeside:
+class OverlapFindings:
     """What was found between collections, and of runs."""
 
     overlaps: list[Overlap] = field(default_factory=list)
     runs: list[RunProfile] = field(default_factory=list)
 
 
-def find_beside(dataset: Dataset, progress: Progress = _no_progress) -> FoundBeside:
+def find_beside(dataset: Dataset, progress: Progress = _no_progress) -> OverlapFindings:
     """Compare the dataset's texts with all others, and look at its runs. Its own profile is recorded already.
 
     Of two jobs that end together the one that records its profile later sees the other's, so no pair is missed.
     """
     own = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
     if own is None:
-        return FoundBeside()
+        return OverlapFindings()
     overlaps = _overlaps(own, progress)
     waiting = list(runs_without_profile(dataset)[:RUNS_AT_ONCE])
     profiles = []
@@ -223,7 +223,7 @@ def find_beside(dataset: Dataset, progress: Progress = _no_progress) -> FoundBes
         for number, run in enumerate(waiting):
             progress(number / len(waiting))
             profiles.append(_run_profile(run, lengths))
-    return FoundBeside(overlaps, profiles)
+    return OverlapFindings(overlaps, profiles)
 
 
 def _overlaps(own: CollectionProfile, progress: Progress) -> list[Overlap]:
@@ -271,7 +271,7 @@ def _run_profile(run: Run, lengths: DocumentLengths) -> RunProfile:
     return RunProfile(run=run, depth=DEPTH, document_lengths=LengthDistribution.of(found).as_data())
 
 
-def record_beside(dataset: Dataset, found: FoundBeside) -> None:
+def record_beside(dataset: Dataset, found: OverlapFindings) -> None:
     """Write overlaps and run profiles, and ask again where there is more to find by now.
 
     What somebody else wrote meanwhile is the same and stays.

@@ -43,7 +43,7 @@ class Revealed:
     held: int
 
 
-def told_in_full(dataset: Dataset) -> int:
+def count_told_in_full(dataset: Dataset) -> int:
     """How many results that people sent were told over all judged queries of the present judgements.
 
     In a competition their private part can be computed from both values, and what was learnt from them stays learnt.
@@ -111,7 +111,7 @@ def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -
             f"the parts of {dataset} were drawn with a public share of {dataset.public_share:.4g}, and stay: with "
             "another one private queries would become public, or public ones private"
         )
-    told = told_in_full(dataset)
+    told = count_told_in_full(dataset)
     if told and not although_told:
         raise CannotProtect(
             f"{told} result{'s' if told > 1 else ''} on {dataset} told their teams the mean over all judged queries: "
@@ -120,7 +120,7 @@ def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -
         )
 
 
-def not_revealed(dataset: Dataset) -> int:
+def count_not_revealed(dataset: Dataset) -> int:
     """How many results of a competition would tell their private part under the standard policy, and have not yet.
 
     With the public part's mean, which boards and permalinks keep, the mean over all queries gives it by subtraction.
@@ -130,7 +130,7 @@ def not_revealed(dataset: Dataset) -> int:
 
 
 def _require_revealed(dataset: Dataset, although_reveals: bool) -> None:
-    found = not_revealed(dataset)
+    found = count_not_revealed(dataset)
     if found and not although_reveals:
         raise CannotProtect(
             f"this would tell the private part of {found} result{'s' if found > 1 else ''} on {dataset}: means over "
@@ -172,7 +172,7 @@ def switch(dataset: Dataset, protection: Protection) -> bool:
     if protection == Protection.COMPETITION and _without_parts(present).exists():
         return False
     before = present.protection
-    if before == Protection.COMPETITION and (results := not_revealed(present)):
+    if before == Protection.COMPETITION and (results := count_not_revealed(present)):
         record_reveal(present, str(present), results=results, held=0)
     present.protection = protection
     present.save(update_fields=["protection"])

@@ -29,7 +29,7 @@ class EntryMarks:
         }
 
 
-UNMARKED = EntryMarks()
+NO_MARKS = EntryMarks()
 
 
 def _are_pooled(evaluations: Collection[Evaluation]) -> bool:

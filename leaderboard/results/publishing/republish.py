@@ -12,7 +12,7 @@ from leaderboard.results.values import (
     over_seeds,
     published_private_scores,
     published_scores,
-    told_of_seed,
+    shown_seed_scores,
 )
 
 
@@ -45,7 +45,7 @@ def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
         of_seeds = list(entry.seeds.all()) if entry.evaluation is None else []
         published = _published(entry, of_seeds, dataset)
         for seed, scores in zip(of_seeds, published, strict=False):
-            seed.scores = told_of_seed(scores, dataset)
+            seed.scores = shown_seed_scores(scores, dataset)
         entry.scores, entry.deviations = (
             over_seeds(published, hidden=dataset.hidden, step=step) if of_seeds else (published[0], {})
         )

@@ -12,14 +12,14 @@ from leaderboard.models import Dataset, Entry, Evaluation, Seed, User
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import settle_places
-from leaderboard.results.publishing.provenance import UNMARKED, EntryMarks
-from leaderboard.results.publishing.telling import told_when
+from leaderboard.results.publishing.provenance import NO_MARKS, EntryMarks
+from leaderboard.results.publishing.telling import decide_publication
 from leaderboard.results.publishing.visibility import join_baseline
 from leaderboard.results.values import (
     comparison_group,
     over_seeds,
     published_scores,
-    told_of_seed,
+    shown_seed_scores,
     training_exposure,
 )
 
@@ -37,7 +37,7 @@ def publish_entry(
     submitter: User | None = None,
     is_baseline: bool = False,
     facts: Mapping[str, str | int | float] | None = None,
-    marks: EntryMarks = UNMARKED,
+    marks: EntryMarks = NO_MARKS,
     held: Dataset | None = None,
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing.
@@ -77,7 +77,7 @@ def publish_seed_set(
     submission_reference: str = "",
     submitter: User | None = None,
     facts: Mapping[str, str | int | float] | None = None,
-    marks: EntryMarks = UNMARKED,
+    marks: EntryMarks = NO_MARKS,
 ) -> Entry:
     """Show the runs of one system that differ by their seeds, by label, as one entry: their mean and deviation.
 
@@ -115,7 +115,7 @@ def publish_seed_set(
             entry=entry,
             evaluation=evaluation,
             label=label,
-            scores={} if held else told_of_seed(published[label], dataset),
+            scores={} if held else shown_seed_scores(published[label], dataset),
             published_at=entry.published_at,
         )
         for label, evaluation in seeds.items()
@@ -142,7 +142,7 @@ def _columns(
     """What a single result and a seed set have alike; whether it is told is decided here."""
     first = evaluations[0]
     visibility = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
-    told, due_at = told_when(dataset, evaluations, scores, submitter)
+    told, due_at = decide_publication(dataset, evaluations, scores, submitter)
     if not told:
         visibility = Entry.Visibility.HELD
     # What a reader of a hidden board may learn stops at the scores. Of a seed set it is the seed that misses most.

@@ -34,7 +34,7 @@ from leaderboard.results.publishing.republish import fill_scores
 Visibility = Entry.Visibility
 
 
-def told_when(
+def decide_publication(
     dataset: Dataset, evaluations: Sequence[Evaluation], scores: Mapping[str, float], submitter: User | None
 ) -> tuple[bool, datetime | None]:
     """Whether a new result is told now, and else from when it is due; None: it stays held. With the board locked."""
