@@ -121,7 +121,7 @@ _OF_MACHINE = ("hardware_id", "hardware__slug", "hardware__name", "hardware__det
 
 def _read(measurements: QuerySet[Measurement]) -> list[Measured]:
     """One query, and a second one for prices where there is any."""
-    rows = list(
+    rows: list[tuple[Any, ...]] = list(
         measurements.filter(entry__visibility=Entry.Visibility.PUBLIC)
         .order_by("measured_at", "pk")
         .values_list(
