@@ -10,6 +10,7 @@ import bz2
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
@@ -300,13 +301,16 @@ def describe_bytes(count: int) -> str:
 
 
 @contextmanager
-def open_expanded(path: Path | str, limits: Limits) -> Iterator[ExpandedFile]:
-    """A stored file opened for reading expanded bytes. Raises InvalidContent as `ExpandedFile` does."""
-    with Path(path).open("rb", buffering=0) as file:
-        yield ExpandedFile(file, limits)
+def open_expanded(path: Path | str | bytes, limits: Limits) -> Iterator[ExpandedFile]:
+    """A stored file, or its content, opened for reading expanded bytes.
+
+    Raises InvalidContent as `ExpandedFile` does.
+    """
+    with BytesIO(path) if isinstance(path, bytes) else Path(path).open("rb", buffering=0) as file:
+        yield ExpandedFile(cast("BinaryIO", file), limits)
 
 
-def open_blocks(path: Path | str, limits: Limits | None = None, size: int = BLOCK) -> Iterator[bytes]:
+def open_blocks(path: Path | str | bytes, limits: Limits | None = None, size: int = BLOCK) -> Iterator[bytes]:
     """The expanded bytes of a stored file in blocks of at most `size` bytes; they end anywhere in a line."""
     buffer = bytearray(size)
     with open_expanded(path, limits or Limits()) as source, memoryview(buffer) as view:

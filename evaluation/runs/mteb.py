@@ -42,7 +42,7 @@ def looks_like_json(start: bytes) -> bool:
     return start.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"{"
 
 
-def predictions_as_lines(path: Path | str, limits: Limits, out: IO[bytes]) -> dict[str, Any]:
+def predictions_as_lines(path: Path | str | bytes, limits: Limits, out: IO[bytes]) -> dict[str, Any]:
     """Write the predictions in a (compressed) JSON file to `out` as TREC lines; the model's metadata.
 
     The subset `default` and the split `test` are preferred where there are several. Raises InvalidContent where the
@@ -67,7 +67,7 @@ def predictions_as_lines(path: Path | str, limits: Limits, out: IO[bytes]) -> di
     return {_META: metadata}
 
 
-def _content(path: Path | str, limits: Limits) -> bytearray:
+def _content(path: Path | str | bytes, limits: Limits) -> bytearray:
     """The whole expanded file."""
     content = bytearray()
     strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))

@@ -40,7 +40,7 @@ _HEADINGS = re.compile(
 _WHOLE_NUMBER = re.compile(rb"-?[0-9]{1,3}")
 
 
-def lines_at(path: Path, numbers: Collection[int], limits: Limits) -> dict[int, bytes]:
+def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: Limits) -> dict[int, bytes]:
     """The lines of a file with these 1-based numbers, without line ends, each cut to 4,096 bytes."""
     wanted = set(numbers)
     found: dict[int, bytes] = {}

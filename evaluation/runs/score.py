@@ -137,7 +137,7 @@ class ScoredRun:
 
 
 def check_run(
-    path: Path | str, target: Target, limits: Limits | None = None, progress: Progress | None = None
+    path: Path | str | bytes, target: Target, limits: Limits | None = None, progress: Progress | None = None
 ) -> Report:
     """Every class of problem in a run file, without scoring it. `progress` gets the share read, and may raise."""
     from evaluation.runs.trec_run import read_run
@@ -150,7 +150,7 @@ def check_run(
 
 
 def score_run(
-    path: Path | str,
+    path: Path | str | bytes,
     target: Target,
     measures: Iterable[Measure | str],
     limits: Limits | None = None,

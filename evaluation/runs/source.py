@@ -62,7 +62,13 @@ class GroupedLines:
     """The lines of a file held in memory, those of each query together; within a query in the file's order."""
 
     def __init__(
-        self, path: Path, skip: int, skipped_lines: int, limits: Limits, seed: int, progress: Progress | None
+        self,
+        path: Path | str | bytes,
+        skip: int,
+        skipped_lines: int,
+        limits: Limits,
+        seed: int,
+        progress: Progress | None,
     ) -> None:
         text, length = _whole_file(path, skip, limits, progress)
         reading = Reading(seed, limits.max_queries, limits.max_id_bytes)
@@ -84,7 +90,7 @@ class GroupedLines:
 
 
 def _whole_file(
-    path: Path, skip: int, limits: Limits, progress: Progress | None
+    path: Path | str | bytes, skip: int, limits: Limits, progress: Progress | None
 ) -> tuple[NDArray[np.uint8], int]:
     """The file's bytes behind the first `skip`, ending in a newline, in an array with padding; how many."""
     content = bytearray()

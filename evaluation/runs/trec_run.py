@@ -86,14 +86,13 @@ class RunContents:
 
 
 def read_run(
-    path: Path | str, task: ReadingTask, limits: Limits, progress: Progress | None = None
+    path: Path | str | bytes, task: ReadingTask, limits: Limits, progress: Progress | None = None
 ) -> RunContents:
-    """Read a run (TREC lines or MTEB predictions, plain or compressed).
+    """Read a run (TREC lines or MTEB predictions, plain or compressed): a file, or the content of one.
 
     `progress` is called between blocks with the share read, and may raise to stop. Raises InvalidContent where
     the file cannot be read to its end; all other problems are counted in the result.
     """
-    path = Path(path)
     with open_expanded(path, limits) as file:
         block = bytearray(BLOCK)
         start = b""
@@ -115,7 +114,7 @@ def read_run(
 
 
 def _read_predictions(
-    path: Path, task: ReadingTask, limits: Limits, progress: Progress | None
+    path: Path | str | bytes, task: ReadingTask, limits: Limits, progress: Progress | None
 ) -> RunContents:
     with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as lines:
         metadata = predictions_as_lines(path, limits, cast(BinaryIO, lines))
@@ -127,7 +126,7 @@ def _read_predictions(
 
 
 def _completed(
-    contents: RunContents, header: RunHeader, expanded_bytes: int, path: Path, limits: Limits
+    contents: RunContents, header: RunHeader, expanded_bytes: int, path: Path | str | bytes, limits: Limits
 ) -> RunContents:
     """The contents with what the pass over the lines does not know: the header, and the lines that messages quote."""
     wanted = wanted_lines({code: counted.lines for code, counted in contents.counted.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO
 
 from evaluation.runs.score import ScoredRun
 from evaluation.verification import Claimed, Rules, verify
@@ -11,8 +12,16 @@ from leaderboard.datasets.qrels import verifying_judgements
 from leaderboard.models import Qrels
 
 
-def verify_scored(sha256: str, qrels: Qrels, scored: ScoredRun, after_block: Callable[[], object]) -> None:
+def verify_scored(
+    sha256: str,
+    qrels: Qrels,
+    scored: ScoredRun,
+    after_block: Callable[[], object],
+    text: bytes | None = None,
+) -> None:
     """Compute the scores of a stored run again, and compare them. `after_block` is called now and then, and may raise.
+
+    `text` is what the store holds, where the caller has read it.
 
     Raises evaluation.verification.ScoresDiffer, whose message is for operators alone.
     """
@@ -26,5 +35,5 @@ def verify_scored(sha256: str, qrels: Qrels, scored: ScoredRun, after_block: Cal
         lines=scored.report.statistics.lines,
     )
     rules = Rules(dataset.relevance_level, dataset.drop_self_matches)
-    with open_run(sha256) as text:
-        verify(text, verifying_judgements(qrels), claimed, rules, sha256, after_block)
+    with BytesIO(text) if text is not None else open_run(sha256) as stored:
+        verify(stored, verifying_judgements(qrels), claimed, rules, sha256, after_block)

@@ -33,8 +33,10 @@ class StoredRun(NamedTuple):
     size: int
 
 
-def store_run(path: Path, limits: Limits | None = None) -> StoredRun:
-    """Store a run file, however it is compressed. The same text is stored once, without its byte order mark.
+def store_run(path: Path | bytes, limits: Limits | None = None) -> StoredRun:
+    """Store a run file, or its content, however it is compressed.
+
+    The same text is stored once, without its byte order mark.
 
     Raises evaluation.core.errors.InvalidContent for a damaged file or one over `limits`, and
     leaderboard.core.storage.disk.DiskFull.
@@ -77,6 +79,12 @@ def open_run(sha256: str) -> Iterator[BinaryIO]:
     """The text of a stored run as a stream of bytes. Raises FileNotFoundError for an unknown run."""
     with run_path(sha256).open("rb") as stored, zstandard.ZstdDecompressor().stream_reader(stored) as text:
         yield io.BufferedReader(cast(io.RawIOBase, text), _BLOCK)
+
+
+def read_text(sha256: str) -> bytes:
+    """The text of a stored run in memory. Raises FileNotFoundError for an unknown run."""
+    with open_run(sha256) as text:
+        return text.read()
 
 
 def write_text(sha256: str, target: Path) -> None:
