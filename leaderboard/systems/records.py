@@ -194,8 +194,10 @@ def canonical_datasets(names: Iterable[str]) -> list[str]:
 
     One in preparation is not known yet: its name stays what it is.
     """
+    given = [name.strip() for name in names if name.strip()]
+    if not given:
+        return []
     known: dict[str, str] = {}
     for slug, name in Dataset.objects.listed().values_list("slug", "name"):
         known[name.casefold()] = known[slug.casefold()] = slug
-    given = (name.strip() for name in names)
-    return list(dict.fromkeys(known.get(name.casefold(), name) for name in given if name))
+    return list(dict.fromkeys(known.get(name.casefold(), name) for name in given))

@@ -103,16 +103,21 @@ def own_hardware_class(queues: Sequence[str]) -> str:
     return _hardware_class(settings.MODEL_THREADS, "cuda" if Job.Queue.GPU in queues else "cpu")
 
 
+def count_workers(queue: str) -> tuple[int, int]:
+    """How many workers of this queue were heard of lately and take work, and how many of them refuse it."""
+    alive = [worker for worker in Worker.objects.heard_within(SILENCE) if queue in worker.queues]
+    refusing = sum(bool(worker.refusal) for worker in alive)
+    return len(alive) - refusing, refusing
+
+
 def workers_alive(queue: str) -> int:
     """How many workers of this queue were heard of lately and take work."""
-    workers = Worker.objects.heard_within(SILENCE).filter(refusal="")
-    return sum(queue in queues for queues in workers.values_list("queues", flat=True))
+    return count_workers(queue)[0]
 
 
 def workers_refusing(queue: str) -> int:
     """How many were heard of lately and take nothing, since their version is not the database's."""
-    workers = Worker.objects.heard_within(SILENCE).exclude(refusal="")
-    return sum(queue in queues for queues in workers.values_list("queues", flat=True))
+    return count_workers(queue)[1]
 
 
 def forget_silent_workers() -> None:

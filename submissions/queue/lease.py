@@ -16,7 +16,7 @@ from django.db import connection
 
 from leaderboard.core.logging.context import of_job
 from submissions.models import Job, State
-from submissions.queue.lifecycle import advance, log_line, write_log
+from submissions.queue.lifecycle import advance, append_log_line, write_log
 from submissions.queue.process import STOPPING
 from submissions.queue.queue import extend_lease, put_back, time_out
 from submissions.queue.stage_timer import StageClock, add_up
@@ -51,7 +51,7 @@ class Cancelled(WorkEnded):
 
     def settle(self, job: Job) -> None:
         """End the job."""
-        advance(job.pk, State.CANCELLED, fence=job.fence, log=log_line("Cancelled."))
+        advance(job.pk, State.CANCELLED, fence=job.fence, log=append_log_line("Cancelled."))
 
 
 class Stopped(LeaseLost):

@@ -77,15 +77,19 @@ def advance(
     return jobs.update(state=to, **changes) == 1
 
 
-def log_line(line: str) -> Concat:
-    """The log that the submitter reads with one more line and its time, for an update of the row."""
-    stamp = timezone.now().strftime("%H:%M:%S")
-    return Concat(F("log"), Value(f"{stamp}  {line}\n"))
+def log_line(line: str) -> str:
+    """A line of the log that the submitter reads, with its time."""
+    return f"{timezone.now():%H:%M:%S}  {line}\n"
+
+
+def append_log_line(line: str) -> Concat:
+    """The log with one more line, for an update of the row."""
+    return Concat(F("log"), Value(log_line(line)))
 
 
 def write_log(job_id: int, line: str) -> None:
     """Add a line, with its time, to the log that the submitter reads."""
-    Job.objects.filter(pk=job_id).update(log=log_line(line))
+    Job.objects.filter(pk=job_id).update(log=append_log_line(line))
 
 
 def submission_state(states: Iterable[str]) -> State:

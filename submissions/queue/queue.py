@@ -20,7 +20,7 @@ from django.utils import timezone
 from leaderboard.core import wakeup
 from leaderboard.models import WorkRequest
 from submissions.models import TERMINAL, Job, State
-from submissions.queue.lifecycle import advance, log_line, write_log
+from submissions.queue.lifecycle import advance, append_log_line, write_log
 
 ATTEMPTS = 3
 #: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
@@ -168,7 +168,7 @@ def reap() -> int:
     count = 0
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
-            log = log_line("The worker was lost three times. This is a fault of ours.")
+            log = append_log_line("The worker was lost three times. This is a fault of ours.")
             failed = advance(
                 job.pk,
                 State.FAILED,
@@ -191,7 +191,7 @@ def reap() -> int:
 
 def time_out(job: Job) -> bool:
     """End a claimed job that ran longer than JOB_WALL_CLOCK_SECONDS, whatever it is doing."""
-    log = log_line("The job ran longer than it may and was stopped.")
+    log = append_log_line("The job ran longer than it may and was stopped.")
     return advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out", log=log)
 
 
