@@ -14,8 +14,7 @@ from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, reason_of
 from leaderboard.admin.pages import NotDone, ask, require
 from leaderboard.admin.site import SOURCES, Waiting
 from submissions.models import Flag, QuotaException, QuotaUse
-from submissions.quotas.curating import give_back
-from submissions.quotas.flags import figures_of, settle_flag
+from submissions.quotas.curating import figures_of, give_back, settle_flag
 
 
 @admin.register(QuotaException)

@@ -18,7 +18,7 @@ from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
 from submissions.api.serializers import QuotaSerializer
 from submissions.models import Scope
-from submissions.quotas.refused_files import refusals_of
+from submissions.quotas.ledger import refusals_of
 from submissions.quotas.shown import quotas_for
 
 

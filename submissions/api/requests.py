@@ -134,7 +134,7 @@ def about(data: Mapping[str, Any]) -> dict[str, Any]:
     )
     require_valid(form)
     kept = {name: form.cleaned_data[name] for name in ("configuration", "public", "reusable", "note")}
-    return {**kept, "said": form.said()}
+    return {**kept, "round_entry": form.round_entry()}
 
 
 def system_and_owner(
@@ -149,9 +149,12 @@ def system_and_owner(
     For a system that there is, the same may be repeated; its page changes it. `described` are the fields that are the
     system's where not all of `data` are.
     """
-    owner = _owner(data, person)
+    mine = list(teams_of(person))
+    owner = _owner(data, mine)
     team, until = owner["team"], owner["anonymous_until"]
-    system = system_of(data if described is None else described, person, architecture, [team] if team else ())
+    system = system_of(
+        data if described is None else described, person, architecture, [team] if team else mine
+    )
     if not isinstance(system, System):
         return {"system": system, **owner}
     if until is not None and (system.anonymous_until is None or system.anonymous_until.date() != until):
@@ -163,9 +166,8 @@ def system_and_owner(
     return {"system": system}
 
 
-def _owner(data: Mapping[str, Any], person: User) -> dict[str, Any]:
+def _owner(data: Mapping[str, Any], mine: Collection[Team]) -> dict[str, Any]:
     said = {"team": str(data.get("team") or "").strip(), "anonymous_until": data.get("anonymous_until") or ""}
-    mine = list(teams_of(person))
     form = SubmissionForm(said, systems=[], teams=mine)
     if "team" in form.errors:
         known = ", ".join(team.slug for team in mine)
@@ -175,19 +177,18 @@ def _owner(data: Mapping[str, Any], person: User) -> dict[str, Any]:
 
 
 def system_of(
-    data: Mapping[str, Any], person: User, architecture: str = "", teams: Collection[Team] = ()
+    data: Mapping[str, Any], person: User, architecture: str, teams: Collection[Team]
 ) -> System | SystemFields:
     """One of the person's systems by slug or name, or what a new one says of itself. Raises ApiError.
 
-    `architecture` is that of a new one that does not say its own. Only systems of these `teams` are meant, of all of
-    the person's where there are none.
+    `architecture` is that of a new one that does not say its own. Only systems of these `teams` are meant.
     """
     given = str(data.get("system", "")).strip()
     if not given:
         raise malformed("system", "No system was named.", "Send system=<slug of yours> or a new name.")
     described = _object(given) if given.startswith("{") else {**_flat(data), "name": given}
     described = {ALIASES.get(name, name): value for name, value in described.items()}
-    mine = find_system(teams or teams_of(person), str(described.get("name", "")))
+    mine = find_system(teams, str(described.get("name", "")))
     if mine is None:
         return _new_system({**({"architecture": architecture} if architecture else {}), **described}, person)
     _require_same(mine, described)
@@ -221,7 +222,11 @@ def _new_system(described: Mapping[str, Any], person: User) -> SystemFields:
 
 def _require_same(mine: System, described: Mapping[str, Any]) -> None:
     """A request that repeats what is known goes through, so that scripts can send the same for every dataset."""
-    said = {"architecture": mine.architecture, **_texts(described), "name": mine.name}
+    said = {
+        "architecture": mine.architecture,
+        **{name: _text(value) for name, value in described.items()},
+        "name": mine.name,
+    }
     form = SystemForm(said, system=mine)
     given = [name for name in described if name in form.fields and name != "name"]
     if not given:
@@ -236,10 +241,6 @@ def _require_same(mine: System, described: Mapping[str, Any]) -> None:
             f"You have a system “{mine.name}” ({mine.slug}) already, with another {', '.join(changed)}.",
             "Leave these fields out to submit for it, or give the new system another name.",
         )
-
-
-def _texts(described: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _text(value) for name, value in described.items()}
 
 
 def _text(value: Any) -> str:

@@ -147,6 +147,13 @@ class CheckpointSerializer(ModelSerializer):
     file_name = serializers.CharField()
     size = serializers.IntegerField(help_text="Of the rebuilt files, in bytes.")
 
+    def get_fields(self) -> dict[str, Any]:
+        """Its fields, of which only the kind is known of every model: descriptions of some kinds say less."""
+        fields = super().get_fields()
+        for name in ModelSerializer._declared_fields.keys() - {"kind"}:
+            fields[name].allow_null = True
+        return fields
+
     def to_representation(self, instance: SubmissionStatus) -> dict[str, Any] | None:  # type: ignore[override]
         """None for runs and for engines that run no model; its file's name for its team alone."""
         row = instance.submission.checkpoint
@@ -154,7 +161,7 @@ class CheckpointSerializer(ModelSerializer):
             return None
         own = {name: getattr(row, name) for name in ("pk", "kind", "model_sha256", "size")}
         file_name = row.file_name if instance.complete else ""
-        unknown = dict.fromkeys(self.fields)  # descriptions of other kinds of models say less
+        unknown = dict.fromkeys(self.fields)
         return super().to_representation({**unknown, **row.description, **own, "file_name": file_name})
 
 

@@ -45,7 +45,7 @@ from submissions.intake.models.intake import (
 )
 from submissions.intake.models.readiness import is_local
 from submissions.intake.seed_labels import split_labels
-from submissions.intake.system_form import SaidField, SystemForm
+from submissions.intake.system_form import OptionalBooleanField, SystemForm
 from submissions.models import Upload
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.uploads.request_size import refuse_oversize
@@ -67,14 +67,18 @@ _OF_PAGES = frozenset({"system", "seeds", "name", "training_none"})
 _MADE = (
     (forms.IntegerField, serializers.IntegerField),
     (forms.URLField, serializers.URLField),
-    ((forms.BooleanField, SaidField), serializers.BooleanField),
+    ((forms.BooleanField, OptionalBooleanField), serializers.BooleanField),
 )
 
 
 def field_of(field: forms.Field) -> serializers.Field[Any, Any, Any, Any]:
     """A form's field as the schema has it."""
     made = next((made for known, made in _MADE if isinstance(field, known)), serializers.CharField)
-    told = f"{field.help_text} Left out: not said." if isinstance(field, SaidField) else field.help_text
+    told = (
+        f"{field.help_text} Left out: not said."
+        if isinstance(field, OptionalBooleanField)
+        else field.help_text
+    )
     return made(required=False, help_text=told or None)
 
 

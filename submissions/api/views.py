@@ -36,13 +36,13 @@ from submissions.api.serializers import (
 from submissions.api.submission_requests import ONE_FILE, CheckRequest, SubmissionRequest
 from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
-from submissions.intake.checking import TOO_LARGE_TO_CHECK_AT_ONCE
+from submissions.intake.files import TOO_LARGE_TO_CHECK_AT_ONCE
 from submissions.intake.models.intake import accept_model
 from submissions.intake.rounds import set_priority
 from submissions.intake.runs import accept_submission, check_only
 from submissions.jobs import withdrawal
 from submissions.models import Scope, Submission
-from submissions.status.description import describe, with_jobs
+from submissions.status.description import describe, load_jobs, with_jobs
 
 _IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
 _ERRORS = {
@@ -147,6 +147,7 @@ class SubmissionsView(APIView):
             accepted = accept(submitter=signed_in(request), **sent["given"])
         except Refused as refusal:
             raise refused(refusal) from refusal
+        load_jobs(accepted)
         (answer,) = submission_answers([describe(accepted, complete=True)], request)
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Location": answer["url"]})
 

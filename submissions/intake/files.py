@@ -1,10 +1,10 @@
-"""Which file is for which dataset: pairs files with datasets, and takes zips apart."""
+"""The run files of a request: paired with datasets, taken out of zips, and checked while their sender waits."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,13 +12,15 @@ from pathlib import Path
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from evaluation.archives.compression import Limits
+from evaluation.archives.compression import Limits, describe_bytes, open_blocks
 from evaluation.archives.zip import TOO_MANY_FILES, Allowance, Policy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem, ProblemCode
+from evaluation.core.problems import Problem, ProblemCode, Report
 from evaluation.runs.problems import EMPTY
+from evaluation.runs.score import check_run
 from leaderboard.core.storage.disk import naming
-from leaderboard.models import Dataset, User
+from leaderboard.datasets.qrels import scoring_target
+from leaderboard.models import Dataset, DatasetVersion, User
 from submissions.core.errors import FileReport, Refused
 from submissions.uploads.handler import HashedUpload
 from submissions.uploads.service import completed
@@ -31,9 +33,14 @@ PAIRING = ProblemCode("pairing", "Files and datasets do not pair.", "As many dat
     "only a zip names its files by itself.", "-F dataset=nfcorpus -F file=@run.txt")  # fmt: skip
 UNKNOWN_DATASET = ProblemCode("unknown_dataset", "A dataset, said or taken from the file's name, that does not take "
     "runs here.", "Say dataset=… as its address has it, or name the file after it.", "nfcorpus.txt.gz")  # fmt: skip
+TOO_LARGE_TO_CHECK_AT_ONCE = ProblemCode("too_large_to_check_at_once", "The file is too large to be checked while "
+    "you wait.", "Submit it, and a worker checks it; or check it on your own machine, as above.",
+    severity="warning")  # fmt: skip
 
 #: Runs in one submission.
 MOST_FILES = 64
+#: What one request may bring to be checked at once, in multiples of the limit for one file.
+REQUEST_FACTOR = 8
 
 ZIP_POLICY = Policy(
     max_members=MOST_FILES,
@@ -66,8 +73,33 @@ class RunFile:
     name: str
     path: Path
     dataset: Dataset
+    version: DatasetVersion
     seed: str = ""
     sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A run file and the verdict on it.
+
+    `report` is None for a file so large that a worker checks it. `text` is the content of a valid one, expanded, as
+    long as those of the request have room in memory together.
+    """
+
+    run: RunFile
+    report: Report | None
+    text: bytes | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the file may be stored: it is valid, or the verdict is left to a worker."""
+        return self.report is None or self.report.valid
+
+    @property
+    def file_report(self) -> FileReport:
+        """The verdict under the file's name, or the notice that the file is too large to have one at once."""
+        report = self.report or Report((_too_large_to_check(self.run.dataset.slug),))
+        return FileReport(self.run.name, self.run.dataset.slug, report)
 
 
 def incoming(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
@@ -115,11 +147,15 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     """
     if not files:
         raise Refused.of(NO_FILE, "No run file was sent.", "Choose at least one file.")
-    _refuse([*_repeats(files), *_too_many(len(files))])
-    zips = _listed(files)
-    _refuse(_too_many(sum(len(zips.get(file.path, (file.name,))) for file in files)))
+    refuse([*_repeats(files), *_too_many(len(files))])
+    zips = _names_in_zips(files)
+    refuse(_too_many(sum(len(zips.get(file.path, (file.name,))) for file in files)))
     policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
-    shared = _allowance(policy, zips)
+    # No more may come out of all zips together than out of one as large as they are.
+    shared = Allowance(
+        policy.allowance(sum(path.stat().st_size for path in zips)),
+        "the zip expands" if len(zips) == 1 else "the zips of the request expand together",
+    )
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="zip-") as folder:
         runs = []
         with naming(Path(folder)):
@@ -127,15 +163,14 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
                 if file.path in zips:
                     runs += _expanded(file, Path(folder, str(number)), policy, shared)
                 else:
-                    dataset = _dataset_of(file.dataset, file.name)
-                    runs.append(RunFile(file.name, file.path, dataset, sha256=file.sha256))
+                    runs.append(_run_file(file, file.name, file.name, file.path))
         yield runs
 
 
-def _refuse(problems: Sequence[Problem]) -> None:
-    """Raise Refused where there are any, with all of them."""
+def refuse(problems: Sequence[Problem], files: Iterable[FileReport] = ()) -> None:
+    """Raise Refused where there are problems, with all of them."""
     if problems:
-        raise Refused(problems[0].code, problems[0].message, problems)
+        raise Refused(problems[0].code, problems[0].message, problems, files)
 
 
 def _repeats(files: Sequence[IncomingFile]) -> list[Problem]:
@@ -158,7 +193,7 @@ def _too_many(count: int) -> list[Problem]:
     return [TOO_MANY_FILES.problem(f"There are {count:,} run files.", hint)]
 
 
-def _listed(files: Sequence[IncomingFile]) -> dict[Path, tuple[str, ...]]:
+def _names_in_zips(files: Sequence[IncomingFile]) -> dict[Path, tuple[str, ...]]:
     """The names in each zip among the files; none is expanded. Raises Refused with what is wrong with any of them."""
     found, wrong = {}, []
     for file in files:
@@ -188,14 +223,6 @@ def _names_in(file: IncomingFile) -> tuple[str, ...]:
     return names
 
 
-def _allowance(policy: Policy, zips: Collection[Path]) -> Allowance:
-    """How many bytes may come out of all zips of a request together: no more than out of one as large as they are."""
-    total = policy.allowance(sum(path.stat().st_size for path in zips))
-    return Allowance(
-        total, "the zip expands" if len(zips) == 1 else "the zips of the request expand together"
-    )
-
-
 def _expanded(file: IncomingFile, folder: Path, policy: Policy, shared: Allowance) -> list[RunFile]:
     """The runs in a zip, its members taken out into the folder. Raises Refused."""
     folder.mkdir()
@@ -205,14 +232,12 @@ def _expanded(file: IncomingFile, folder: Path, policy: Policy, shared: Allowanc
             archive.extract(members)
     except InvalidContent as error:
         raise Refused.for_files([FileReport(file.name, file.dataset or "", error.report)]) from error
-    return [
-        RunFile(f"{file.name}/{name}", path, _dataset_of(file.dataset, name))
-        for name, path in members.items()
-    ]
+    return [_run_file(file, f"{file.name}/{name}", name, path) for name, path in members.items()]
 
 
-def _dataset_of(slug: str | None, name: str) -> Dataset:
-    """The dataset that was said, else the one that the file is named after: `nfcorpus.txt.gz`."""
+def _run_file(file: IncomingFile, shown_name: str, name: str, path: Path) -> RunFile:
+    """The run for the dataset of its file, else for the one that it is named after: `nfcorpus.txt.gz`."""
+    slug = file.dataset
     wanted = (slug or Path(name).name.split(".")[0]).replace("\0", "")
     dataset = (
         Dataset.objects.open_for_runs()
@@ -221,7 +246,8 @@ def _dataset_of(slug: str | None, name: str) -> Dataset:
         .first()
     )
     if dataset is not None and dataset.current_version is not None:
-        return dataset
+        dataset.current_version.dataset = dataset  # the same row, which is not to be read again
+        return RunFile(shown_name, path, dataset, dataset.current_version, sha256=file.sha256)
     known = ", ".join(Dataset.objects.open_for_runs().values_list("slug", flat=True)[:20])
     message = (
         f"There is no dataset “{wanted}” that takes runs."
@@ -229,3 +255,43 @@ def _dataset_of(slug: str | None, name: str) -> Dataset:
         else f"{name}: no dataset was given, and none that takes runs is called “{wanted}”."
     )
     raise Refused.of(UNKNOWN_DATASET, message, f"Datasets that take runs: {known or 'none yet'}.")
+
+
+def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
+    """Validate each file against its dataset, without judgements, unless it is too large to be checked at once."""
+    in_all, in_memory = settings.VALIDATE_AT_ONCE_BYTES * REQUEST_FACTOR, settings.VALIDATE_AT_ONCE_BYTES
+    for run in runs:
+        at_most = min(in_all, settings.VALIDATE_AT_ONCE_BYTES)
+        text, report = None, None
+        try:
+            text = _read_expanded(run.path, at_most)
+            in_all -= at_most if text is None else len(text)
+            if text is not None:
+                report = check_run(text, scoring_target(run.version))
+        except InvalidContent as error:
+            report = error.report
+        if text is None or len(text) > in_memory or report is None or not report.valid:
+            yield CheckedFile(run, report)
+        else:
+            in_memory -= len(text)
+            yield CheckedFile(run, report, text)
+
+
+def _read_expanded(path: Path, at_most: int) -> bytes | None:
+    """The file's content, expanded; None where it has more bytes. Raises InvalidContent for a damaged file."""
+    blocks, size = [], 0
+    for block in open_blocks(path, Limits()):
+        size += len(block)
+        if size > at_most:
+            return None
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+def _too_large_to_check(dataset: str) -> Problem:
+    limit = describe_bytes(settings.VALIDATE_AT_ONCE_BYTES)
+    return TOO_LARGE_TO_CHECK_AT_ONCE.problem(
+        f"the file is over {limit} expanded, so it is not checked while you wait",
+        "Submit it, and a worker checks it; or check it on your own machine: "
+        f"python -m evaluation check --run FILE --queries queries.jsonl.gz, with the queries that {dataset} offers.",
+    )

@@ -14,7 +14,7 @@ from leaderboard.systems.anonymity import ADVICE, LONGEST_MONTHS
 from leaderboard.systems.challenges import LONGEST_TEXT, SHORTEST_TEXT
 from submissions.core.json import read_json
 from submissions.core.names import NameField, TextField, validate_name, validate_text
-from submissions.intake.rounds import Said
+from submissions.intake.rounds import RoundEntry
 
 
 class WebAddressField(forms.URLField):
@@ -63,7 +63,7 @@ class ParametersField(forms.CharField):
         parts = (part for line in re.split(r"\r?\n", text) for part in _BETWEEN_PAIRS.split(line))
         for part in parts:
             key, equals, value = part.partition("=")
-            if not part.strip(_UNSAID):
+            if not part.strip(_IGNORED):
                 continue
             if not equals or not key.strip():
                 raise ValidationError(f"“{part.strip()}” is not key=value, such as k1=0.9.")
@@ -71,7 +71,7 @@ class ParametersField(forms.CharField):
         return parameters
 
     def _value(self, name: str, text: str) -> Any:
-        said = text.strip().rstrip(_UNSAID)
+        said = text.strip().rstrip(_IGNORED)
         try:
             value = read_json(said)
         except ValueError:
@@ -84,7 +84,7 @@ class ParametersField(forms.CharField):
 #: A comma or semicolon with another `key=` after it.
 _BETWEEN_PAIRS = re.compile(r"[,;](?=[^,;=]*=)")
 #: What may stand after a value and means nothing.
-_UNSAID = " \t,;"
+_IGNORED = " \t,;"
 
 
 def _validate_texts(value: Any) -> None:
@@ -183,10 +183,10 @@ class SubmissionForm(forms.Form):
         """One of the sender's teams; None where none was chosen."""
         return self.teams.get(self.cleaned_data["team"])
 
-    def said(self) -> Said:
+    def round_entry(self) -> RoundEntry:
         """What was said of the runs, from a valid form."""
         values = self.cleaned_data
-        return Said(values["tag"], values["priority"], values["run_type"])
+        return RoundEntry(values["tag"], values["priority"], values["run_type"])
 
     def clean_public(self) -> bool:
         """Public unless said otherwise."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
@@ -33,6 +34,7 @@ from leaderboard.rounds.lifecycle import (
 from leaderboard.rounds.presentation import why_shut, within_quota
 from submissions.core.errors import Refused
 from submissions.intake.actors import record_curators
+from submissions.intake.files import refuse
 from submissions.models import Job, State, Submission
 
 ROUND_NOT_OPEN = ProblemCode("round_not_open", "A round of the dataset is announced and has not opened.",
@@ -63,24 +65,37 @@ LOST = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WI
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a submitter says of a run beyond its file: `tag` empty, `priority` None and `run_type` empty if nothing."""
+class RoundEntry:
+    """What a submitter says of a run for its round: `tag` empty, `priority` None and `run_type` empty if nothing."""
 
     tag: str = ""
     priority: int | None = None
     run_type: str = ""
 
 
-NOTHING = Said()
+NO_ROUND_ENTRY = RoundEntry()
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How a submission comes in: its round if there is one, whether late, and what is kept of what was said."""
+    """How a submission comes in: its round if there is one, whether late, and what is kept of what was said.
+
+    `problems` are what stands in its way.
+    """
 
     round: Round | None = None
     late: bool = False
-    said: Said = NOTHING
+    entry: RoundEntry = NO_ROUND_ENTRY
+    problems: Sequence[Problem] = ()
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of the submission."""
+        return {
+            "round": self.round,
+            "late": self.late,
+            "run_type": self.entry.run_type,
+            "priority": self.entry.priority,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,60 +140,57 @@ def admit(
     person: User,
     team: Team | None,
     datasets: Iterable[Dataset],
-    said: Said,
+    entry: RoundEntry,
     tags: Sequence[str | None],
     now: datetime | None = None,
 ) -> Admission:
-    """Let a submission in. Raises Refused with everything that stands in its way, saying what would be right.
-
-    `tags` are those of its files, None for one that nobody has read yet, empty for a model.
-    """
-    found, problems = examine(person, team, datasets, said, tags, now)
-    if problems:
-        raise Refused(problems[0].code, problems[0].message, problems)
-    return found
+    """Let a submission in. Raises Refused with everything that stands in its way, saying what would be right."""
+    admission = examine(person, team, datasets, entry, tags, now)
+    refuse(admission.problems)
+    return admission
 
 
 def examine(
     person: User,
     team: Team | None,
     datasets: Iterable[Dataset],
-    said: Said,
+    entry: RoundEntry,
     tags: Sequence[str | None],
     now: datetime | None = None,
-) -> tuple[Admission, list[Problem]]:
-    """The same with the problems, so that what is wrong with files can be told in the same answer."""
+) -> Admission:
+    """How the submission would come in, and what stands in its way, to be told together with what is wrong with files.
+
+    `tags` are those of its files, None for one that nobody has read yet, empty for a model.
+    """
     now = now or timezone.now()
-    problems: list[Problem] = []
-    governing = {dataset.pk: (dataset, current_round(dataset, now)) for dataset in datasets}
+    governing = {dataset.pk: (dataset, current_round(dataset, now)) for dataset in dict.fromkeys(datasets)}
     rounds = {row.pk: row for _, row in governing.values() if row is not None}
     if not rounds:
-        return Admission(said=said), [*problems, *_wrong_tag(said)]
+        return Admission(entry=entry, problems=_wrong_tag(entry))
     if len(rounds) > 1 or any(row is None for _, row in governing.values()):
-        return Admission(), [*problems, _several(list(governing.values()))]
+        return Admission(problems=[_several(list(governing.values()))])
     row = next(iter(rounds.values()))
     if why := why_shut(row, now):
-        return Admission(), [*problems, _shut(row, why, now)]
-    late = phase(row, now) == Phase.CLOSED
-    problems += _asked_for(row, team, said, tags)
-    if late:
-        return Admission(row, True, replace(said, priority=None)), problems
-    priority, more = _place(row, person, team, said)
-    return Admission(row, False, replace(said, priority=priority)), [*problems, *more]
+        return Admission(problems=[_shut(row, why, now)])
+    problems = _asked_for(row, team, entry, tags)
+    if phase(row, now) == Phase.CLOSED:
+        return Admission(row, True, replace(entry, priority=None), problems)
+    priority, more = _place(row, person, team, entry)
+    return Admission(row, False, replace(entry, priority=priority), [*problems, *more])
 
 
-def _asked_for(row: Round, team: Team | None, said: Said, tags: Sequence[str | None]) -> list[Problem]:
+def _asked_for(row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]) -> list[Problem]:
     """What a round asks of every run: its type and its tag."""
     problems = []
-    if not said.run_type:
+    if not entry.run_type:
         problems.append(
             RUN_TYPE_NEEDED.problem(
                 f"{row} asks whether the run is automatic or manual.",
                 "Send run_type=automatic, or run_type=manual where a person had a hand in its queries or its ranking.",
             )
         )
-    if said.tag:
-        problems += _wrong_tag(said)
+    if entry.tag:
+        problems += _wrong_tag(entry)
     elif not tags or any(tag is None or not TAG.fullmatch(tag) for tag in tags):
         why = "the file is read later" if None in tags else "its file has none that can be used"
         problems.append(
@@ -187,7 +199,7 @@ def _asked_for(row: Round, team: Team | None, said: Said, tags: Sequence[str | N
                 "Send tag=…: 1 to 24 letters, digits, dots, hyphens and underscores.",
             )
         )
-    wanted = {said.tag} if said.tag else {tag for tag in tags if tag}
+    wanted = {entry.tag} if entry.tag else {tag for tag in tags if tag}
     jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST)
     taken = {
         payload.get("run_tag") or payload.get("tag") for payload in jobs.values_list("payload", flat=True)
@@ -199,7 +211,9 @@ def _asked_for(row: Round, team: Team | None, said: Said, tags: Sequence[str | N
     return problems
 
 
-def _place(row: Round, person: User, team: Team | None, said: Said) -> tuple[int | None, list[Problem]]:
+def _place(
+    row: Round, person: User, team: Team | None, entry: RoundEntry
+) -> tuple[int | None, list[Problem]]:
     """The run's priority among its team's, and what is wrong: no place is left, or the priority is another's."""
     there = list(counted(row, team))
     if len(there) >= row.runs_per_team:
@@ -208,24 +222,25 @@ def _place(row: Round, person: User, team: Team | None, said: Said) -> tuple[int
     if len(own) >= row.runs_per_team:
         return None, [_full(row, own, "of each person, over all teams, and you have sent")]
     free = free_priorities(row, there)
-    if said.priority is None:
+    if entry.priority is None:
         return free[0], []
-    if said.priority in free:
-        return said.priority, []
+    if entry.priority in free:
+        return entry.priority, []
     choose = f"Send one of {', '.join(map(str, free))}, or leave it out to get {free[0]}."
-    if not 1 <= said.priority <= row.runs_per_team:
-        message = f"Priority {said.priority} is not between 1 and {row.runs_per_team}, the runs of a team."
+    if not 1 <= entry.priority <= row.runs_per_team:
+        message = f"Priority {entry.priority} is not between 1 and {row.runs_per_team}, the runs of a team."
         return None, [INVALID_PRIORITY.problem(message, choose)]
-    other = next(each for each in there if each.priority == said.priority)
-    message = f"Priority {said.priority} is that of {other.get_absolute_url()}."
+    other = next(each for each in there if each.priority == entry.priority)
+    message = f"Priority {entry.priority} is that of {other.get_absolute_url()}."
     return None, [PRIORITY_TAKEN.problem(message, choose)]
 
 
 def _full(row: Round, there: Sequence[Submission], whose: str) -> Problem:
     runs = "run" if row.runs_per_team == 1 else "runs"
+    listed = ", ".join(each.get_absolute_url() for each in there)
     return ROUND_FULL.problem(
         f"{row} takes {row.runs_per_team} {runs} {whose} {len(there)}.",
-        f"Withdraw one before the round closes at {utc(row.closes_at)}: {_listed(there)}.",
+        f"Withdraw one before the round closes at {utc(row.closes_at)}: {listed}.",
     )
 
 
@@ -235,10 +250,10 @@ def free_priorities(row: Round, there: Iterable[Submission]) -> list[int]:
     return [number for number in range(1, row.runs_per_team + 1) if number not in taken]
 
 
-def _wrong_tag(said: Said) -> list[Problem]:
-    if not said.tag or TAG.fullmatch(said.tag):
+def _wrong_tag(entry: RoundEntry) -> list[Problem]:
+    if not entry.tag or TAG.fullmatch(entry.tag):
         return []
-    message = f"“{said.tag[:40]}” cannot be a run tag."
+    message = f"“{entry.tag[:40]}” cannot be a run tag."
     hint = (
         "A tag has 1 to 24 letters, digits, dots, hyphens and underscores, and begins with a letter or digit."
     )
@@ -256,10 +271,6 @@ def _shut(row: Round, why: str, now: datetime) -> Problem:
         hint = f"Check the file meanwhile: that stores nothing. The round closes at {utc(row.closes_at)}."
         return ROUND_NOT_OPEN.problem(why, hint)
     return ROUND_CLOSED.problem(why, "Send it then: it will be outside of the round.")
-
-
-def _listed(submissions: Sequence[Submission]) -> str:
-    return ", ".join(each.get_absolute_url() for each in submissions)
 
 
 def may_reorder(submission: Submission, now: datetime | None = None) -> bool:

@@ -12,8 +12,9 @@ from datetime import date
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
-from evaluation.core.problems import Problem, ProblemCode
+from evaluation.core.problems import Problem, ProblemCode, Report
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.storage.store import Area, adopt
 from leaderboard.models import System, Team, User
@@ -24,14 +25,13 @@ from submissions import quotas
 from submissions.accounts.permissions import teams_of
 from submissions.accounts.teams import personal_team
 from submissions.core.errors import ALREADY_SUBMITTED, INVALID_RUN, LABEL_NEEDED, FileReport, Refused
-from submissions.intake.checking import CheckedFile, check_files
-from submissions.intake.files import IncomingFile, RunFile, run_files
-from submissions.intake.rounds import NOTHING, Admission, Said, admit, examine
+from submissions.intake.files import CheckedFile, IncomingFile, RunFile, check_files, refuse, run_files
+from submissions.intake.rounds import NO_ROUND_ENTRY, RoundEntry, admit, examine
 from submissions.intake.run_records import keep_waiting_run, waiting_payload
 from submissions.intake.seed_labels import label_seeds, same_file
 from submissions.models import Job, State, Submission
 from submissions.queue import queue
-from submissions.queue.lifecycle import write_log
+from submissions.queue.lifecycle import log_line
 from submissions.uploads.service import reading, take
 
 SYSTEM_NAME_TAKEN = ProblemCode("system_name_taken", "A new system with the name of one that your team has.",
@@ -46,9 +46,8 @@ def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list
     """The verdict on each file; nothing is stored. Raises Refused where files do not pair with datasets, or seeds."""
     with reading(_uploads(files), shared=True), run_files(files) as found:
         runs, problems = label_seeds(found, seeds)
-        reports = [checked.report_or_size() for checked in check_files(runs)]
-    if problems:
-        raise Refused(problems[0].code, problems[0].message, problems, reports)
+        reports = [checked.file_report for checked in check_files(runs)]
+    refuse(problems, reports)
     return reports
 
 
@@ -64,7 +63,7 @@ def accept_submission(
     note: str = "",
     team: Team | None = None,
     anonymous_until: date | None = None,
-    said: Said = NOTHING,
+    round_entry: RoundEntry = NO_ROUND_ENTRY,
     bulk: str = "",
 ) -> Submission:
     """Store a submission and queue its jobs, one per file. Raises Refused, and then nothing is stored.
@@ -74,41 +73,50 @@ def accept_submission(
     one where it is None; until the day `anonymous_until` nobody else learns that. `bulk` names the import of many
     that it is part of (see `intake.bulk`): a curator's, which counts towards no quota.
     """
-    with reading(_uploads(files)):
+    uploads = _uploads(files)
+    with reading(uploads):
         with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
-            quotas.refuse_unapproved(_known_team(submitter, system, team), [run.dataset for run in found])
+            datasets = [run.dataset for run in found]
+            # A refusal makes no team.
+            known_team = system.team if isinstance(system, System) else team or teams_of(submitter).first()
+            quotas.refuse_unapproved(known_team, datasets)
             runs, problems = label_seeds(found, seeds)
             checked = list(check_files(runs))
-            datasets, tags = [run.dataset for run in runs], [_tag_of(file) for file in checked]
-            _, not_admitted = examine(submitter, _known_team(submitter, system, team), datasets, said, tags)
-            _refuse_wrong(checked, problems, not_admitted)
-            arrivals = [_store_bytes(file) for file in checked]
+            tags, now = [_tag_of(file) for file in checked], timezone.now()
+            admission = examine(submitter, known_team, datasets, round_entry, tags, now)
+            _refuse_wrong(checked, problems, admission.problems)
+            arrivals = [_store(file) for file in checked]
             _refuse_same_runs(arrivals)
         with transaction.atomic():
             # Those that list what waits for judgements. Before all else, and in one order.
             lock_boards(dataset.pk for dataset in datasets if dataset.awaits_judgements)
-            team = expected_team(submitter, system, team)
-            quotas.hold(submitter, team)
-            admission = admit(submitter, team, datasets, said, tags)
-            row = system_row(submitter, system, team, anonymous_until)
-            _refuse_repeats(row, configuration, arrivals)
+            team = quotas.hold(submitter, expected_team(submitter, system, team))
+            if admission.round is not None:
+                # The places of a round are counted again, now that nobody else can take one.
+                admission = admit(submitter, team, datasets, round_entry, tags, now)
+            row = system_row(system, team, anonymous_until)
+            if isinstance(system, System):
+                _refuse_repeats(row, configuration, arrivals)
             submission = Submission.objects.create(
                 submitter=submitter,
-                team=team_of(row, submitter),
+                team=team,
                 system=row,
                 configuration=configuration,
                 public=public,
                 reusable=reusable,
                 note=note,
                 bulk=bulk,
-                **admitted(admission),
+                **admission.columns(),
             )
             for arrival in arrivals:
-                job = _create_job(submission, arrival, admission.said.tag)
-                _keep_waiting(job, submission, arrival)
-            take(submitter, _uploads(files))
+                job = _create_job(submission, arrival, admission.entry.tag)
+                if arrival.stored is not None and arrival.run.dataset.awaits_judgements:
+                    # A run that was checked and cannot be scored yet. A large one gets its row from its worker.
+                    statistics = arrival.checked_report.statistics
+                    keep_waiting_run(job, submission, arrival.stored, statistics, arrival.run.version)
+            take(submitter, uploads)
             if not bulk:
-                quotas.charge(submission, [arrival.run.dataset for arrival in arrivals])
+                quotas.charge(submission, datasets)
             queue.ring(Job.Queue.SCORE)
     return submission
 
@@ -118,46 +126,22 @@ def _uploads(files: Iterable[IncomingFile]) -> list[str]:
     return list(dict.fromkeys(file.upload for file in files if file.upload))
 
 
-def _known_team(submitter: User, system: System | SystemFields, team: Team | None) -> Team | None:
-    """Whose the submission would be, as far as there is a team: a refusal makes none."""
-    if isinstance(system, System):
-        return system.team
-    return team or Team.objects.filter(memberships__user=submitter).order_by("memberships__pk").first()
-
-
-def admitted(admission: Admission) -> dict[str, Any]:
-    """The columns of a submission that say how it came in."""
-    said = admission.said
-    return {
-        "round": admission.round,
-        "late": admission.late,
-        "run_type": said.run_type,
-        "priority": said.priority,
-    }
-
-
 def _tag_of(file: CheckedFile) -> str | None:
     """The first tag in the file, empty where it has none; None where nobody has read it yet."""
-    if file.report is None:
-        return None
-    tags = file.report.statistics.tags
-    return tags[0] if tags else ""
+    return None if file.report is None else next(iter(file.report.statistics.tags), "")
 
 
 def _refuse_wrong(
     checked: Sequence[CheckedFile], problems: Sequence[Problem], not_admitted: Sequence[Problem]
 ) -> None:
     """Raises Refused for all that is wrong at once: with seed sets, with what files contain, and with a round."""
-    refused = None
-    if any(not file.passed for file in checked):
-        refused = Refused.for_files(file.report_or_size() for file in checked)
-    every = [*problems, *not_admitted]
-    if not every and refused is None:
+    if all(file.passed for file in checked):
+        refuse([*problems, *not_admitted])
         return
+    refused = Refused.for_files(file.file_report for file in checked)
     # A file's own verdict counts before what a round asks.
-    first = problems[0] if problems else None if refused else not_admitted[0]
-    code, detail = (first.code, first.message) if first else (INVALID_RUN, str(refused))
-    raise Refused(code, detail, every, refused.files if refused else ())
+    code, detail = (problems[0].code, problems[0].message) if problems else (INVALID_RUN, str(refused))
+    raise Refused(code, detail, [*problems, *not_admitted], refused.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +149,29 @@ class _Arrival:
     """A file whose bytes are in the store: canonical where it was checked, as sent where a worker will check it."""
 
     run: RunFile
-    report: FileReport | None
-    stored: StoredRun | None
+    report: Report | None
+    stored: StoredRun | None = None
     upload_sha256: str = ""
 
+    @property
+    def checked_report(self) -> Report:
+        """The report. Raises RuntimeError where a worker is still to check the file."""
+        if self.report is None:
+            raise RuntimeError(f"{self.run.name} was not checked yet")
+        return self.report
 
-def _store_bytes(file: CheckedFile) -> _Arrival:
+    def is_run_of(self, job: Job) -> bool:
+        """Whether the job has the same run."""
+        if self.stored is not None:
+            return bool(job.payload.get("run_sha256") == self.stored.sha256)
+        return job.upload_sha256 == self.upload_sha256
+
+
+def _store(file: CheckedFile) -> _Arrival:
     if file.report is None:
-        return _Arrival(file.run, None, None, adopt(Area.UPLOADS, file.run.path, file.run.sha256))
-    return _Arrival(file.run, file.as_report(), store_run(file.run.path))
+        adopted = adopt(Area.UPLOADS, file.run.path, file.run.sha256)
+        return _Arrival(file.run, None, upload_sha256=adopted)
+    return _Arrival(file.run, file.report, store_run(file.run.path if file.text is None else file.text))
 
 
 def _refuse_same_runs(arrivals: Sequence[_Arrival]) -> None:
@@ -186,25 +184,18 @@ def _refuse_same_runs(arrivals: Sequence[_Arrival]) -> None:
             if key in seen:
                 problems.append(same_file(seen[key], arrival.run))
             seen.setdefault(key, arrival.run)
-    if problems:
-        raise Refused(problems[0].code, problems[0].message, problems)
+    refuse(problems)
 
 
-def system_row(
-    submitter: User,
-    system: System | SystemFields,
-    team: Team | None = None,
-    anonymous_until: date | None = None,
-) -> System:
+def system_row(system: System | SystemFields, team: Team, anonymous_until: date | None = None) -> System:
     """The system's row, held until the transaction ends, so that the same file twice at once is one submission.
 
-    Raises Refused where a new one has the name of one that the team has, where the team is not the submitter's, and
-    where it cannot be anonymous until then.
+    Raises Refused where a new one has the name of one that the team has, and where it cannot be anonymous until then.
     """
     if isinstance(system, System):
         return System.objects.select_for_update(no_key=True).get(pk=system.pk)
     try:
-        row = create_system(expected_team(submitter, system, team), system)
+        row = create_system(team, system)
         if anonymous_until is not None:
             make_anonymous(row, anonymous_until)
         return row
@@ -224,15 +215,10 @@ def expected_team(submitter: User, system: System | SystemFields, team: Team | N
     Raises Refused for a team that the submitter does not belong to.
     """
     if isinstance(system, System):
-        return team_of(system, submitter)
+        return system.team or personal_team(submitter)
     if team is not None and not teams_of(submitter).filter(pk=team.pk).exists():
         raise Refused.of(UNKNOWN_TEAM, f"You do not belong to “{team.name}”.", "Choose one of your teams.")
-    return team or personal_team(submitter)
-
-
-def team_of(system: System, submitter: User) -> Team:
-    """Whose submissions for the system are."""
-    return system.team or personal_team(submitter)
+    return team or teams_of(submitter).first() or personal_team(submitter)
 
 
 def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arrival]) -> None:
@@ -249,16 +235,15 @@ def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arri
                 submission__configuration=configuration,
             )
             .select_related("submission__system")
+            .defer("report", "log")
         )
-        same = {"upload_sha256": arrival.upload_sha256}
-        if arrival.stored is not None:
-            same = {"payload__run_sha256": arrival.stored.sha256}
-        earlier = jobs.filter(**same).first()
-        if earlier is not None and earlier.submission is not None:
-            raise _repeated(arrival, earlier, earlier.submission)
-        other = jobs.filter(submission__withdrawn_at=None).first()
-        if other is not None and other.submission is not None:
-            raise _needs_label(arrival, other.submission)
+        there = [(job, job.submission) for job in jobs if job.submission is not None]
+        for job, submission in there:
+            if arrival.is_run_of(job):
+                raise _repeated(arrival, job, submission)
+        for _, submission in there:
+            if submission.withdrawn_at is None:
+                raise _needs_label(arrival, submission)
 
 
 def _repeated(arrival: _Arrival, earlier: Job, submission: Submission) -> Refused:
@@ -282,25 +267,13 @@ def _needs_label(arrival: _Arrival, earlier: Submission) -> Refused:
     )
 
 
-def _keep_waiting(job: Job, submission: Submission, arrival: _Arrival) -> None:
-    """The row of a run that was checked and cannot be scored yet. A large one gets it from its worker."""
-    dataset = arrival.run.dataset
-    if arrival.stored is not None and arrival.report is not None and dataset.awaits_judgements:
-        if dataset.current_version is None:
-            raise RuntimeError(f"{dataset.slug} takes runs and has no version")
-        statistics = arrival.report.report.statistics
-        keep_waiting_run(job, submission, arrival.stored, statistics, dataset.current_version)
-
-
 def _create_job(submission: Submission, arrival: _Arrival, run_tag: str) -> Job:
-    payload: dict[str, Any] = {}
+    payload: dict[str, Any] = {"run_tag": run_tag} if run_tag else {}
     report: dict[str, Any] = {}
-    if arrival.stored is not None and arrival.report is not None:
-        payload = waiting_payload(arrival.stored, arrival.report.report.statistics)
-        report = arrival.report.report.as_dict()
-    if run_tag:
-        payload["run_tag"] = run_tag
-    job = Job.objects.create(
+    if arrival.stored is not None:
+        payload |= waiting_payload(arrival.stored, arrival.checked_report.statistics)
+        report = arrival.checked_report.as_dict()
+    return Job.objects.create(
         kind=Job.Kind.SCORE,
         queue=Job.Queue.SCORE,
         submission=submission,
@@ -312,19 +285,17 @@ def _create_job(submission: Submission, arrival: _Arrival, run_tag: str) -> Job:
         payload=payload,
         report=report,
         upload_sha256=arrival.upload_sha256,
+        log="".join(map(log_line, _first_lines(arrival))),
     )
-    _write_first_lines(job, arrival)
-    return job
 
 
-def _write_first_lines(job: Job, arrival: _Arrival) -> None:
+def _first_lines(arrival: _Arrival) -> list[str]:
+    """What the job's log begins with."""
     labelled = f" as seed {arrival.run.seed}" if arrival.run.seed else ""
-    write_log(job.pk, f"Received {arrival.run.name} for {arrival.run.dataset}{labelled}.")
+    received = f"Received {arrival.run.name} for {arrival.run.dataset}{labelled}."
     if arrival.report is None:
-        write_log(job.pk, "The file is large: a worker will validate and score it in one pass.")
-        return
-    statistics, warnings = arrival.report.report.statistics, arrival.report.report.warnings
+        return [received, "The file is large: a worker will validate and score it in one pass."]
+    statistics, warnings = arrival.report.statistics, arrival.report.warnings
     found = f"with {len(warnings)} warning{'s' if len(warnings) != 1 else ''}" if warnings else "no problems"
-    write_log(
-        job.pk, f"Validated: {statistics.lines:,} lines, {statistics.queries:,} queries, {found}. Queued."
-    )
+    lines = f"{statistics.lines:,} lines, {statistics.queries:,} queries"
+    return [received, f"Validated: {lines}, {found}. Queued."]

@@ -26,7 +26,7 @@ FIRST_YEAR = 1950
 _YES, _NO = frozenset({"yes", "true", "1", "on"}), frozenset({"no", "false", "0", "off"})
 
 
-class SaidField(forms.Field):
+class OptionalBooleanField(forms.Field):
     """Yes, no, or not said: True, False or None."""
 
     def __init__(self, **options: Any) -> None:
@@ -47,7 +47,7 @@ class SaidField(forms.Field):
         raise ValidationError(f"“{value}” is neither yes nor no; leave it out where it is not known.")
 
 
-class YesField(forms.BooleanField):
+class CheckboxField(forms.BooleanField):
     """A box to tick; a request may also say no."""
 
     def __init__(self, **options: Any) -> None:
@@ -81,9 +81,9 @@ class SystemForm(forms.Form):
     code_url = WebAddressField(label="Code")
     model_url = WebAddressField(label="Model")
     licence = NameField(required=False, max_length=120, help_text="For example Apache-2.0.")
-    commercial_use = SaidField(label="Commercial use", help_text="Whether the licence permits it.")
-    open_weights = SaidField(label="Open weights", help_text="Whether anyone may have the model.")
-    closed_api = YesField(
+    commercial_use = OptionalBooleanField(label="Commercial use", help_text="Whether the licence permits it.")
+    open_weights = OptionalBooleanField(label="Open weights", help_text="Whether anyone may have the model.")
+    closed_api = CheckboxField(
         label="Runs behind somebody's paid API",
         help_text="Nobody can repeat it then, so it is ranked apart.",
     )

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from datetime import timedelta
 from importlib import import_module
 from pkgutil import iter_modules
 
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db.models import Q
 
 from evaluation.core.errors import InvalidRun, ModelFailure
 from evaluation.verification import ScoresDiffer
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.disk import is_disk_full
+from leaderboard.datasets.derived_files import prepare
 from leaderboard.datasets.qrels import NotLaidOut
-from leaderboard.models import User
+from leaderboard.models import Run, User
 from submissions.core.errors import INVALID_RUN
 from submissions.jobs import kinds, models
-from submissions.jobs.database_errors import give_back, lost_database
-from submissions.jobs.kinds.derived_files import prepare_for_pages
 from submissions.jobs.kinds.score import forget_upload
 from submissions.jobs.models.embedding_cache import tidy_up
 from submissions.jobs.models.encodings import settle_shard
@@ -30,11 +31,21 @@ from submissions.models import Job, State
 from submissions.queue.capability import forget_own_capability, own_capability, runs_models
 from submissions.queue.lease import Lease, WorkEnded, holding
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.process import refusal
+from submissions.queue.process import STOPPING, refusal
 from submissions.queue.queue import ATTEMPTS, claim, end_cancelled, let_go, put_back
 from submissions.sandbox import SandboxUnavailable
 
 logger = logging.getLogger(__name__)
+
+#: The kinds of jobs that score runs.
+_SCORING = (Job.Kind.SCORE, Job.Kind.RETRIEVE, Job.Kind.BASELINE, Job.Kind.MODEL)
+#: How long a worker waits for the database to give its job back, in seconds; then the reaper finds the job.
+_PATIENCE = 3600.0
+#: How often one job may be given back in this way: one that takes the database down with it ends all the same.
+_CLAIMS = 30
+
+#: What PostgreSQL says when it ends a session: shut down, crashed, not up yet, a transaction that stood still.
+_ENDED = frozenset({"57P01", "57P02", "57P03", "25P03"})
 
 for _package in (kinds, models):
     for _module in iter_modules(_package.__path__, f"{_package.__name__}."):
@@ -47,16 +58,13 @@ def work_through(queue: str, worker: str) -> int:
     while (job := _next(queue, worker)) is not None:
         do(job)
         done += 1
-        _tidy_up_after(queue)
-    if not done:  # rung for this, perhaps
-        _tidy_up_after(queue)
-    return done
-
-
-def _tidy_up_after(queue: str) -> None:
-    """See to the embeddings where the worker runs models, and so has what their storage takes."""
-    if queue != Job.Queue.SCORE:
+        if (
+            queue != Job.Queue.SCORE
+        ):  # the worker runs models, and so has what the storage of embeddings takes
+            tidy_up()
+    if not done and queue != Job.Queue.SCORE:  # woken for this, perhaps
         tidy_up()
+    return done
 
 
 def _next(queue: str, worker: str) -> Job | None:
@@ -70,9 +78,9 @@ def do(job: Job) -> None:
     try:
         _settled(job)
     except DatabaseError as error:
-        if not lost_database(error):
+        if not is_connection_lost(error):
             raise
-        give_back(job)
+        requeue_after_loss(job)
     finally:
         if job.kind == Job.Kind.SHARD:
             settle_shard(job)
@@ -96,7 +104,7 @@ def _settled(job: Job) -> None:
         put_back(job, counted=False)
         raise
     except Exception as error:
-        if lost_database(error):
+        if is_connection_lost(error):
             raise
         if isinstance(error, SandboxUnavailable):
             forget_own_capability()
@@ -115,17 +123,15 @@ def _wait_for_judgements(job: Job) -> None:
 def _attempt(job: Job, lease: Lease) -> None:
     if job.attempts > 1:
         write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
-    with acting(*_on_whose_behalf(job)):
+    # The submitter is named in the record of what the job changes, else the site.
+    person: User | None = None
+    why = f"{job.get_kind_display()} (job {job.pk})"
+    if job.submission is not None:
+        # By key and name: who retrieves may read no more of people (leaderboard.core.database_grants).
+        person = User.objects.only("pk", "name").get(pk=job.submission.submitter_id)
+        why = f"submission {job.submission.pk}"
+    with acting(person, why):
         WORK[Job.Kind(job.kind)](job, lease)
-
-
-def _on_whose_behalf(job: Job) -> tuple[User | None, str]:
-    """Who is named in the record of what the job changes, and as what: the submitter, else the site."""
-    if job.submission is None:
-        return None, f"{job.get_kind_display()} (job {job.pk})"
-    # By key and name: who retrieves may read no more of people (leaderboard.core.database_grants).
-    submitter = User.objects.only("pk", "name").get(pk=job.submission.submitter_id)
-    return submitter, f"submission {job.submission.pk}"
 
 
 def _reject(job: Job, error: InvalidRun) -> None:
@@ -164,3 +170,52 @@ def _end_failed(job: Job, error_code: str, fault: str, line: str) -> None:
         write_log(job.pk, f"{line} We are sorry.")
     elif end_cancelled(job):
         write_log(job.pk, "Cancelled.")
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Whether the error is that this process has lost its connection to the database.
+
+    Of SQLite it has none to lose; a question that the server refused leaves the connection as it was. Where the server
+    says that it ended the session, a new connection may be there already.
+    """
+    if not isinstance(error, DatabaseError):
+        return False
+    return getattr(error.__cause__, "sqlstate", None) in _ENDED or not connection.is_usable()
+
+
+def requeue_after_loss(job: Job) -> None:
+    """Put a job that the loss of the database has broken off back into the queue, as soon as there is one.
+
+    The attempt is not counted: it is no fault of the job. What had been committed stands, and the job is not put back.
+    """
+    logger.warning("job %s: the database went away; it is put back when there is one", job.pk)
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        connection.close()
+        try:
+            put_back(job, counted=job.fence >= _CLAIMS)
+            return
+        except (OperationalError, InterfaceError):
+            if time.monotonic() > deadline or STOPPING.wait(settings.LEASE_LOOK_SECONDS):
+                raise
+
+
+def prepare_for_pages(job: Job) -> None:
+    """Make what the query pages of an open dataset need of the job's runs.
+
+    After the result is out, and without the job's lease: nothing of the result depends on it, and a fault is logged.
+    """
+    if job.kind not in _SCORING or job.dataset.hidden:
+        return
+    try:
+        done = Job.objects.select_related("dataset__current_version").get(pk=job.pk)
+        if done.state == State.DONE:
+            entries = [done.entry_id]
+            if done.kind == Job.Kind.MODEL:
+                entries += done.further_entries.values_list("pk", flat=True)
+            runs = Run.objects.filter(
+                Q(evaluations__entry__in=entries) | Q(evaluations__seed__entry__in=entries)
+            )
+            prepare(done.dataset, runs.values_list("sha256", flat=True).distinct())
+    except Exception:
+        logger.exception("job %s: nothing was prepared for pages", job.pk)

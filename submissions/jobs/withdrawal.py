@@ -10,9 +10,8 @@ from django.utils import timezone
 from leaderboard.core.audit import acting
 from leaderboard.models import Entry, User
 from leaderboard.results import publishing, records
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from submissions.intake.actors import called, is_its_own, record_curators
-from submissions.jobs.kinds.collecting import show_waiting, take_back_waiting
 from submissions.jobs.kinds.score import forget_upload
 from submissions.jobs.models.encodings import stop_unneeded
 from submissions.models import TERMINAL, State, Submission
@@ -41,7 +40,7 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
     with acting(by, reason):
         record_curators("submission withdrawn", submission, by, before={}, after={"reason": reason[:300]})
         publishing.withdraw_entries(submission.pk, reason)
-        take_back_waiting(submission)
+        _forget_waiting_runs(submission)
     submission.refresh_from_db()
     return True
 
@@ -66,7 +65,7 @@ def cancel(submission: Submission, by: User) -> int:
     if count:
         with transaction.atomic():
             _hold(submission)
-            take_back_waiting(submission)
+            _forget_waiting_runs(submission)
     return count
 
 
@@ -92,7 +91,8 @@ def set_public(submission: Submission, public: bool, by: User | None = None) -> 
         if by is not None:
             record_curators("visibility", submission, by, before={"public": was}, after={"public": public})
         publishing.set_visibility(submission.pk, public=public)
-        show_waiting(submission, public)
+        records.publish_waiting(submission.pk, public=public)
+        _waiting_changed(submission)
 
 
 @transaction.atomic
@@ -108,3 +108,15 @@ def set_reusable(submission: Submission, reusable: bool, by: User) -> None:
     for evaluation in ("evaluation", "seeds__evaluation"):
         runs = entries.exclude(**{evaluation: None}).values_list(f"{evaluation}__run_id", flat=True)
         records.set_reusable(runs, reusable=reusable)
+
+
+def _forget_waiting_runs(submission: Submission) -> None:
+    """Drop the submission's runs that wait for judgements: no pool is drawn from them, and no page names them."""
+    _waiting_changed(submission)
+    records.forget_runs(submission.pk)
+
+
+def _waiting_changed(submission: Submission) -> None:
+    for job in submission.jobs.select_related("dataset"):
+        if job.dataset.awaits_judgements and job.validated:
+            board_changed(job.dataset, Kind.VISIBILITY, touched=Entry.objects.none())

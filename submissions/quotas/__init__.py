@@ -5,8 +5,18 @@ The ledger (`QuotaUse`) is written here alone: `charge` when a submission is sto
 """
 
 from submissions.quotas.counting import Quota, Window, limits_of, quota_of, quotas_of
-from submissions.quotas.ledger import QuotaSpent, charge, hold, refund, refund_use, refuse_unapproved, settle
-from submissions.quotas.refused_files import Refusals, reading_for, refusals_of
+from submissions.quotas.ledger import (
+    QuotaSpent,
+    Refusals,
+    charge,
+    hold,
+    reading_for,
+    refund,
+    refund_use,
+    refusals_of,
+    refuse_unapproved,
+    settle,
+)
 
 __all__ = [
     "Quota",

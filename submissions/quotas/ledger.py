@@ -1,19 +1,27 @@
-"""The ledger: what is charged when a submission is stored, and given back when it could not be scored."""
+"""The ledger: what is charged when a submission is stored, and given back when it could not be scored.
+
+Refused files cost nothing, up to a limit by day, and are written down here too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
-from evaluation.core.problems import Problem, ProblemCode
+from evaluation.core.problems import Problem, ProblemCode, is_free
 from leaderboard.core.database_grants import may_change
 from leaderboard.core.work_requests import request_settlement
 from leaderboard.models import Dataset, Team, User, WorkRequest
 from submissions.core.errors import Refused
 from submissions.models import TERMINAL, Job, QuotaUse, State, Submission
-from submissions.quotas.counting import Quota, Window, needs_approval, quotas_of
+from submissions.quotas.counting import Quota, Window, day_began, needs_approval, quotas_of, until
 
 QUOTA = ProblemCode("quota", "You or your team have used the submissions that a dataset with hidden judgements takes "
     "in a day or month, or your team its runs of models for today.", "The message says when counting begins anew.",
@@ -33,14 +41,14 @@ class QuotaSpent(Refused):
 
     def __init__(self, spent: Sequence[Quota], wanted: int) -> None:
         self.quotas = tuple(spent)
-        problems = [_told(quota, others=wanted > len(spent)) for quota in spent]
+        problems = [_spent_problem(quota, others=wanted > len(spent)) for quota in spent]
         super().__init__(QUOTA, problems[0].message, problems)
 
 
-def _told(quota: Quota, *, others: bool) -> Problem:
+def _spent_problem(quota: Quota, *, others: bool) -> Problem:
     month = quota.month.left == 0
     window, period = (quota.month, "this month") if month else (quota.day, "today")
-    whose = _whose(quota, window)
+    whose = _who_spent(quota, window)
     if window.limit == 0:
         return QUOTA.problem(f"{quota.dataset} takes no submissions of {whose} for now.", "Ask a curator.")
     message = (
@@ -51,7 +59,7 @@ def _told(quota: Quota, *, others: bool) -> Problem:
     return QUOTA.problem(message, hint + (" Leave it out to submit the others." if others else ""))
 
 
-def _whose(quota: Quota, window: Window) -> str:
+def _who_spent(quota: Quota, window: Window) -> str:
     own = bool(window.limit) and window.by_person >= (window.limit or 0)
     return "you" if own or quota.team is None else f"your team {quota.team.name}"
 
@@ -75,18 +83,18 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
         )
 
 
-def hold(person: User, team: Team) -> None:
-    """Let nobody else count for the person or the team until the transaction ends.
+def hold(person: User, team: Team) -> Team:
+    """Let nobody else count for the person or the team until the transaction ends; the team as it is now.
 
     Always in this order, after boards and before a system's row is held, so that no two requests wait for each other.
     Rows that refer to the two can be written meanwhile.
     """
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
-    Team.objects.select_for_update(no_key=True).get(pk=team.pk)
+    return Team.objects.select_for_update(no_key=True).get(pk=team.pk)
 
 
 def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
-    """Count a stored submission once on each hidden dataset, in the transaction that stores it.
+    """Count a stored submission once on each hidden dataset, in the transaction that stores it, after `hold`.
 
     Raises QuotaSpent where the person or the team has had its share, and Refused where the team is not approved; then
     nothing is counted.
@@ -94,8 +102,7 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
     hidden = list(Dataset.objects.filter(pk__in={dataset.pk for dataset in datasets}, hidden=True))
     if not hidden:
         return
-    hold(submission.submitter, submission.team)
-    refuse_unapproved(Team.objects.get(pk=submission.team_id), hidden)
+    refuse_unapproved(submission.team, hidden)
     quotas = quotas_of(submission.submitter, [submission.team], hidden)
     if spent := [quota for quota in quotas if quota.spent]:
         raise QuotaSpent(spent, len({dataset.pk for dataset in datasets}))
@@ -130,33 +137,37 @@ def settle(job_id: int) -> None:
     Of a seed set the last job that ends decides. A process whose role of the database may not write the ledger, which
     is a retriever, asks the dispatcher to do it. `advance` and `settle_requested` alone call this.
     """
-    ended = Job.objects.filter(pk=job_id).exclude(submission=None).values("submission", "dataset").first()
-    if ended is None:
-        return
     if not may_change(QuotaUse._meta.db_table):
-        request_settlement(ended["dataset"], job_id)
+        datasets = Job.objects.filter(pk=job_id).exclude(submission=None).values_list("dataset", flat=True)
+        for dataset in datasets:
+            request_settlement(dataset, job_id)
         return
-    with transaction.atomic():
-        uses = QuotaUse.objects.filter(**ended, kind=QuotaUse.Kind.SUBMISSION, refunded_at=None)
-        # Held before the jobs are read: of two seeds that end at once, the second sees the first.
-        use = uses.select_for_update(of=("self",)).first()
-        if use is None:
-            return
-        jobs = list(Job.objects.filter(**ended).exclude(kind=Job.Kind.SHARD))
-        if any(job.state not in TERMINAL for job in jobs):
-            return
-        why = _why_refunded(jobs)
-        if why:
-            refund_use(use, why)
-        if why == REJECTED:
-            QuotaUse.objects.create(
-                kind=QuotaUse.Kind.REFUSAL,
-                dataset_id=use.dataset_id,
-                team_id=use.team_id,
-                person_id=use.person_id,
-                submission_id=use.submission_id,
-                at=timezone.now(),
-            )
+    uses = QuotaUse.objects.filter(
+        submission__jobs=job_id,
+        dataset=F("submission__jobs__dataset"),
+        kind=QuotaUse.Kind.SUBMISSION,
+        refunded_at=None,
+    )
+    # Held before the jobs are read: of two seeds that end at once, the second sees the first.
+    use = uses.select_for_update(of=("self",)).first()
+    if use is None:
+        return
+    ended = Job.objects.filter(submission=use.submission_id, dataset=use.dataset_id)
+    jobs = list(ended.exclude(kind=Job.Kind.SHARD))
+    if any(job.state not in TERMINAL for job in jobs):
+        return
+    why = _why_refunded(jobs)
+    if why:
+        refund_use(use, why)
+    if why == REJECTED:
+        QuotaUse.objects.create(
+            kind=QuotaUse.Kind.REFUSAL,
+            dataset_id=use.dataset_id,
+            team_id=use.team_id,
+            person_id=use.person_id,
+            submission_id=use.submission_id,
+            at=timezone.now(),
+        )
 
 
 def settle_requested() -> None:
@@ -187,3 +198,84 @@ def _why_refunded(jobs: Sequence[Job]) -> str:
 def _our_fault(job: Job) -> bool:
     """A job that failed, or whose run took the scorer too long; a model's own time is its owner's affair."""
     return job.state == State.FAILED or (job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL)
+
+
+TOO_MANY_REFUSALS = ProblemCode("too_many_refusals", "Many of your files for hidden datasets were refused today; "
+    "only so many cost nothing.", "Check files first, which is never counted.", is_free=True)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """How many files for hidden datasets were refused to a person today, of how many that cost nothing."""
+
+    used: int
+    limit: int
+    resets_at: datetime
+
+    @property
+    def left(self) -> int:
+        """How many more."""
+        return max(0, self.limit - self.used)
+
+
+def refusals_of(person: User) -> Refusals:
+    """Today's count, from midnight to midnight, UTC: over all hidden datasets and teams."""
+    midnight = day_began(timezone.now())
+    uses = QuotaUse.objects.filter(kind=QuotaUse.Kind.REFUSAL, person=person, at__gte=midnight)
+    return Refusals(uses.count(), settings.REFUSALS_PER_DAY, midnight + timedelta(days=1))
+
+
+@contextmanager
+def reading_for(person: User, datasets: Iterable[Dataset]) -> Iterator[None]:
+    """Around reading what was sent, outside of any transaction: a refusal is written down, on hidden datasets.
+
+    Raises Refused before anything is read where the person has nothing left, or had too many files refused today, and
+    in place of a verdict where that many were meanwhile: of many that come at once no more than the limit are told.
+    """
+    hidden = list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values())
+    if hidden:
+        _refuse_early(person, hidden)
+    try:
+        yield
+    except Refused as refusal:
+        # Where files are wrong too, theirs is the first code.
+        if not is_free(refusal.code):
+            _record_refusal(person, hidden, refusal)
+        raise
+
+
+def _refuse_early(person: User, hidden: list[Dataset]) -> None:
+    # The person's own count, without a team's exceptions: who has one is counted again under the lock.
+    quotas = quotas_of(person, [None], hidden)
+    excepted = person.teams.exclude(quota_exceptions=None).exists()
+    if not excepted and (spent := [quota for quota in quotas if quota.spent]):
+        raise QuotaSpent(spent, len(hidden))
+    _refuse_beyond_limit(person)
+
+
+def _refuse_beyond_limit(person: User) -> None:
+    refusals = refusals_of(person)
+    if refusals.left:
+        return
+    raise Refused.of(
+        TOO_MANY_REFUSALS,
+        f"Today {refusals.used} of your files for datasets with hidden judgements were refused, and only "
+        f"{refusals.limit} a day cost nothing.",
+        f"Submit to these again {until(refusals.resets_at)}, at {refusals.resets_at:%H:%M} UTC on "
+        f"{refusals.resets_at:%-d %B}. Until then “Check only” says what is wrong with a file.",
+    )
+
+
+@transaction.atomic
+def _record_refusal(person: User, hidden: list[Dataset], refusal: Refused) -> None:
+    if not hidden:
+        return
+    # Held before they are counted: of two that end at once the second sees the first.
+    User.objects.select_for_update(no_key=True).get(pk=person.pk)
+    _refuse_beyond_limit(person)
+    wrong = {file.dataset for file in refusal.files if not file.report.valid}
+    refused = [dataset for dataset in hidden if not wrong or dataset.slug in wrong]
+    now = timezone.now()
+    QuotaUse.objects.bulk_create(
+        QuotaUse(kind=QuotaUse.Kind.REFUSAL, dataset=dataset, person=person, at=now) for dataset in refused
+    )

@@ -25,7 +25,7 @@ COMPARED = 300
 CHAIN = 3
 
 
-def sign(job: Job, stored: StoredRun, qrels: Qrels) -> SignedRun | None:
+def signature_of(job: Job, stored: StoredRun, qrels: Qrels) -> SignedRun | None:
     """What is kept of a submitted run over hidden judgements, read beside its scoring and outside of transactions."""
     if not job.dataset.hidden or job.submission_id is None:
         return None
@@ -35,7 +35,9 @@ def sign(job: Job, stored: StoredRun, qrels: Qrels) -> SignedRun | None:
     )
 
 
-def look(job: Job, submission: Submission, evaluation: Evaluation, signed: SignedRun) -> list[Flag]:
+def flag_suspicious_run(
+    job: Job, submission: Submission, evaluation: Evaluation, signed: SignedRun
+) -> list[Flag]:
     """Keep the run's signature and flag what is noticed, in the transaction that records the evaluation."""
     run = evaluation.run
     RunSignature.objects.get_or_create(
@@ -45,11 +47,11 @@ def look(job: Job, submission: Submission, evaluation: Evaluation, signed: Signe
             "tops": signed.signature.pack(),
         },
     )
-    noticed = dict(_little(signed))
-    earlier = _earlier(submission, run)
+    noticed = dict(_too_little(signed))
+    earlier = _earlier_signatures(submission, run)
     if same := _same_scores(evaluation, earlier):
         noticed[Flag.Kind.SAME_SCORES] = {"submission": same}
-    if alike := _alike(submission, run, signed.signature, earlier):
+    if alike := _nearest_earlier(submission, run, signed.signature, earlier):
         noticed[Flag.Kind.NEARLY_THE_SAME] = alike
     return [_flag(job, submission, kind, details) for kind, details in noticed.items()]
 
@@ -68,7 +70,7 @@ def _flag(job: Job, submission: Submission, kind: Flag.Kind, details: Mapping[st
     return flag
 
 
-def _little(signed: SignedRun) -> Mapping[Flag.Kind, Mapping[str, Any]]:
+def _too_little(signed: SignedRun) -> Mapping[Flag.Kind, Mapping[str, Any]]:
     """What a run has too little of."""
     found: dict[Flag.Kind, Mapping[str, Any]] = {}
     if signed.answered < LEAST_ANSWERED:
@@ -79,7 +81,7 @@ def _little(signed: SignedRun) -> Mapping[Flag.Kind, Mapping[str, Any]]:
     return found
 
 
-def _earlier(submission: Submission, run: Run) -> dict[str, list[RunSignature]]:
+def _earlier_signatures(submission: Submission, run: Run) -> dict[str, list[RunSignature]]:
     """The runs of the last submissions to the version, everybody's, by submission; the latest first."""
     rows = (
         RunSignature.objects.filter(run__version=run.version_id)
@@ -110,7 +112,7 @@ def _same_scores(evaluation: Evaluation, earlier: Mapping[str, Sequence[RunSigna
     return ""
 
 
-def _alike(
+def _nearest_earlier(
     submission: Submission, run: Run, signature: Signature, earlier: Mapping[str, Sequence[RunSignature]]
 ) -> dict[str, Any]:
     """What is nearly the same, or the chain that the run continues; empty where it is neither.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.utils import timezone
 
 from evaluation.execution.failures import MODEL_FAILURES
@@ -16,7 +16,7 @@ from leaderboard.core import anonymity
 from leaderboard.models import Dataset, Entry
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
 from submissions.queue.capability import Obstacle, obstacle
-from submissions.queue.heartbeat import workers_alive, workers_refusing
+from submissions.queue.heartbeat import count_workers
 from submissions.queue.lifecycle import submission_state
 from submissions.queue.queue import awaits_judgements, queue_position
 from submissions.quotas.shown import Charged, charged
@@ -39,8 +39,31 @@ MEANING = {
 }
 
 
+class _Result:
+    """What a job and a seed set alike say of their result."""
+
+    __slots__ = ()
+    entry: Entry | None
+    scores: Sequence[Score]
+
+    @property
+    def held(self) -> bool:
+        """Whether it is no significant change: its scores are then those that the team has already."""
+        return is_held(self.entry)
+
+    @property
+    def told_later(self) -> bool:
+        """Whether it waits for its turn to be told."""
+        return self.entry is not None and self.entry.waits_for_its_turn
+
+    @property
+    def baseline(self) -> str:
+        """How the baseline is called that scores stand beside; empty where there is none."""
+        return next((score.beside for score in self.scores if score.baseline is not None), "")
+
+
 @dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(_Result):
     """One dataset's part. What only its team may see is empty for others."""
 
     job: Job
@@ -58,16 +81,6 @@ class JobStatus:
     error: str = ""
     model: ModelPart = ModelPart()  # noqa: RUF009 - it is immutable
     awaits_judgements: bool = False
-
-    @property
-    def held(self) -> bool:
-        """Whether it is no significant change: its scores are then those that the team has already."""
-        return is_held(self.entry)
-
-    @property
-    def told_later(self) -> bool:
-        """Whether it waits for its turn to be told."""
-        return self.entry is not None and self.entry.waits_for_its_turn
 
     @property
     def no_worker(self) -> str:
@@ -110,11 +123,6 @@ class JobStatus:
         return self.state in TERMINAL
 
     @property
-    def baseline(self) -> str:
-        """How the baseline is called that scores stand beside; empty where there is none."""
-        return next((score.beside for score in self.scores if score.baseline is not None), "")
-
-    @property
     def word_pieces(self) -> str:
         """What BM25 over word pieces is called where scores stand beside it too; else empty."""
         return LABEL if any(score.word_pieces is not None for score in self.scores) else ""
@@ -135,7 +143,7 @@ class SeedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SeedSet:
+class SeedSet(_Result):
     """The runs of one dataset that are seeds of one system: one result, once all of them are scored.
 
     `scores` are the means of the published set, with their deviations; empty before that.
@@ -149,21 +157,6 @@ class SeedSet:
     def dataset(self) -> Dataset:
         """What they are seeds on."""
         return self.jobs[0].job.dataset
-
-    @property
-    def baseline(self) -> str:
-        """How the baseline is called that scores stand beside; empty where there is none."""
-        return next((score.beside for score in self.scores if score.baseline is not None), "")
-
-    @property
-    def held(self) -> bool:
-        """Whether it is no significant change: its scores are then those that the team has already."""
-        return is_held(self.entry)
-
-    @property
-    def told_later(self) -> bool:
-        """Whether it waits for its turn to be told."""
-        return self.entry is not None and self.entry.waits_for_its_turn
 
     @property
     def published(self) -> bool:
@@ -270,16 +263,22 @@ class SubmissionStatus:
 
 def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
     """The submissions with all that `describe` needs, read at once."""
-    rows = (
-        Job.objects.exclude(kind=Job.Kind.SHARD)
-        .select_related("dataset", "entry", "waits_for", "evaluation__run")
-        .defer("evaluation__values")
-        .prefetch_related("entry__measurements__hardware", "further_entries__measurements__hardware")
-    )
-    jobs = Prefetch("jobs", rows)
+    measured = ("entry__measurements__hardware", "further_entries__measurements__hardware")
+    jobs = Prefetch("jobs", _jobs().prefetch_related(*measured))
     return submissions.select_related("system", "team", "checkpoint", "round").prefetch_related(
         jobs, "quota_uses__dataset"
     )
+
+
+def load_jobs(submission: Submission) -> None:
+    """Read what `describe` needs of a submission that has just been stored, and has no results yet."""
+    prefetch_related_objects([submission], Prefetch("jobs", _jobs()))
+
+
+def _jobs() -> QuerySet[Job]:
+    jobs = Job.objects.exclude(kind=Job.Kind.SHARD)
+    related = ("dataset", "entry", "waits_for", "evaluation__run")
+    return jobs.select_related(*related).defer("evaluation__values")
 
 
 def _without_names(submission: Submission) -> None:
@@ -324,31 +323,30 @@ def _parts(jobs: Sequence[JobStatus], compare: bool) -> Iterator[Part]:
 def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus:
     """One job as it stands now."""
     state = State(job.state)
-    entry = job.entry if job.entry is not None and _shows(job.entry, complete) else None
+    shown = job.entry is not None and (complete or job.entry.visibility in _FOR_EVERYONE)
+    entry = job.entry if shown else None
     awaits = awaits_judgements(job)
     waits = state in WAITING and job.lease_expires_at is None and not awaits
-    hindered = _obstacle(job, state) if complete and not awaits else None
-    private: dict[str, Any] = {}
-    if complete:
-        private = {
-            "problems": _problems(job),
-            "log": job.log.splitlines(),
-            "error": _error(job),
-        }
+    # What keeps every worker from a job that nobody works on, or from the shards that it waits for.
+    idle = state not in TERMINAL and job.lease_expires_at is None
+    hindered = obstacle(job) if idle and complete and not awaits else None
+    alive, refusing = count_workers(job.queue) if waits else (0, 0)
     return JobStatus(
         job=job,
         state=state,
         meaning=hindered.text if hindered else _meaning(job, state, entry),
         queue_position=queue_position(job),
-        workers_alive=workers_alive(job.queue) if waits else 0,
+        workers_alive=alive,
         elapsed=_elapsed(job),
-        workers_refusing=workers_refusing(job.queue) if waits else 0,
+        workers_refusing=refusing,
         obstacle=hindered,
         scores=scores_of_job(job, entry, compare) if state == State.DONE else (),
         entry=entry,
         awaits_judgements=awaits,
         model=model_part(job, entry, complete=complete) if job.kind == Job.Kind.MODEL else ModelPart(),
-        **private,
+        problems=_problems(job) if complete else (),
+        log=job.log.splitlines() if complete else (),
+        error=_error(job) if complete else "",
     )
 
 
@@ -357,18 +355,8 @@ def _problems(job: Job) -> list[dict[str, Any]]:
     return model_problems(found) if job.kind == Job.Kind.MODEL else found
 
 
-def _obstacle(job: Job, state: State) -> Obstacle | None:
-    """What keeps every worker from a job that nobody works on, or from the shards that it waits for."""
-    idle = state not in TERMINAL and job.lease_expires_at is None
-    return obstacle(job) if idle else None
-
-
 #: Whose scores a submission's page shows to everyone: those that a board shows, or showed.
 _FOR_EVERYONE = (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED)
-
-
-def _shows(entry: Entry, complete: bool) -> bool:
-    return complete or entry.visibility in _FOR_EVERYONE
 
 
 def _meaning(job: Job, state: State, entry: Entry | None) -> str:

@@ -71,13 +71,10 @@ class Load:
     def _texts(self, dataset: Dataset) -> int:
         """Documents where these are encoded or indexed; pairs where candidates are scored; else queries."""
         if self.engine.encoding_parameters is not None or self.light:
-            return _count(dataset, "documents") * (1 + self._written_texts())
+            # Tokens that a model writes for each text that it reads, as texts.
+            tokens = self._value("queries_per_document", 0) * self._value("generated_tokens", 0)
+            return _count(dataset, "documents") * (1 + math.ceil(tokens / _PIECES))
         return (_count(dataset, "queries") + TIMED_SEARCHES) * self._value("reranking_depth", 1)
-
-    def _written_texts(self) -> int:
-        """How many texts' worth of tokens a model writes for each that it reads."""
-        tokens = self._value("queries_per_document", 0) * self._value("generated_tokens", 0)
-        return math.ceil(tokens / _PIECES)
 
     def _value(self, name: str, otherwise: int) -> int:
         """What a parameter is set to; its default where it is not, and `otherwise` where the engine has none."""
@@ -132,7 +129,9 @@ def estimate(load: Load, history: Sequence[Ended], dataset: Dataset) -> Estimate
     if load.known:
         expected = load.seconds(dataset)
         alike = sorted(history, key=lambda ended: abs(math.log(ended.rule / expected)))
-        alike = [each for each in alike[:ALIKE] if _of_one_kind(each.rule, expected)]
+        alike = [
+            each for each in alike[:ALIKE] if max(each.rule, expected) <= SAME_KIND * min(each.rule, expected)
+        ]
         times = median(each.seconds / each.rule for each in alike) if alike else 1.0
         low = high = expected * times
         factor = RULE_FACTOR if not alike else 1.0 if len(alike) >= ENOUGH else FACTOR
@@ -146,10 +145,6 @@ def estimate(load: Load, history: Sequence[Ended], dataset: Dataset) -> Estimate
     return Estimate(
         dataset, documents, timedelta(seconds=low / factor), timedelta(seconds=high * factor), len(alike)
     )
-
-
-def _of_one_kind(one: float, other: float) -> bool:
-    return max(one, other) <= SAME_KIND * min(one, other)
 
 
 def _ended(job: Job, load: Load) -> Ended | None:

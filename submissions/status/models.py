@@ -11,13 +11,15 @@ from django.utils import timezone
 
 from evaluation.engines import ENGINES
 from evaluation.execution.failures import MODEL_FAILURES
+from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, spread_of_latency, times_baseline
 from leaderboard.boards.system.depth import DepthPoint, DepthSeries, depth_of, depth_series
+from leaderboard.core.text.numbers import significant
 from leaderboard.models import Entry, Measurement
+from leaderboard.results.history.measurements import Machine, Measured
 from leaderboard.results.publishing import HIDDEN_DECIMALS
 from leaderboard.results.reported_facts import fact_texts
 from submissions.accounts.permissions import keeps_run
 from submissions.models import Job, State
-from submissions.status.costs import Costs, costs_of
 
 #: The stages of a model's job, in their order, in words.
 STAGES = {
@@ -145,16 +147,14 @@ def _variants(job: Job, main: Entry, *, complete: bool) -> list[Variant]:
 def _variant(entry: Entry, is_main: bool) -> Variant:
     # The variant's own label stands first in the configuration, the submission's after it.
     depth = depth_of(entry.configuration.split(" · ")[0])
-    return Variant(entry, depth, _latency(_measured(entry)), is_main)
+    measured = _measured(entry)
+    latency = measured.figures["latency_ms"]["mean"] if measured else None
+    return Variant(entry, depth, latency, is_main)
 
 
 def _measured(entry: Entry) -> Measurement | None:
     """The entry's newest measurement."""
     return max(entry.measurements.all(), key=lambda each: each.measured_at, default=None)
-
-
-def _latency(measured: Measurement | None) -> float | None:
-    return measured.figures["latency_ms"]["mean"] if measured else None
 
 
 def _depth_series(job: Job, variants: Sequence[Variant]) -> DepthSeries | None:
@@ -166,3 +166,60 @@ def _depth_series(job: Job, variants: Sequence[Variant]) -> DepthSeries | None:
         if variant.depth is not None and (value := variant.score(measure)) is not None
     ]
     return depth_series(measure, points, decimals=HIDDEN_DECIMALS if job.dataset.hidden else 4)
+
+
+#: Columns that a sentence of their own stands for.
+_TOLD = frozenset({"mean-latency", "times-bm25", "cost-per-million"})
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """A measurement in words. `spread` is p50, p95 and p99; `figures` are labels and values of all else."""
+
+    latency_ms: float
+    spread: str
+    hardware: str
+    machine: str
+    remark: str
+    times_bm25: str
+    bm25_ms: float | None
+    figures: Sequence[tuple[str, str]]
+    data: dict[str, Any]
+
+
+def costs_of(measurement: Measurement) -> Costs:
+    """The measurement as a board would show it."""
+    measured = _read(measurement)
+    ratio = None if measured.over_stored_runs else times_baseline(measured)
+    others = [(each, each.value(measured)) for each in COSTS if each.key not in _TOLD]
+    return Costs(
+        latency_ms=measured.latency["mean"],
+        spread=spread_of_latency(measured),
+        hardware=measured.machine.name,
+        machine=measured.machine.slug,
+        remark=OVER_STORED_RUNS if measured.over_stored_runs else "",
+        times_bm25="" if ratio is None else significant(ratio),
+        bm25_ms=measured.baseline_latency,
+        figures=[
+            (each.label, f"{significant(value)} {each.unit}".strip())
+            for each, value in others
+            if value is not None
+        ],
+        data={**measured.as_data(), "times_bm25": ratio},
+    )
+
+
+def _read(measurement: Measurement) -> Measured:
+    """The measurement as boards read theirs."""
+    entry, hardware = measurement.entry, measurement.hardware
+    return Measured(
+        entry.dataset_id,
+        entry.pk,
+        entry.system_id,
+        entry.configuration,
+        Machine(hardware.slug, hardware.name),
+        measurement.protocol,
+        measurement.measured_at.isoformat(),
+        measurement.figures,
+        measurement.baseline,
+    )

@@ -1,20 +1,252 @@
-"""The page for models. A door: translate in, one domain call, translate out."""
+"""The page for models: an engine's own form, the model, the datasets, and what a run will take."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from evaluation.archives.compression import describe_bytes
+from evaluation.checkpoints import CheckpointKind
+from evaluation.core.problems import ProblemCode
+from evaluation.engines import ENGINES, EngineDescription
+from leaderboard.datasets.files import offered_files
+from leaderboard.models import Architecture, DatasetFile
+from leaderboard.rounds.presentation import shut_datasets
+from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
 from submissions.checkpoints.concurrency import Busy
-from submissions.checkpoints.service import check_checkpoint
-from submissions.core.errors import Refused
-from submissions.intake.models.intake import accept_model, kinds_of
+from submissions.checkpoints.hub import HubModel
+from submissions.checkpoints.service import KIND_NAMES, Source, check_checkpoint
+from submissions.core.errors import FileReport, Refused
+from submissions.intake.files import incoming, incoming_upload
+from submissions.intake.models.datasets import benchmarks_for_models, datasets_for_models, has_corpus
+from submissions.intake.models.forms import ModelForm, ParametersForm
+from submissions.intake.models.intake import (
+    NO_CHECKPOINT,
+    POOLINGS,
+    Model,
+    ModelRequest,
+    accept_model,
+    archive_in,
+    kinds_of,
+)
+from submissions.intake.models.readiness import is_local, quota_of, readiness
+from submissions.intake.models.runs import RunSource, sources_for
+from submissions.models import Checkpoint, Job, Upload
+from submissions.queue.heartbeat import workers_alive
+from submissions.status.estimates import ENOUGH, Estimate, Load, ended_like, estimate
+from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.uploads.request_size import refuse_oversize
-from submissions.views.model_page import ModelPage
+from submissions.uploads.service import uploads_of
+from submissions.views.submit_page import UPLOADED, SubmissionPage
+from submissions.views.uploads import unfinished
+
+SEVERAL_MODELS = ProblemCode("several_models", "More than one model was given.", "Upload, choose or name "
+    "one.")  # fmt: skip
+
+#: The engine that is shown first, where there is one of this name.
+USUAL = "dense"
+#: Fields of an engine's parameters are named `parameter-<name>`.
+PARAMETERS = "parameter"
+#: Kinds that a plain encoder is taken as, if the pooling is said.
+TAKEN_PLAIN = frozenset({CheckpointKind.SENTENCE_ENCODER, CheckpointKind.SPARSE_ENCODER})
+#: The kinds of files that are checkpoints to try the page with.
+SAMPLES = frozenset({"example_model", "refused_model"})
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """An engine as the page offers it."""
+
+    description: EngineDescription
+    architecture: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A dataset as the page offers it, what a run on it will probably take, and why it takes none just now."""
+
+    estimate: Estimate
+    chosen: bool
+    shut: str
+
+
+def engine_asked_for(request: HttpRequest) -> EngineDescription:
+    """The engine of the address or the form; the usual one where neither names one that there is."""
+    wanted = request.POST.get("engine") or request.GET.get("engine") or USUAL
+    return ENGINES.get(wanted) or ENGINES.get(USUAL) or next(iter(ENGINES.values()))
+
+
+class ModelPage(SubmissionPage):
+    """The forms for one engine, bound to a request, and the translation of what was sent."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self.engine = engine_asked_for(request)
+        super().__init__(request, self.engine.architecture)
+        posted = request.POST if request.method == "POST" else None
+        self.parameters = ParametersForm(self.engine, posted, prefix=PARAMETERS, label_suffix="")
+        self.checkpoints = list(checkpoints_of(self.person).filter(kind__in=self.engine.checkpoints))
+        needs_corpus = self.engine.reads_corpus
+        self.datasets = [each for each in datasets_for_models() if has_corpus(each) or not needs_corpus]
+        self.sources = self._sources()
+        self.model_form = ModelForm(
+            posted,
+            checkpoints=self.checkpoints,
+            datasets=self.datasets,
+            benchmarks=benchmarks_for_models(),
+            sources=self.sources,
+            initial={"dataset": request.GET.getlist("dataset"), "device": "auto"},
+            label_suffix="",
+        )
+
+    def _sources(self) -> list[RunSource]:
+        return sources_for(teams_of(self.person)) if self.engine.runs[1] else []
+
+    def is_valid(self) -> bool:
+        """Whether all forms are well formed."""
+        return all([super().is_valid(), self.parameters.is_valid(), self.model_form.is_valid()])
+
+    def submission(self) -> dict[str, Any]:
+        """What `accept_model` takes, from valid forms. Raises Refused where more than one model was given."""
+        values = self.model_form.cleaned_data
+        request = ModelRequest(
+            engine=self.engine.name,
+            parameters=self.parameters.cleaned_data,
+            model=self._model(),
+            datasets=() if values["benchmark"] else tuple(values["dataset"]),
+            benchmark=values["benchmark"],
+            runs=tuple(values["run"]),
+            device=values["device"] or "auto",
+        )
+        return {**self.about(), "request": request, "local": is_local(self.request)}
+
+    def archive(self) -> Source | None:
+        """The archive that was uploaded, with this form or before it. Raises Refused where there are several."""
+        files = [incoming(upload) for upload in self.request.FILES.getlist(CHECKPOINT_FIELD)]
+        named = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
+        files += [incoming_upload(self.person, each, Upload.Kind.MODEL) for each in named]
+        if len(files) > 1:
+            message = "More than one archive was given."
+            raise Refused.of(SEVERAL_MODELS, message, "Choose one of them.")
+        pooling = self.request.POST.get("pooling", "")
+        return archive_in(files[0], pooling if pooling in POOLINGS else "") if files else None
+
+    def archive_to_check(self) -> Source:
+        """The archive that was uploaded. Raises Refused where there is none."""
+        archive = self.archive()
+        if archive is None:
+            raise Refused.of(NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to be checked.")
+        return archive
+
+    def _model(self) -> Model | None:
+        values = self.model_form.cleaned_data
+        hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
+        given = [each for each in (self.archive(), self._kept(), hub) if each is not None]
+        if len(given) > 1:
+            message = "More than one model was given."
+            raise Refused.of(SEVERAL_MODELS, message, "Upload one, choose one, or name one on the hub.")
+        return given[0] if given else None
+
+    def _kept(self) -> Checkpoint | None:
+        chosen = self.model_form["checkpoint_id"].value()
+        return next((row for row in self.checkpoints if str(row.pk) == chosen), None)
+
+    def context(
+        self,
+        refusal: Refused | None = None,
+        report: FileReport | None = None,
+        slow_down: int = 0,
+        model: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """What the template shows; `model` describes one that was just checked, for the estimates."""
+        load = self._load(model or {})
+        return {
+            **self.shared_context(),
+            "engine": self.engine,
+            "engines": self._engines(),
+            "needs": self._needs(),
+            "steps": self._steps(),
+            "load": load,
+            "asks_pooling": bool(TAKEN_PLAIN & set(kinds_of(self.engine))),
+            "parameters_form": self.parameters,
+            "model_form": self.model_form,
+            "checkpoints": self.checkpoints,
+            "sources": self.sources,
+            "kept": self._kept_archives(),
+            "hub": settings.HUB_DOWNLOADS,
+            "offers": self._offers(load),
+            "enough_jobs": ENOUGH,
+            "quota": quota_of(teams_of(self.person).first()),
+            "readiness": readiness(self.person, local=is_local(self.request)),
+            "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
+            "samples": _samples(self),
+            "refusal": refusal,
+            "reports": refusal.files if refusal else [report] if report else [],
+            "checked": report is not None,
+            "slow_down": slow_down,
+            "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
+            "unfinished": unfinished(self.person, Upload.Kind.MODEL),
+        }
+
+    def _kept_archives(self) -> list[tuple[Upload, bool]]:
+        """Archives of the person's that came and that no submission has taken, and whether each is chosen."""
+        chosen = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
+        mine = uploads_of(self.person).filter(kind=Upload.Kind.MODEL).exclude(completed_at=None)
+        return [(each, each.pk in chosen) for each in mine]
+
+    def _needs(self) -> str:
+        """The kinds of checkpoint that the engine runs, in words."""
+        kinds = kinds_of(self.engine)
+        if len(kinds) == len(CheckpointKind):
+            return "a checkpoint of any kind, for its tokenizer"
+        return " or ".join(KIND_NAMES[kind] for kind in kinds)
+
+    def _steps(self) -> dict[str, int]:
+        """The number of each section that the engine has."""
+        engine = self.engine
+        shown = {"engine": True, "model": engine.needs_checkpoint, "runs": engine.runs[1] > 0}
+        names = [*(name for name, there in shown.items() if there), "datasets", "system", "submission"]
+        return {name: number for number, name in enumerate(names, 1)}
+
+    def _engines(self) -> list[EngineChoice]:
+        return [
+            EngineChoice(each, Architecture(each.architecture).label, each.name == self.engine.name)
+            for each in ENGINES.values()
+        ]
+
+    def _load(self, model: Mapping[str, Any]) -> Load:
+        kept = self._kept()
+        described = model or (kept.description if kept else {})
+        kind = str(described.get("kind", kept.kind if kept else ""))
+        chosen = getattr(self.parameters, "cleaned_data", {})
+        return Load(self.engine, kind, described.get("parameters"), chosen)
+
+    def _offers(self, load: Load) -> Sequence[Offer]:
+        chosen, history = self.model_form["dataset"].value() or [], ended_like(load)
+        shut = shut_datasets((each.pk for each in self.datasets), timezone.now())
+        return [
+            Offer(estimate(load, history, each), each.slug in chosen, shut.get(each.pk, ""))
+            for each in self.datasets
+        ]
+
+
+def _samples(page: ModelPage) -> list[DatasetFile]:
+    """Archives to try the engine with, where this site has made them: one that runs, one that is refused."""
+    if CheckpointKind.STATIC_EMBEDDINGS not in kinds_of(page.engine):
+        return []
+    files = [file for dataset in page.datasets for file in offered_files(dataset, page.person)]
+    return [file for file in files if file.kind in SAMPLES]
+
 
 TEMPLATE = "submissions/submit_model.html"
 

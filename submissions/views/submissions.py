@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from django.contrib import messages
@@ -167,49 +169,49 @@ def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     return redirect(found)
 
 
-@login_required
-@require_POST
-def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
+def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[..., HttpResponse]:
+    """The view of a change that scripts might make over and over."""
+
+    @wraps(change)
+    def view(request: HttpRequest, identifier: str) -> HttpResponse:
+        managed = _managed(request, identifier)
+        if wait := seconds_to_wait(ChangeThrottle(), request):
+            messages.warning(request, slow_down(wait))
+            return render(request, "submissions/submission.html", _context(request, managed), status=429)
+        change(request, managed)
+        return redirect(managed)
+
+    return login_required(require_POST(view))
+
+
+@_changes
+def visibility(request: HttpRequest, managed: Submission) -> None:
     """Show the results to everyone, or keep them with the team."""
-    found = _managed(request, identifier)
-    if wait := seconds_to_wait(ChangeThrottle(), request):
-        return _slowed_down(request, found, wait)
     public = request.POST.get("public") == "yes"
-    withdrawal.set_public(found, public, signed_in(request))
+    withdrawal.set_public(managed, public, signed_in(request))
     messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
-    return redirect(found)
 
 
-@login_required
-@require_POST
-def reusable(request: HttpRequest, identifier: str) -> HttpResponse:
-    """Let others re-rank and fuse the runs, or no longer."""
-    found = _managed(request, identifier)
-    if wait := seconds_to_wait(ChangeThrottle(), request):
-        return _slowed_down(request, found, wait)
+@_changes
+def reusable(request: HttpRequest, managed: Submission) -> None:
+    """Let others build on the runs, or no longer."""
     allowed = request.POST.get("reusable") == "yes"
-    withdrawal.set_reusable(found, allowed, signed_in(request))
+    withdrawal.set_reusable(managed, allowed, signed_in(request))
     messages.success(
         request, "Others may build on its runs now." if allowed else "Nobody else can build on its runs now."
     )
-    return redirect(found)
 
 
-@login_required
-@require_POST
-def priority(request: HttpRequest, identifier: str) -> HttpResponse:
+@_changes
+def priority(request: HttpRequest, managed: Submission) -> None:
     """Give the submission another place among its team's runs in the round."""
-    found = _managed(request, identifier)
-    if wait := seconds_to_wait(ChangeThrottle(), request):
-        return _slowed_down(request, found, wait)
     wanted = request.POST.get("priority", "")
     try:
-        set_priority(found, parse_number(wanted, 9) or 0, signed_in(request))
+        set_priority(managed, parse_number(wanted, 9) or 0, signed_in(request))
     except Refused as refusal:
         messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
     else:
-        messages.success(request, f"Its priority is {found.priority} now.")
-    return redirect(found)
+        messages.success(request, f"Its priority is {managed.priority} now.")
 
 
 @login_required
@@ -272,12 +274,6 @@ def _managed(request: HttpRequest, identifier: str) -> Submission:
     if not may_manage(request.user, found):
         raise PermissionDenied
     return found
-
-
-def _slowed_down(request: HttpRequest, found: Submission, wait: int) -> HttpResponse:
-    """The submission's page as it is, with how many seconds to wait before it may be changed again."""
-    messages.warning(request, slow_down(wait))
-    return render(request, "submissions/submission.html", _context(request, found), status=429)
 
 
 def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[str, Any]:

@@ -175,7 +175,7 @@ class SubmissionPage:
         kept = {name: values[name] for name in ("configuration", "public", "reusable", "note")}
         if not values["system"]:
             kept |= {name: values[name] for name in ("team", "anonymous_until")}
-        return {"system": self._system(values["system"]), "said": self.form.said(), **kept}
+        return {"system": self._system(values["system"]), "round_entry": self.form.round_entry(), **kept}
 
     def _system(self, slug: str) -> System | SystemFields:
         if not slug:

@@ -26,7 +26,7 @@ from django.conf import settings
 from leaderboard.core.storage.store import Area
 from leaderboard.models import Run
 from submissions.accounts.tokens import make_token
-from submissions.intake import checking
+from submissions.intake import files as intake_files
 from submissions.jobs.cleanup.unreferenced_files import sweep
 from submissions.models import Job, QuotaUse, State, Submission
 from tests.faults.clients import Answer, ask, serve, submit
@@ -150,7 +150,7 @@ def test_what_a_worker_cannot_write_is_done_once_there_is_room(
     queue_site: Site, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker reads and keeps what is longer than the site looks at at once: the first attempt has no room for it."""
-    monkeypatch.setattr(checking.settings, "VALIDATE_AT_ONCE_BYTES", 1000)
+    monkeypatch.setattr(intake_files.settings, "VALIDATE_AT_ONCE_BYTES", 1000)
     with contextlib.ExitStack() as limits:
         for name in ("scorer-1", "scorer-2"):
             limits.enter_context(full_beyond(queue_site.services[name], 300))
@@ -169,7 +169,7 @@ def test_what_a_worker_cannot_write_is_tried_again(
 ) -> None:
     """Done once there is room; failed after three attempts where there is none, and given back to the quota."""
     monkeypatch.setattr(
-        checking.settings, "VALIDATE_AT_ONCE_BYTES", 1000
+        intake_files.settings, "VALIDATE_AT_ONCE_BYTES", 1000
     )  # a worker reads and keeps what is longer
     site = scoring_site
     scorers = [site.services["scorer-1"], site.services["scorer-2"]]

@@ -80,7 +80,7 @@ def test_one_bit_is_seen_and_so_is_a_sum_in_another_order(tmp_path: Path) -> Non
     path = tmp_path / "run.txt"
     write_run(path)
     assert dataset.current_qrels is not None
-    scored = evaluate_run(store_run(path).sha256, dataset, dataset.current_qrels, lambda share: None)
+    scored = evaluate_run(store_run(path), dataset, dataset.current_qrels, lambda share: None)
     same = digest(scored.per_query, scored.means)
     changed = scored.per_query.copy()
     changed.flat[3] = np.nextafter(changed.flat[3], 2.0)
@@ -112,7 +112,7 @@ def test_a_scorer_that_goes_by_the_order_of_lines_is_seen(tmp_path: Path) -> Non
 def _computed(path: Path, dataset: Dataset) -> str:
     """Here, without a database between."""
     assert dataset.current_qrels is not None
-    scored = evaluate_run(store_run(path).sha256, dataset, dataset.current_qrels, lambda share: None)
+    scored = evaluate_run(store_run(path), dataset, dataset.current_qrels, lambda share: None)
     return digest(scored.per_query, scored.means)
 
 

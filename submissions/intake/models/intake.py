@@ -26,15 +26,14 @@ from submissions.checkpoints.service import KeptFiles, Source
 from submissions.core.errors import ALREADY_SUBMITTED, LABEL_NEEDED, Refused
 from submissions.intake.files import IncomingFile
 from submissions.intake.models.datasets import chosen_datasets
-from submissions.intake.models.quota import refuse_beyond_quota
-from submissions.intake.models.readiness import refuse_unready, refuse_without_gpu
+from submissions.intake.models.readiness import refuse_beyond_quota, refuse_unready, refuse_without_gpu
 from submissions.intake.models.runs import runs_for
-from submissions.intake.rounds import NOTHING, Said, admit
-from submissions.intake.runs import admitted, expected_team, system_row
+from submissions.intake.rounds import NO_ROUND_ENTRY, RoundEntry, admit
+from submissions.intake.runs import expected_team, system_row
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue import queue
 from submissions.queue.capability import UNPROTECTED, told_within
-from submissions.queue.lifecycle import write_log
+from submissions.queue.lifecycle import log_line
 from submissions.uploads.service import reading, take
 
 NO_ENGINE = ProblemCode("no_engine", "A model without the engine that is to run it.", "Name one of those listed.",
@@ -108,7 +107,7 @@ def accept_model(
     note: str = "",
     team: Team | None = None,
     anonymous_until: date | None = None,
-    said: Said = NOTHING,
+    round_entry: RoundEntry = NO_ROUND_ENTRY,
 ) -> Submission:
     """Store a submission and queue its jobs, one for each dataset. Raises Refused, and then nothing is stored.
 
@@ -120,34 +119,38 @@ def accept_model(
     plan = _plan(request, team, system, unprotected=ready.unprotected)
     quotas.refuse_unapproved(team, plan.datasets)
     refuse_beyond_quota(team, len(plan.datasets))
-    admit(submitter, team, plan.datasets, said, ())
+    admission = admit(submitter, team, plan.datasets, round_entry, ())
     uploads = _uploads(request.model)
     with reading(uploads):
         with quotas.reading_for(submitter, plan.datasets):
-            kept = _kept(request.model, plan.engine, team)
+            kept = _keep_files(request.model, plan.engine, team)
         with transaction.atomic():
-            quotas.hold(submitter, team)
+            team = quotas.hold(submitter, team)
             refuse_beyond_quota(team, len(plan.datasets))
-            admission = admit(submitter, team, plan.datasets, said, ())
+            if admission.round is not None:
+                # The places of a round are counted again, now that nobody else can take one.
+                admission = admit(submitter, team, plan.datasets, round_entry, ())
             submission = Submission(
                 kind=Submission.Kind.MODEL,
                 submitter=submitter,
                 team=team,
-                system=system_row(submitter, _completed(system, kept), team, anonymous_until),
+                system=system_row(_completed(system, kept), team, anonymous_until),
                 configuration=configuration,
                 engine=plan.engine.name,
                 parameters=plan.parameters,
-                checkpoint=_checkpoint_row(kept, team, submitter),
+                checkpoint=checkpoints.record(kept, team=team, person=submitter)
+                if isinstance(kept, KeptFiles)
+                else kept,
                 public=public,
                 reusable=reusable,
                 note=note,
-                **admitted(admission),
+                **admission.columns(),
             )
             for dataset in plan.datasets:
                 _refuse_repeat(submission, dataset, plan)
             submission.save()
             for dataset in plan.datasets:
-                _create_job(submission, dataset, plan, admission.said.tag)
+                _create_job(submission, dataset, plan, admission.entry.tag)
             take(submitter, uploads)
             quotas.charge(submission, plan.datasets)
     return submission
@@ -244,15 +247,11 @@ def _refuse_wrong_number_of_runs(engine: EngineDescription, given: int) -> None:
     )
 
 
-def _kept(model: Model | None, engine: EngineDescription, team: Team) -> KeptFiles | Checkpoint | None:
+def _keep_files(model: Model | None, engine: EngineDescription, team: Team) -> KeptFiles | Checkpoint | None:
     """The checkpoint, its files in their place. Of one on the hub there is none yet: a worker fetches it."""
     if isinstance(model, Source):
         return checkpoints.keep_files(team, model, kinds_of(engine))
     return model if isinstance(model, Checkpoint) else None
-
-
-def _checkpoint_row(kept: KeptFiles | Checkpoint | None, team: Team, person: User) -> Checkpoint | None:
-    return checkpoints.record(kept, team=team, person=person) if isinstance(kept, KeptFiles) else kept
 
 
 def _completed(system: System | SystemFields, kept: KeptFiles | Checkpoint | None) -> System | SystemFields:
@@ -331,9 +330,12 @@ def _repeated(job: Job, earlier: Submission) -> Refused:
 
 
 def _create_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: str) -> None:
-    job = Job.objects.create(
+    queue_name = _queue(plan)
+    named = f" of {submission.checkpoint.file_name}" if submission.checkpoint else ""
+    received = f"Received: {plan.engine.label}{named} over {dataset}. Queued for a {queue_name} worker."
+    Job.objects.create(
         kind=Job.Kind.MODEL,
-        queue=_queue(plan),
+        queue=queue_name,
         submission=submission,
         dataset=dataset,
         file_name=submission.checkpoint.file_name if submission.checkpoint else "",
@@ -344,12 +346,9 @@ def _create_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: 
             **({UNPROTECTED: True} if plan.unprotected else {}),
             **({"run_tag": run_tag} if run_tag else {}),
         },
+        log=log_line(received),
     )
-    named = f" of {submission.checkpoint.file_name}" if submission.checkpoint else ""
-    write_log(
-        job.pk, f"Received: {plan.engine.label}{named} over {dataset}. Queued for a {job.queue} worker."
-    )
-    queue.ring(job.queue)
+    queue.ring(queue_name)
 
 
 def _queue(plan: _Plan) -> Job.Queue:

@@ -1,22 +1,26 @@
-"""Whether models may be run here, and by whom: what the workers say of their sandboxes, and what the operator set."""
+"""Whether models may be run here, by whom, and how many in a day: what workers say of their sandboxes, and settings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 
 from django.conf import settings
+from django.db.models import Q
 from django.http import HttpRequest
+from django.utils import timezone
 from rest_framework.request import Request
 
 from evaluation.core.problems import ProblemCode
-from leaderboard.models import User
+from leaderboard.models import Team, User
 from submissions.accounts.permissions import may_go_unprotected
 from submissions.core.errors import Refused
-from submissions.models import Job
+from submissions.models import Job, State
 from submissions.queue.capability import Capability, missing, told_within
 from submissions.queue.heartbeat import MEMORY
+from submissions.quotas.ledger import QUOTA
 
 SANDBOX_UNAVAILABLE = ProblemCode("sandbox_unavailable", "Models cannot be run here now: no worker has a sandbox "
     "that works.", "The message says why; the operator installs what it names.")  # fmt: skip
@@ -49,11 +53,11 @@ def readiness(person: User, *, local: bool) -> Readiness:
     if any(each.works and each.isolates for each in told):
         return Readiness(True, asleep=asleep)
     if any(each.works for each in told):
-        return _unprotected(person, local=local, asleep=asleep)
-    return _nowhere(told, asleep=asleep)
+        return _ready_unprotected(person, local=local, asleep=asleep)
+    return _not_ready(told, asleep=asleep)
 
 
-def _unprotected(person: User, *, local: bool, asleep: bool) -> Readiness:
+def _ready_unprotected(person: User, *, local: bool, asleep: bool) -> Readiness:
     if may_go_unprotected(person, local=local):
         return Readiness(True, unprotected=True, asleep=asleep)
     return Readiness(
@@ -65,7 +69,7 @@ def _unprotected(person: User, *, local: bool, asleep: bool) -> Readiness:
     )
 
 
-def _nowhere(told: Sequence[Capability], *, asleep: bool) -> Readiness:
+def _not_ready(told: Sequence[Capability], *, asleep: bool) -> Readiness:
     lack = missing(told)
     if lack is None:
         return Readiness(
@@ -108,3 +112,43 @@ def is_local(request: HttpRequest | Request) -> bool:
         return ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
     except ValueError:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How many runs of models a team has had today, how many it may have, and when counting begins anew."""
+
+    used: int
+    limit: int
+    resets_at: datetime
+
+    @property
+    def left(self) -> int:
+        """How many more it may have today."""
+        return max(0, self.limit - self.used)
+
+
+def quota_of(team: Team | None) -> Quota:
+    """Today's count (from midnight to midnight, UTC). What failed through us, or never began, is not counted."""
+    midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    used = 0
+    if team is not None:
+        never_began = Q(state__in=[State.CANCELLED, State.WITHDRAWN], started_at=None)
+        jobs = Job.objects.filter(
+            kind=Job.Kind.MODEL, submission__team=team, created_at__gte=midnight
+        ).exclude(Q(state=State.FAILED) | never_began)
+        used = jobs.count()
+    return Quota(used, settings.MODEL_JOBS_PER_DAY, midnight + timedelta(days=1))
+
+
+def refuse_beyond_quota(team: Team, wanted: int) -> None:
+    """Raises Refused where the team may not have so many more today."""
+    quota = quota_of(team)
+    if wanted > quota.left:
+        again = f"counting begins anew at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
+        raise Refused.of(
+            QUOTA,
+            f"Your team may have models run on {quota.limit} datasets a day; {quota.used} are used today, and this "
+            f"asks for {wanted}.",
+            f"Choose at most {quota.left} now; {again}" if quota.left else f"{again[0].upper()}{again[1:]}",
+        )

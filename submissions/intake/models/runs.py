@@ -42,13 +42,13 @@ def sources_for(teams: Iterable[Team]) -> list[RunSource]:
     """Everything that these teams may build on, their own first, newest first."""
     own = {team.pk for team in teams}
     entries = (
-        _usable(own)
+        _usable_entries(own)
         .select_related("system__team", "dataset", "evaluation__run")
         .order_by("-published_at", "-pk")
     )
     found: dict[str, list[Entry]] = {}
     for entry in entries:
-        if _counts(entry):
+        if _is_current(entry):
             found.setdefault(_reference(entry), []).append(entry)
     ordered = sorted(found.values(), key=lambda group: group[0].system.team_id not in own)
     return [_source(group, own) for group in ordered]
@@ -85,12 +85,12 @@ def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
         system__slug=reference, system__team=None, submission_reference=""
     )
     entries = (
-        _usable({team.pk})
+        _usable_entries({team.pk})
         .filter(named, dataset=dataset)
         .select_related("evaluation__run__version", "system")
         .prefetch_related("jobs")
     )
-    usable = [entry for entry in entries.order_by("-published_at", "-pk") if _counts(entry)]
+    usable = [entry for entry in entries.order_by("-published_at", "-pk") if _is_current(entry)]
     # Of a submission with variants, the one that stands for it: its job's own entry.
     main = next((entry for entry in usable if entry.jobs.all()), usable[0] if usable else None)
     if main is None or main.evaluation is None:
@@ -127,7 +127,7 @@ def _queries_named(entry: Entry, run: Run) -> int:
     return int(known)
 
 
-def _usable(own: set[int]) -> QuerySet[Entry]:
+def _usable_entries(own: set[int]) -> QuerySet[Entry]:
     """Entries whose runs these teams may use: their own, the site's, and public ones that their owners lent.
 
     Runs over queries that are not public are never used across teams.
@@ -139,7 +139,7 @@ def _usable(own: set[int]) -> QuerySet[Entry]:
     return Entry.objects.filter(mine | (public & (lent | house)), evaluation__isnull=False)
 
 
-def _counts(entry: Entry) -> bool:
+def _is_current(entry: Entry) -> bool:
     """Whether the run answers the dataset as it is now."""
     return (
         entry.evaluation is not None and entry.evaluation.run.version_id == entry.dataset.current_version_id

@@ -21,12 +21,12 @@ from leaderboard.datasets.qrels import scoring_target, topic_ids
 from leaderboard.models import DatasetVersion, Run
 from leaderboard.systems.baselines import BM25, CONFIGURATIONS, Configuration, system_of
 from submissions.intake.run_records import keep_run
-from submissions.jobs.kinds.handover import Retrieved, finish, keep_found, score_handed_over
-from submissions.jobs.kinds.score import judged_version
+from submissions.jobs.kinds.handover import Retrieved, finish, score_handed_over, store_checked_run
+from submissions.jobs.kinds.score import begin, judged_version
 from submissions.jobs.registry import does
 from submissions.models import Job, State
-from submissions.queue.lease import Lease, LeaseLost, advance_claimed
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lease import Lease, advance_claimed
+from submissions.queue.lifecycle import write_log
 
 #: Where a run's metadata says which queries it was retrieved for.
 TOPICS = "topics_sha256"
@@ -41,8 +41,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
     if score_handed_over(job, lease):
         return
     configuration = CONFIGURATIONS[job.payload.get("configuration", BM25.slug)]
-    if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
-        raise LeaseLost
+    begin(job, State.RETRIEVING, "loading")
     work = Path(settings.VAR) / "work"
     work.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as folder:
@@ -60,7 +59,7 @@ def _retrieve_and_score(job: Job, lease: Lease, configuration: Configuration, fo
         write_text(kept.sha256, out)
     else:
         _retrieve(job, lease, configuration, version, out)
-    run = keep_found(out, version)
+    run = store_checked_run(out, version)
     finish(job, lease, Retrieved(system_of(configuration).slug, version.pk, job.queue, [run]))
 
 
@@ -74,17 +73,13 @@ def _retrieve_and_keep(job: Job, lease: Lease, configuration: Configuration, fol
         statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
         stored = store_run(out)
         with transaction.atomic():
-            _done(job)
+            advance_claimed(job, State.DONE, progress=1.0)
             keep_run(
                 job, None, system_of(configuration), stored, statistics, version, origin=Run.Origin.RETRIEVED
             )
             write_log(job.pk, "Kept. It is scored when the first judgements come.")
     else:
-        _done(job)
-
-
-def _done(job: Job) -> None:
-    advance_claimed(job, State.DONE, progress=1.0)
+        advance_claimed(job, State.DONE, progress=1.0)
 
 
 def _retrieve(

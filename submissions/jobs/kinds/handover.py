@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from django.conf import settings
-from django.db import transaction
 from django.utils import timezone
 
 from evaluation.core.errors import InvalidRun
@@ -22,17 +21,16 @@ from evaluation.runs.score import check_run
 from leaderboard.core.storage.runs import StoredRun, run_path, store_run, write_text
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.examples import keep_example_runs, offer_example_runs
-from leaderboard.models import DatasetVersion, Entry, Qrels, System
+from leaderboard.models import DatasetVersion, Entry, System
 from leaderboard.results.efficiency import record_measurement
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds.score import (
     Result,
-    begin_scoring,
+    begin,
     current_qrels,
     evaluate,
     publish_on_present,
-    publish_results,
 )
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed
@@ -47,7 +45,7 @@ MISSED = "retrieved_missed"
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRun:
+class RetrievedRun:
     """A ranking in the store: the main one has no label; `facts` are by names of evaluation.engines.FACTS."""
 
     sha256: str
@@ -66,7 +64,7 @@ class Retrieved:
     system: str
     version: int
     queue: str
-    runs: Sequence[FoundRun]
+    runs: Sequence[RetrievedRun]
     hardware: Mapping[str, Any] = field(default_factory=dict)
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     baseline: Mapping[str, Any] = field(default_factory=dict)
@@ -77,7 +75,7 @@ class Retrieved:
         told = payload.get(KEY)
         if not told:
             return None
-        return cls(**{**told, "runs": [FoundRun(**run) for run in told["runs"]]})
+        return cls(**{**told, "runs": [RetrievedRun(**run) for run in told["runs"]]})
 
     @property
     def sha256s(self) -> list[str]:
@@ -85,14 +83,14 @@ class Retrieved:
         return [run.sha256 for run in self.runs]
 
 
-def keep_found(
+def store_checked_run(
     path: Path, version: DatasetVersion, label: str = "", facts: Mapping[str, Any] | None = None
-) -> FoundRun:
+) -> RetrievedRun:
     """Check a run as an upload is checked, without judgements, and store it. Raises InvalidRun."""
     report = check_run(path, scoring_target(version))
     if not report.valid:
         raise InvalidRun(report)
-    return FoundRun(*store_run(path), label, dict(facts or {}))
+    return RetrievedRun(*store_run(path), label, dict(facts or {}))
 
 
 def finish(job: Job, lease: Lease, found: Retrieved) -> None:
@@ -101,7 +99,7 @@ def finish(job: Job, lease: Lease, found: Retrieved) -> None:
     Raises LeaseLost, Cancelled, or JudgementsChanged.
     """
     if settings.PRIVATE_STORAGE:
-        score_found(job, lease, found)
+        score_retrieved(job, lease, found)
     else:
         _hand_over(job, found)
 
@@ -119,13 +117,13 @@ def score_handed_over(job: Job, lease: Lease) -> bool:
         write_log(job.pk, "The dataset has other content now: it is retrieved again.")
         _send_back(job, found)
     elif missing := [sha256 for sha256 in found.sha256s if not run_path(sha256).exists()]:
-        _miss(job, found, missing)
+        _retrieve_again_or_fail(job, found, missing)
     else:
-        score_found(job, lease, found)
+        score_retrieved(job, lease, found)
     return True
 
 
-def _miss(job: Job, found: Retrieved, missing: Sequence[str]) -> None:
+def _retrieve_again_or_fail(job: Job, found: Retrieved, missing: Sequence[str]) -> None:
     """Retrieve again what is not in this worker's store, which may be another than the retriever's, or give up."""
     missed = job.payload.get(MISSED, 0) + 1
     fault = secrets.token_hex(4)
@@ -149,10 +147,10 @@ def _send_back(job: Job, found: Retrieved, **noted: int) -> None:
     _move(job, found.queue, {**payload, **noted})
 
 
-def score_found(job: Job, lease: Lease, found: Retrieved) -> None:
+def score_retrieved(job: Job, lease: Lease, found: Retrieved) -> None:
     """Score, publish, and record what it cost. Raises as `finish`."""
     qrels = current_qrels(job.dataset)
-    begin_scoring(job)
+    begin(job, State.SCORING)
     system = System.objects.get(slug=found.system)
     results = []
     for run in found.runs:
@@ -161,16 +159,14 @@ def score_found(job: Job, lease: Lease, found: Retrieved) -> None:
     is_baseline = job.kind == Job.Kind.BASELINE
     examples = _examples(job, found) if is_baseline else []
 
-    @transaction.atomic
-    def publish(results: Sequence[Result], present: Qrels) -> None:
-        entries = publish_results(job, system, results, present, Entry.Provenance.MEASURED)
+    def record_more(results: Sequence[Result], entries: Sequence[Entry]) -> None:
         if found.figures and entries:
             _record_measurements(results, entries, found)
         if is_baseline:
             offer_example_runs(qrels.version, examples)
             mark_published(job.dataset)
 
-    publish_on_present(job, lease, results, qrels, publish)
+    publish_on_present(job, lease, system, results, qrels, Entry.Provenance.MEASURED, record_more)
 
 
 def _examples(job: Job, found: Retrieved) -> list[Any]:

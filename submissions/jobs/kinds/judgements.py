@@ -21,7 +21,7 @@ from leaderboard.judgements.imports import State as ImportState
 from leaderboard.judgements.imports import give_up_import
 from leaderboard.judgements.pools import give_up_pool
 from leaderboard.models import JudgementImport, Pool, User
-from submissions.jobs.kinds.score import begin_scoring
+from submissions.jobs.kinds.score import begin
 from submissions.jobs.registry import does
 from submissions.models import Job, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost, advance_claimed
@@ -33,7 +33,7 @@ from submissions.queue.queue import ATTEMPTS
 def pool_job(job: Job, lease: Lease) -> None:
     """Draw the pool that the payload names. Again, nothing changes. Raises LeaseLost or Cancelled."""
     key = job.payload["pool"]
-    begin_scoring(job)
+    begin(job, State.SCORING)
     with _giving_up(job, lambda: give_up_pool(key)), work_folder("judging") as folder:
         pool = Pool.objects.select_related("dataset__current_qrels", "version", "created_by").get(pk=key)
         if pool.state != Pool.State.DRAWING:
@@ -56,7 +56,7 @@ def pool_job(job: Job, lease: Lease) -> None:
 def merge_job(job: Job, lease: Lease) -> None:
     """Compare or merge the judgements that the payload names, as their state says. Raises LeaseLost or Cancelled."""
     key = job.payload["import"]
-    begin_scoring(job)
+    begin(job, State.SCORING)
     with _giving_up(job, lambda: give_up_import(key)), work_folder("judging") as folder:
         related = ("dataset__current_qrels", "dataset__current_version", "version", "against")
         brought = JudgementImport.objects.select_related(*related).get(pk=key)

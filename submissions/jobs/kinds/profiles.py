@@ -12,10 +12,11 @@ from leaderboard.results.profiles.store import (
     record_beside,
     record_collection,
 )
+from submissions.jobs.kinds.score import begin
 from submissions.jobs.registry import does
 from submissions.models import Job, State
-from submissions.queue.lease import Lease, LeaseLost, advance_claimed
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lease import Lease, advance_claimed
+from submissions.queue.lifecycle import write_log
 
 
 @does(Job.Kind.STATISTICS)
@@ -24,8 +25,7 @@ def statistics_job(job: Job, lease: Lease) -> None:
 
     The texts are recorded first, and only then compared with others. Raises LeaseLost or Cancelled.
     """
-    if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="reading"):
-        raise LeaseLost
+    begin(job, State.RETRIEVING, "reading")
     with work_folder("statistics") as folder:
         found = find_collection(job.dataset, folder, lambda share: lease.report_stage("reading", 0.9 * share))
     _record(job, found)
@@ -42,8 +42,7 @@ def statistics_job(job: Job, lease: Lease) -> None:
 def _record(job: Job, found: FoundCollection | None) -> None:
     """The texts' profile, as long as the claim is ours."""
     with transaction.atomic():
-        if not advance(job.pk, State.SCORING, fence=job.fence, stage="comparing"):
-            raise LeaseLost
+        begin(job, State.SCORING, "comparing")
         if found is None:
             write_log(job.pk, "The dataset has no texts here: nothing to look at.")
             return

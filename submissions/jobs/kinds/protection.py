@@ -8,6 +8,7 @@ from leaderboard.core.audit import acting
 from leaderboard.models import User
 from leaderboard.models.datasets import Protection
 from leaderboard.results.publishing.protection import find_parts, switch
+from submissions.jobs.kinds.score import begin
 from submissions.jobs.registry import does
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost
@@ -23,8 +24,7 @@ def protect_job(job: Job, lease: Lease) -> None:
 
     Again, nothing is found twice. Raises LeaseLost or Cancelled, with the policy as it was.
     """
-    if not advance(job.pk, State.SCORING, fence=job.fence, stage=""):
-        raise LeaseLost
+    begin(job, State.SCORING)
     wanted = Protection(job.payload["protection"])
     person = User.objects.filter(pk=job.payload.get("by")).first()
     for _ in range(_ROUNDS):

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from evaluation.core.errors import InvalidContent
 from evaluation.verification import ScoresDiffer
-from leaderboard.core.storage.runs import run_path
+from leaderboard.core.storage.runs import StoredRun, run_path
 from leaderboard.judgements.rescoring import give_up
 from leaderboard.judgements.rescoring.campaigns import (
     begin_run,
@@ -27,7 +27,7 @@ from leaderboard.judgements.rescoring.campaigns import (
 from leaderboard.judgements.rescoring.content import prepare_content
 from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
 from leaderboard.results.protection import evaluate_parts, policy_of
-from submissions.jobs.kinds.score import evaluate_run, record_scored
+from submissions.jobs.kinds.score import begin, evaluate_run, record_scored
 from submissions.jobs.registry import does
 from submissions.models import Job, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost
@@ -41,8 +41,7 @@ SLICE = 20.0
 @does(Job.Kind.RESCORE)
 def rescore_job(job: Job, lease: Lease) -> None:
     """Evaluate the runs that wait, then let the curator decide. Raises LeaseLost, or Cancelled once thrown away."""
-    if not advance(job.pk, State.SCORING, fence=job.fence, stage=""):
-        raise LeaseLost
+    begin(job, State.SCORING)
     began = time.monotonic()
     while True:
         rescore = _evaluating(job)
@@ -84,7 +83,7 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
     total = max(rescore.total, 1)
     try:
         scored = evaluate_run(
-            run.sha256,
+            StoredRun(run.sha256, run.size),
             rescore.to_qrels.version.dataset,
             rescore.to_qrels,
             lambda share: lease.report((min(rescore.done, total - 1) + share) / total),

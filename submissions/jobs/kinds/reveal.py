@@ -7,7 +7,7 @@ from django.db import transaction
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.models import Round
 from leaderboard.rounds.topics import sum_up
-from submissions.jobs.kinds.score import begin_scoring, current_qrels
+from submissions.jobs.kinds.score import begin, current_qrels
 from submissions.jobs.registry import does
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed
@@ -19,7 +19,7 @@ def reveal_job(job: Job, lease: Lease) -> None:
     """Sum up the round that the job names on its dataset. Raises LeaseLost or Cancelled."""
     row = Round.objects.get(pk=job.payload["round"])
     qrels = current_qrels(job.dataset)
-    begin_scoring(job)
+    begin(job, State.SCORING)
     queries = load_qrels(qrels).query_ids
     lease.report(0.5)
     with transaction.atomic():

@@ -1,20 +1,24 @@
-"""Score a job's run: one pass over the file, a verification of the scores, one transaction for result and state."""
+"""Score a job's run: one pass over the file, a verification of the scores, one transaction for result and state.
+
+Runs of a dataset that collects are checked and kept, and scored when its first judgements come.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from django.db import transaction
 
 from evaluation.core.errors import InvalidRun
-from evaluation.core.problems import Problem
 from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
-from evaluation.runs.score import ScoredRun, score_run
+from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import SignedRun
 from leaderboard.core.storage import deletion_lock
-from leaderboard.core.storage.runs import StoredRun, run_path, store_run
+from leaderboard.core.storage.runs import StoredRun, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.judgements import rescoring
@@ -26,8 +30,9 @@ from leaderboard.results.records import record_evaluation
 from leaderboard.results.values import JUDGED_MEASURES
 from leaderboard.results.verification import verify_scored
 from submissions.core.errors import ALREADY_SUBMITTED
-from submissions.intake.run_records import keep_run
+from submissions.intake.run_records import keep_run, keep_waiting_run, waiting_payload
 from submissions.jobs.kinds.seed_sets import publish_seed
+from submissions.jobs.registry import does
 from submissions.models import Job, State, Submission
 from submissions.queue.lease import Lease, LeaseLost, WorkEnded, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
@@ -57,32 +62,59 @@ class Result:
     signed: SignedRun | None = None
 
 
+#: Called in the transaction that publishes results, with them and their entries.
+RecordMore = Callable[[Sequence[Result], Sequence[Entry]], None]
+#: A run of at most so many bytes is read into memory once, to be scored and verified there.
+IN_MEMORY = 16 * 2**20
+
+
+@does(Job.Kind.SCORE)
 def score_job(job: Job, lease: Lease) -> None:
     """Validate (where that was left to us), score and publish an uploaded run.
 
-    Raises evaluation.core.errors.InvalidRun for a file that does not pass, LeaseLost when the claim is gone, and
-    evaluation.verification.ScoresDiffer.
+    Where there are no judgements yet, check and keep it. Raises evaluation.core.errors.InvalidRun for a file that does
+    not pass, LeaseLost when the claim is gone, and evaluation.verification.ScoresDiffer.
     """
+    if job.dataset.awaits_judgements:
+        _check_and_keep(job, lease)
+        return
     qrels = current_qrels(job.dataset)
     if job.validated:
         stored = StoredRun(job.payload["run_sha256"], job.payload["size"])
-        begin_scoring(job)
+        begin(job, State.SCORING)
         scored = evaluate(stored, job.dataset, qrels, lease)
     else:
         upload = path_of(Area.UPLOADS, job.upload_sha256)
         lease.clock.enter("scoring")
         scored = _score(upload, job.dataset, qrels, lease.report)
-        begin_scoring(job)
+        begin(job, State.SCORING)
         stored = store_run(upload)
         verify_scored(stored.sha256, qrels, scored, lease.check)
     system = job.submission.system if job.submission else System.objects.get(slug=job.payload["system_slug"])
-    publish_on_present(
-        job,
-        lease,
-        [Result(stored, scored)],
-        qrels,
-        lambda results, present: publish_results(job, system, results, present, Entry.Provenance.SCORED),
-    )
+    publish_on_present(job, lease, system, [Result(stored, scored)], qrels, Entry.Provenance.SCORED)
+    forget_upload(job)
+
+
+def _check_and_keep(job: Job, lease: Lease) -> None:
+    """Validate an uploaded run of a dataset without judgements and store it; its job then waits for these."""
+    version, submission = job.dataset.current_version, job.submission
+    if version is None or submission is None:
+        raise RuntimeError(f"job {job.pk}: nothing to keep a run for")
+    upload = path_of(Area.UPLOADS, job.upload_sha256)
+    report = check_run(upload, scoring_target(version), progress=lease.report)
+    if not report.valid:
+        raise InvalidRun(report)
+    stored = store_run(upload)
+    statistics = report.statistics
+    payload = {**job.payload, **waiting_payload(stored, statistics)}
+    with transaction.atomic():
+        lock_boards([job.dataset_id])
+        submission = Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
+        waits = {"validated": True, "lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": ""}
+        kept = {"payload": payload, "report": report.as_dict(), "progress_note": ""}
+        advance_claimed(job, State.QUEUED, **waits, **kept)
+        keep_waiting_run(job, submission, stored, statistics, version)
+        write_log(job.pk, f"Validated: {statistics.lines:,} lines. It waits for the first judgements.")
     forget_upload(job)
 
 
@@ -98,24 +130,25 @@ class JudgementsChanged(WorkEnded):
 def evaluate(stored: StoredRun, dataset: Dataset, qrels: Qrels, lease: Lease) -> ScoredRun:
     """The run's verified values for every measure that the dataset shows, or may come to show."""
     lease.clock.enter("scoring")
-    return evaluate_run(stored.sha256, dataset, qrels, lease.report)
+    return evaluate_run(stored, dataset, qrels, lease.report)
 
 
-def evaluate_run(sha256: str, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
+def evaluate_run(
+    stored: StoredRun, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]
+) -> ScoredRun:
     """The same for whoever tells of the progress otherwise. Every evaluation of a run that is stored is made here.
 
     Raises evaluation.core.errors.InvalidContent, or evaluation.verification.ScoresDiffer.
     """
-    scored = _score(run_path(sha256), dataset, qrels, progress)
-    verify_scored(sha256, qrels, scored, lambda: progress(1.0))
+    text = read_text(stored.sha256) if stored.size <= IN_MEMORY else None
+    scored = _score(run_path(stored.sha256) if text is None else text, dataset, qrels, progress)
+    verify_scored(stored.sha256, qrels, scored, partial(progress, 1.0), text)
     return scored
 
 
-def _score(path: Path, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
+def _score(run: Path | bytes, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
     """The values of a run in any form, not verified."""
-    return score_run(
-        path, scoring_target(qrels.version, qrels=qrels), measures_of(dataset), progress=progress
-    )
+    return score_run(run, scoring_target(qrels.version, qrels=qrels), measures_of(dataset), progress=progress)
 
 
 def measures_of(dataset: Dataset) -> Sequence[str]:
@@ -125,30 +158,36 @@ def measures_of(dataset: Dataset) -> Sequence[str]:
 
 def current_qrels(dataset: Dataset) -> Qrels:
     """The judgements that the board stands on. Raises RuntimeError where there are none: such jobs do not start."""
-    if dataset.current_qrels is None:
+    if dataset.current_qrels_id is None:
         raise RuntimeError(f"{dataset.slug} has no judgements")
-    return dataset.current_qrels
+    qrels = Qrels.objects.select_related("version").get(pk=dataset.current_qrels_id)
+    qrels.version.dataset = dataset
+    return qrels
 
 
 def judged_version(dataset: Dataset) -> DatasetVersion:
     """The content that the board's judgements are for. Raises RuntimeError where there are none."""
     if dataset.current_qrels_id is None:
         raise RuntimeError(f"{dataset.slug} has no judgements")
-    return DatasetVersion.objects.get(qrels=dataset.current_qrels_id)
+    return DatasetVersion.objects.get(
+        qrels=dataset.current_qrels_id
+    )  # judgements are not for whoever retrieves
 
 
-def begin_scoring(job: Job) -> None:
-    """Say that the job is being scored. Raises LeaseLost when the claim is gone."""
-    if not advance(job.pk, State.SCORING, fence=job.fence, stage=""):
+def begin(job: Job, state: State, stage: str = "") -> None:
+    """Move the job to the state in which its work begins. Raises LeaseLost when the claim is gone."""
+    if not advance(job.pk, state, fence=job.fence, stage=stage):
         raise LeaseLost
 
 
 def publish_on_present(
     job: Job,
     lease: Lease,
+    system: System,
     results: Sequence[Result],
     qrels: Qrels,
-    publish: Callable[[Sequence[Result], Qrels], object],
+    provenance: Entry.Provenance,
+    record_more: RecordMore | None = None,
 ) -> None:
     """Publish results, after scoring the stored runs again where the board was switched to other judgements meanwhile.
 
@@ -157,10 +196,10 @@ def publish_on_present(
     while True:
         lease.clock.enter("publishing")
         try:
-            publish(results, qrels)
+            publish_results(job, system, results, qrels, provenance, record_more)
             return
         except JudgementsChanged:
-            present = current_qrels(Dataset.objects.select_related("current_qrels").get(pk=job.dataset_id))
+            present = current_qrels(Dataset.objects.get(pk=job.dataset_id))
             if (present.version_id, present.split) != (qrels.version_id, qrels.split):
                 raise
         qrels = present
@@ -169,21 +208,34 @@ def publish_on_present(
 
 
 def publish_results(
-    job: Job, system: System, results: Sequence[Result], qrels: Qrels, provenance: Entry.Provenance
+    job: Job,
+    system: System,
+    results: Sequence[Result],
+    qrels: Qrels,
+    provenance: Entry.Provenance,
+    record_more: RecordMore | None = None,
 ) -> list[Entry]:
     """Write results and state together. The state goes first: a lost claim publishes nothing.
 
     The last result is the job's own, those before it are variants with a label and an entry each. Over hidden
     judgements variants are dropped: a job is one reading of these, however many rankings it makes. The run of a seed
-    set makes an entry only with all others of the set; until then nothing is returned.
+    set makes an entry only with all others of the set; until then nothing is returned. `record_more` is called in the
+    same transaction.
     Raises LeaseLost, Cancelled where the submitter asked to stop before this moment, or JudgementsChanged.
     """
     if job.dataset.hidden:
-        results = [replace(each, signed=probes.sign(job, each.stored, qrels)) for each in results[-1:]]
+        results = [
+            replace(each, signed=probes.signature_of(job, each.stored, qrels)) for each in results[-1:]
+        ]
     with transaction.atomic():
         dataset = lock_board(job.dataset_id)
         # As it is now: its team may have made it private, or withdrawn it, while we scored.
-        submission = Submission.objects.select_for_update(no_key=True).filter(pk=job.submission_id).first()
+        submission = (
+            Submission.objects.select_for_update(no_key=True, of=("self",))
+            .select_related("submitter")
+            .filter(pk=job.submission_id)
+            .first()
+        )
         finished = {"progress": 1.0, "report": results[-1].scored.report.as_dict()}
         advance_claimed(job, State.DONE, **finished)
         if dataset.current_qrels_id != qrels.pk:  # no number is born stale
@@ -194,32 +246,40 @@ def publish_results(
             evaluation = record(job, submission, system, result, qrels, provenance)
             entry = publish_seed(job, submission, evaluation, provenance)
             entries = [entry] if entry else []
-            _log_publication(job, entries)
-            return entries
-        entries = [
-            publish_entry(
-                evaluation=record(job, submission, system, result, qrels, provenance),
-                provenance=provenance,
-                public=submission.public if submission else True,
-                submission_reference=submission.pk if submission else "",
-                submitter=submission.submitter if submission else None,
-                is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
-                facts=result.facts,
-                marks=marks_of(submission),
-                held=dataset,
-            )
-            for result in results
-        ]
-        _tie(job, submission, entries)
+        else:
+            entries = _publish_entries(job, dataset, submission, system, results, qrels, provenance)
+            _note_entries(job, submission, entries)
         _log_publication(job, entries)
+        if record_more is not None:
+            record_more(results, entries)
     return entries
 
 
-def marks_of(submission: Submission | None) -> EntryMarks:
-    """What a board says of how the submission's runs came."""
-    if submission is None:
-        return EntryMarks()
-    return EntryMarks(submission.round_id, submission.late, submission.run_type)
+def _publish_entries(
+    job: Job,
+    dataset: Dataset,
+    submission: Submission | None,
+    system: System,
+    results: Sequence[Result],
+    qrels: Qrels,
+    provenance: Entry.Provenance,
+) -> list[Entry]:
+    sent: dict[str, Any] = {}
+    if submission is not None:
+        marks = EntryMarks(submission.round_id, submission.late, submission.run_type)
+        sent = {"submission_reference": submission.pk, "submitter": submission.submitter, "marks": marks}
+    return [
+        publish_entry(
+            evaluation=record(job, submission, system, result, qrels, provenance),
+            provenance=provenance,
+            public=submission.public if submission else True,
+            is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
+            facts=result.facts,
+            held=dataset,
+            **sent,
+        )
+        for result in results
+    ]
 
 
 def _log_publication(job: Job, entries: Sequence[Entry]) -> None:
@@ -229,7 +289,7 @@ def _log_publication(job: Job, entries: Sequence[Entry]) -> None:
         write_log(job.pk, _LOGGED.get(entries[-1].visibility, "Scored."))
 
 
-def _tie(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:
+def _note_entries(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:
     """Note on the job what it made: an entry of its own and, for each variant, a further one.
 
     A run that is there already is refused where it was uploaded; a model that was run again, or a retrieval of ours
@@ -240,7 +300,13 @@ def _tie(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> N
     if already_there and submission is not None:
         withdrawn = main.visibility == Entry.Visibility.WITHDRAWN
         if job.kind != Job.Kind.MODEL or withdrawn:
-            raise InvalidRun.of(_already_there(job))
+            # The same text sent again, compressed otherwise, which its bytes alone did not show.
+            raise InvalidRun.of(
+                ALREADY_SUBMITTED.problem(
+                    f"this system has the same run on {job.dataset} already",
+                    "If it is another seed or configuration, label it.",
+                )
+            )
         write_log(job.pk, "It found what it had found before: the entry stays, and is measured again.")
     if already_there:
         further = list(entries) if submission is not None else []
@@ -267,7 +333,7 @@ def record(
     )
     evaluation = record_scored(run, qrels, scored)
     if submission is not None and result.signed is not None:
-        probes.look(job, submission, evaluation, result.signed)
+        probes.flag_suspicious_run(job, submission, evaluation, result.signed)
     return evaluation
 
 
@@ -285,14 +351,6 @@ def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
     if policy_of(qrels.version.dataset).competition:
         evaluate_parts(evaluation)
     return evaluation
-
-
-def _already_there(job: Job) -> Problem:
-    """The same text sent again, compressed otherwise, which its bytes alone did not show."""
-    return ALREADY_SUBMITTED.problem(
-        f"this system has the same run on {job.dataset} already",
-        "If it is another seed or configuration, label it.",
-    )
 
 
 def forget_upload(job: Job) -> None:

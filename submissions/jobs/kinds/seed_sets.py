@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from evaluation.core.errors import InvalidRun
-from evaluation.core.problems import Problem
 from leaderboard.models import Entry, Evaluation
 from leaderboard.results.publishing import EntryMarks, publish_seed_set
 from submissions.core.errors import ALREADY_SUBMITTED
@@ -27,10 +26,19 @@ def publish_seed(
         .select_related("evaluation__run__version__dataset", "evaluation__run__system")
         .defer("evaluation__values")
     )
-    found = {each.seed: _on(evaluation, each.evaluation) for each in jobs if each.evaluation is not None}
+    found = {
+        each.seed: _on_judgements_of(evaluation, each.evaluation)
+        for each in jobs
+        if each.evaluation is not None
+    }
     for label, other in found.items():
         if label != job.seed and other.run.sha256 == evaluation.run.sha256:
-            raise InvalidRun.of(_same_run(job, label))
+            raise InvalidRun.of(
+                SAME_RUN_TWICE.problem(
+                    f"this is the same run as that of seed {label}",
+                    "Seeds differ: look at how the two were made, and send all seeds again.",
+                )
+            )
     done = sum(each.state == State.DONE for each in jobs)
     if done < len(jobs):
         write_log(
@@ -47,12 +55,17 @@ def publish_seed(
         marks=EntryMarks(submission.round_id, submission.late, submission.run_type),
     )
     if entry.submission_reference != submission.pk:
-        raise InvalidRun.of(_set_already_there(job))
+        raise InvalidRun.of(
+            ALREADY_SUBMITTED.problem(
+                f"this system has the same seeds on {job.dataset} already",
+                "If they are of another configuration, label it.",
+            )
+        )
     Job.objects.filter(pk__in=[each.pk for each in jobs]).update(entry=entry)
     return entry
 
 
-def _on(last: Evaluation, earlier: Evaluation) -> Evaluation:
+def _on_judgements_of(last: Evaluation, earlier: Evaluation) -> Evaluation:
     """The earlier seed's evaluation on the judgements of the last one: the board may have been switched between."""
     if earlier.qrels_id == last.qrels_id:
         return earlier
@@ -60,17 +73,3 @@ def _on(last: Evaluation, earlier: Evaluation) -> Evaluation:
         run=earlier.run_id, qrels=last.qrels_id, specification=last.specification
     )
     return rescored.select_related("run__version__dataset", "run__system").first() or earlier
-
-
-def _same_run(job: Job, label: str) -> Problem:
-    return SAME_RUN_TWICE.problem(
-        f"this is the same run as that of seed {label}",
-        "Seeds differ: look at how the two were made, and send all seeds again.",
-    )
-
-
-def _set_already_there(job: Job) -> Problem:
-    return ALREADY_SUBMITTED.problem(
-        f"this system has the same seeds on {job.dataset} already",
-        "If they are of another configuration, label it.",
-    )

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from leaderboard.core.work_requests import request_certainty, request_statistics
 from leaderboard.results.significance import find_certainty, keep_certainty, request_if_changed
+from submissions.jobs.kinds.score import begin
 from submissions.jobs.registry import does
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost
@@ -27,8 +28,7 @@ def certainty_job(job: Job, lease: Lease) -> None:
 
     Raises LeaseLost or Cancelled, with nothing kept.
     """
-    if not advance(job.pk, State.SCORING, fence=job.fence, stage=""):
-        raise LeaseLost
+    begin(job, State.SCORING)
     finding = find_certainty(job.dataset, lease.report)
     with transaction.atomic():
         # The state goes first: a lost claim keeps nothing.

@@ -7,18 +7,24 @@ here holds the encoding's row, so that of two last shards one sees the other.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from leaderboard.models import DatasetVersion
 from submissions.jobs.models import embedding_storage
 from submissions.jobs.models.embedding_files import embeddings_folder, keep_shard, note_use, shard_folder
 from submissions.jobs.models.embedding_storage import (
+    Manifest,
     Report,
     bring_shards,
     is_remote,
@@ -26,13 +32,51 @@ from submissions.jobs.models.embedding_storage import (
     publish,
     send_shard,
 )
-from submissions.jobs.models.encoding_setting import Setting
-from submissions.jobs.models.shard_manifest import Manifest
-from submissions.models import TERMINAL, Encoding, Job, Shard, State
+from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.capability import UNPROTECTED
 from submissions.queue.lease import WorkEnded, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import request_cancel, ring
+from submissions.queue.queue import end_cancelled, request_cancel, ring
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What decides the bytes of encoded documents, and so which jobs share them.
+
+    `parameters` are those that the engine names as its `encoding_parameters`; `hardware` is the slug of the machine's
+    class. Embeddings stay with the owner of the checkpoint, as the checkpoint does.
+    """
+
+    checkpoint: Checkpoint
+    version: DatasetVersion
+    engine: str
+    parameters: dict[str, Any]
+    hardware: str
+    device: str
+    threads: int
+    shard_size: int = field(default_factory=lambda: settings.SHARD_SIZE)
+
+    @property
+    def key(self) -> str:
+        """The name of the embeddings: a sha256 over all of it."""
+        what = {
+            "owner": self.checkpoint.team_id,
+            "model": self.checkpoint.model_sha256,
+            "corpus": self.version.corpus_sha256,
+            "engine": self.engine,
+            "parameters": self.parameters,
+            "hardware": self.hardware,
+            "device": self.device,
+            "threads": self.threads,
+            "shard_size": self.shard_size,
+        }
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def shards(self) -> int:
+        """How many shards the corpus has, at least one."""
+        return max(1, -(-int(self.version.statistics.get("documents", 0)) // self.shard_size))
+
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +167,7 @@ def wait_for_shards(job: Job, setting: Setting) -> bool:
             stage="encoding",
         )
         if not moved:
-            return advance(job.pk, State.CANCELLED, fence=job.fence) if _is_cancelled(job) else False
+            return end_cancelled(job)
         bells = _make_jobs(encoding, job)
         write_log(
             job.pk, f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free."
@@ -224,10 +268,6 @@ def _settle(encoding_id: int) -> None:
 def _waiting() -> QuerySet[Job]:
     """Jobs that gave their claim up for an encoding."""
     return Job.objects.filter(state=State.RETRIEVING, lease_expires_at=None, waits_for__isnull=False)
-
-
-def _is_cancelled(job: Job) -> bool:
-    return Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
 
 
 def _locked(encodings: QuerySet[Encoding]) -> Encoding | None:

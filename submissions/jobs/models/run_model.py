@@ -6,6 +6,8 @@ are there. The one shard of a small corpus is encoded by the job itself, in the 
 
 from __future__ import annotations
 
+import shutil
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,27 +16,30 @@ from typing import Any
 
 from django.conf import settings
 
-from evaluation.core.errors import ModelFailure
+from evaluation.checkpoints import CheckpointKind
+from evaluation.core.errors import InvalidContent, InvalidRun, ModelFailure
 from evaluation.efficiency import describe as describe_hardware
-from evaluation.engines import EngineDescription
+from evaluation.engines import EngineDescription, describe
 from evaluation.engines import describe as describe_engine
 from evaluation.engines.base import shard_name
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
 from leaderboard.core.storage.store import Area, path_of
-from leaderboard.models import Dataset, DatasetVersion, Run, System
+from leaderboard.models import Dataset, DatasetVersion, Run, System, User
 from leaderboard.systems.baselines import BM25
-from submissions.checkpoints.service import folder_of
-from submissions.jobs.kinds.handover import Retrieved, finish, keep_found, score_handed_over
-from submissions.jobs.kinds.score import judged_version
+from submissions.checkpoints.hub import fetch
+from submissions.checkpoints.service import folder_of, keep_checkpoint
+from submissions.core.errors import Refused
+from submissions.intake.models.intake import kinds_of
+from submissions.jobs.kinds.handover import Retrieved, finish, score_handed_over, store_checked_run
+from submissions.jobs.kinds.score import begin, judged_version
 from submissions.jobs.models.embedding_files import forget_strangers
 from submissions.jobs.models.encodings import Encoded, Setting, WaitsForShards, keep_single, use
-from submissions.jobs.models.hub_checkpoint import fetched_checkpoint
 from submissions.jobs.models.running import TimedOut, device_of, run_child, workplace
 from submissions.jobs.registry import does
-from submissions.models import Checkpoint, Job, State
-from submissions.queue.lease import Lease, LeaseLost
-from submissions.queue.lifecycle import advance, write_log
+from submissions.models import Checkpoint, Job, State, Submission
+from submissions.queue.lease import Lease
+from submissions.queue.lifecycle import write_log
 from submissions.sandbox.watching import tidy
 
 #: How deep a run goes.
@@ -99,8 +104,7 @@ def model_job(job: Job, lease: Lease) -> None:
 def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     """Do a task and have what it finds scored and published. Raises as `model_job`."""
     version = judged_version(job.dataset)
-    if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
-        raise LeaseLost
+    begin(job, State.RETRIEVING, "loading")
     setting = _setting(job, task, version)
     encoded = use(job, setting, lease.report_stage) if setting else None
     if setting and not encoded and setting.shards > 1:
@@ -110,7 +114,7 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
         write_log(job.pk, "Its judgements are hidden: the main result alone is made and scored.")
     with workplace() as folder:
         done = _retrieve(job, lease, task, version, folder, setting, encoded)
-        found = _kept(job, task, version, done, encoded)
+        found = _store_runs(job, task, version, done, encoded)
     finish(job, lease, found)
 
 
@@ -271,7 +275,7 @@ def _quicker(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {**best, "figures": {**best["figures"], "spread_ms": spread}}
 
 
-def _kept(
+def _store_runs(
     job: Job, task: ModelTask, version: DatasetVersion, done: _Run, encoded: Encoded | None
 ) -> Retrieved:
     """The run, or one for each variant with the main one last, each checked like an upload and stored."""
@@ -283,7 +287,7 @@ def _kept(
     runs = []
     for label, name in files.items():
         facts = done.retrieval["variant_facts"].get(label, done.retrieval["facts"])
-        runs.append(keep_found(done.out / name, version, label, {**facts, **mixed}))
+        runs.append(store_checked_run(done.out / name, version, label, {**facts, **mixed}))
     timed = {} if mixture else {"figures": done.figures, "hardware": done.hardware, "baseline": done.baseline}
     return Retrieved(task.system.slug, version.pk, job.queue, runs, **timed)
 
@@ -292,3 +296,61 @@ def _classes(done: _Run, encoded: Encoded | None) -> frozenset[str]:
     """The hardware classes that had a part in it, where these are several; else none."""
     classes = (encoded.hardware if encoded else frozenset()) | {done.hardware["slug"]}
     return classes if len(classes) > 1 else frozenset()
+
+
+def fetched_checkpoint(job: Job) -> Checkpoint | None:
+    """The checkpoint of a job whose submission named one on the hub; None for any other.
+
+    Fetched once for a team. Raises InvalidRun where the hub has no such model, or it is not one that can be run, and
+    LeaseLost.
+    """
+    submission, name = job.submission, job.payload.get("hub_name", "")
+    if submission is None or not name:
+        return None
+    commit, kinds = job.payload["hub_commit"], kinds_of(describe(submission.engine))
+    known = Checkpoint.objects.filter(team=submission.team, hub_name=name, hub_commit=commit)
+    found = known.filter(kind__in=[kind.value for kind in kinds]).first()
+    if found is None:
+        begin(job, State.RETRIEVING, "fetching")
+        write_log(job.pk, f"Fetching {name} at {commit[:12]} from the hub.")
+        found = _fetch_and_keep(submission, name, commit, kinds)
+    Submission.objects.filter(pk=submission.pk).update(checkpoint=found)
+    return found
+
+
+def _fetch_and_keep(
+    submission: Submission, name: str, commit: str, kinds: tuple[CheckpointKind, ...]
+) -> Checkpoint:
+    """Raises InvalidRun for what the hub does not have, or what cannot be run."""
+    with workplace() as folder:
+        files = folder / "files"
+        files.mkdir()
+        try:
+            fetch(name, commit, files)
+            return keep_checkpoint(
+                team=submission.team,
+                archive=_packed(files, folder / "fetched.zip"),
+                file_name=f"{name.replace('/', '_')}@{commit[:12]}.zip",
+                person=User.objects.only("pk").get(pk=submission.submitter_id),
+                wanted=kinds,
+                hub_name=name,
+                hub_commit=commit,
+            )
+        except InvalidContent as error:
+            raise InvalidRun.of(*error.report.problems) from error
+        except Refused as refusal:
+            problems = [problem for file in refusal.files for problem in file.report.problems]
+            raise InvalidRun.of(*(problems or refusal.problems)) from refusal
+
+
+def _packed(files: Path, archive: Path) -> Path:
+    """The files as one archive; the same files give the same bytes."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
+        for path in sorted(path for path in files.rglob("*") if path.is_file()):
+            name = path.relative_to(files).as_posix()
+            with (
+                path.open("rb") as source,
+                packed.open(zipfile.ZipInfo(name), "w", force_zip64=True) as target,
+            ):
+                shutil.copyfileobj(source, target, 1 << 20)
+    return archive

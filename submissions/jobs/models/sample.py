@@ -15,13 +15,13 @@ from leaderboard.models import Architecture, Dataset, System
 from leaderboard.systems.records import house_system
 from submissions.checkpoints.service import keep_checkpoint
 from submissions.jobs.kinds.handover import score_handed_over
-from submissions.jobs.kinds.score import judged_version
+from submissions.jobs.kinds.score import begin, judged_version
 from submissions.jobs.models.run_model import ModelTask, run_model
 from submissions.jobs.models.running import workplace
 from submissions.jobs.registry import does
 from submissions.models import Checkpoint, Job, State
-from submissions.queue.lease import Lease, LeaseLost
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lease import Lease
+from submissions.queue.lifecycle import write_log
 
 ENGINE = "dense"
 SLUG = "static-embeddings-svd"
@@ -40,8 +40,7 @@ def sample_model_job(job: Job, lease: Lease) -> None:
     """
     if score_handed_over(job, lease):
         return
-    if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
-        raise LeaseLost
+    begin(job, State.RETRIEVING, "loading")
     write_log(job.pk, "Making the sample checkpoint.")
     checkpoint = _make_checkpoint(job)
     lease.check()

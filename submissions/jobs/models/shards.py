@@ -8,12 +8,12 @@ from evaluation.engines import describe
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.core.storage.store import Area, path_of
 from submissions.checkpoints.service import folder_of
+from submissions.jobs.kinds.score import begin
 from submissions.jobs.models.encodings import finish_shard
 from submissions.jobs.models.running import device_of, run_child, workplace
 from submissions.jobs.registry import does
 from submissions.models import Job, Shard, State
-from submissions.queue.lease import Cancelled, Lease, LeaseLost
-from submissions.queue.lifecycle import advance
+from submissions.queue.lease import Cancelled, Lease
 
 
 @does(Job.Kind.SHARD)
@@ -26,8 +26,7 @@ def shard_job(job: Job, lease: Lease) -> None:
     )
     if shard is None or shard.done_at is not None:
         raise Cancelled  # another job makes it now, or has made it
-    if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
-        raise LeaseLost
+    begin(job, State.RETRIEVING, "loading")
     encoding = shard.encoding
     with workplace() as folder:
         work = ExecutionJob(

@@ -25,7 +25,7 @@ from submissions.checkpoints.service import (
     sweep_checkpoints,
 )
 from submissions.jobs.kinds.score import Result, current_qrels, evaluate, publish_results
-from submissions.jobs.models.hub_checkpoint import fetched_checkpoint
+from submissions.jobs.models.run_model import fetched_checkpoint
 from submissions.jobs.withdrawal import set_public
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease

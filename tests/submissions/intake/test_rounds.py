@@ -16,7 +16,7 @@ from leaderboard.models import AuditRecord, Benchmark, Dataset, Entry, Membershi
 from leaderboard.rounds.lifecycle import current_round, reveal, save_round
 from submissions.accounts.membership import create_team
 from submissions.core.errors import Refused
-from submissions.intake.rounds import Said, admit, counted, set_priority
+from submissions.intake.rounds import RoundEntry, admit, counted, set_priority
 from submissions.jobs.withdrawal import withdraw
 from submissions.models import Submission
 from tests.factories import make_a_curator, team_of
@@ -249,7 +249,7 @@ def test_pages_offer_to_submit_exactly_when_the_api_takes_a_run(
 
 def test_after_the_reveal_runs_come_outside_of_the_round(held: Round, demo: Dataset, alice: User) -> None:
     Round.objects.update(revealed_at=REVEALS)
-    found = admit(alice, team_of(alice), [demo], Said(), [""], REVEALS + timedelta(days=1))
+    found = admit(alice, team_of(alice), [demo], RoundEntry(), [""], REVEALS + timedelta(days=1))
     assert (found.round, found.late) == (None, False)
 
 
@@ -269,7 +269,7 @@ def test_a_benchmark_round_counts_a_submission_once(
     assert sent.status == 201, sent.body
     assert [row.priority for row in counted(held, team_of(alice))] == [1]
     with pytest.raises(Refused, match="not in one round"):
-        admit(alice, team_of(alice), [demo, outside], Said(run_type="automatic"), ["a", "a"], IN_TIME)
+        admit(alice, team_of(alice), [demo, outside], RoundEntry(run_type="automatic"), ["a", "a"], IN_TIME)
 
 
 def test_the_page_names_the_round_and_the_places_that_are_left(

@@ -20,9 +20,16 @@ from leaderboard.settings.environment import embeddings_storage
 from submissions.jobs.models import embedding_cache
 from submissions.jobs.models.embedding_cache import sweep_embeddings, tidy_up
 from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder, put_in_place
-from submissions.jobs.models.embedding_storage import bring_shards, note_use, publish, send_shard, stored_keys
+from submissions.jobs.models.embedding_storage import (
+    InvalidManifest,
+    Manifest,
+    bring_shards,
+    note_use,
+    publish,
+    send_shard,
+    stored_keys,
+)
 from submissions.jobs.models.encodings import Setting, keep_single, use
-from submissions.jobs.models.shard_manifest import InvalidManifest, Manifest
 from submissions.jobs.runner import do
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost

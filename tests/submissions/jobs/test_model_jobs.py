@@ -17,7 +17,7 @@ from django.test import Client
 from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset, Entry, Measurement, Run
-from submissions.intake.models.quota import quota_of
+from submissions.intake.models.readiness import quota_of
 from submissions.jobs.models.embedding_files import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
 from submissions.queue.queue import request_cancel
