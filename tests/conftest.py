@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from leaderboard.core.cache.redis import ForgivingRedisCache
 from leaderboard.core.schema_version import known_migrations
-from leaderboard.settings.services import cache_location
+from leaderboard.settings import cache_location
 from tests.servers import browser as chromium
 from tests.servers.plugin import in_ci
 from tests.servers.worker import WorkerProcesses

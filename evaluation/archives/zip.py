@@ -1,4 +1,7 @@
-"""Zips that strangers packed: only regular members, under names of ours, counted as they are written."""
+"""Zips that strangers packed: only regular members, under names of ours, counted as they are written.
+
+A zip describes each member twice, and says where it lies. Headers that differ, or members that overlap, are refused.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ import io
 import os
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from evaluation.archives.compression import COMPRESSION, EXPANSION, MIB, describe_bytes
-from evaluation.archives.zip_headers import LyingHeader, refuse_lies
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import ProblemCode
 
@@ -258,3 +262,75 @@ def _too_many(message: str, policy: Policy) -> InvalidContent:
 
 def _refusal(code: ProblemCode, message: str, hint: str) -> InvalidContent:
     return InvalidContent.of(code.problem(message, hint))
+
+
+_HEADER = struct.Struct("<4s5H3I2H")
+_SIZES_FOLLOW, _ENCRYPTED = 0x8, 0x1
+_IN_EXTRA = 0xFFFF_FFFF
+
+
+class LyingHeader(ValueError):
+    """What is wrong with a member's header, in words; `place` is that of the member in the list."""
+
+    def __init__(self, place: int, what: str) -> None:
+        self.place = place
+        super().__init__(what)
+
+
+def refuse_lies(file: BinaryIO, infos: Sequence[zipfile.ZipInfo], end: int) -> None:
+    """Compare each member's own header with the list's; members have to lie apart and before byte `end`, the list's.
+
+    The same bytes could else be many members (a bomb that expands without nested archives), or another member for
+    another program. Raises LyingHeader.
+    """
+    last, before = 0, 0
+    for place in sorted(range(len(infos)), key=lambda place: infos[place].header_offset):
+        start = infos[place].header_offset
+        if start < last:
+            raise LyingHeader(before, "its bytes are those of another member too")
+        last, before = _end_of(file, infos[place], place), place
+    if last > end:
+        raise LyingHeader(before, "its bytes go on into the zip's list of members")
+
+
+def _end_of(file: BinaryIO, info: zipfile.ZipInfo, place: int) -> int:
+    """Where the member's compressed bytes end."""
+    file.seek(info.header_offset)
+    header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size or not header.startswith(b"PK\x03\x04"):
+        raise LyingHeader(place, "there is no header where the list says")
+    _, _, flags, method, _, _, checksum, stored, expanded, name_bytes, extra_bytes = _HEADER.unpack(header)
+    name, extra = file.read(name_bytes), file.read(extra_bytes)
+    if _text(name, flags) != info.orig_filename:
+        raise LyingHeader(place, "its own header gives it another name")
+    if method != info.compress_type or flags & ~info.flag_bits & _ENCRYPTED:
+        raise LyingHeader(place, "its own header says that it was packed in another way")
+    if not flags & _SIZES_FOLLOW:
+        sizes = _sizes(expanded, stored, extra)
+        if (checksum, *sizes) != (info.CRC, info.file_size, info.compress_size):
+            raise LyingHeader(place, "its own header gives it another size or checksum")
+    return info.header_offset + _HEADER.size + len(name) + len(extra) + info.compress_size
+
+
+def _text(name: bytes, flags: int) -> str | None:
+    try:
+        return name.decode("utf-8" if flags & 0x800 else "cp437")
+    except UnicodeDecodeError:
+        return None
+
+
+def _sizes(expanded: int, stored: int, extra: bytes) -> tuple[int, int]:
+    """Expanded and stored size, from the extra field of large files where the header has no room for them."""
+    if _IN_EXTRA not in (expanded, stored):
+        return expanded, stored
+    place = 0
+    while place + 4 <= len(extra):
+        kind, length = struct.unpack_from("<HH", extra, place)
+        if kind == 1:
+            field = extra[place + 4 : place + 4 + length]
+            wanted = (value for (value,) in struct.iter_unpack("<Q", field[: len(field) // 8 * 8]))
+            expanded = next(wanted, expanded) if expanded == _IN_EXTRA else expanded
+            stored = next(wanted, stored) if stored == _IN_EXTRA else stored
+            break
+        place += 4 + length
+    return expanded, stored

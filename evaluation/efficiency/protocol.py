@@ -34,9 +34,8 @@ import numpy.typing as npt
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Query
-from evaluation.efficiency.energy import EnergyMeter, open_meter
 from evaluation.efficiency.measurements import Figures, Latency
-from evaluation.efficiency.memory import peak_gpu_memory, peak_memory
+from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_gpu_memory, peak_memory
 from evaluation.engines.base import Engine, Retrieval
 
 __all__ = ["PROTOCOL", "Figures", "Latency", "measure", "parameters_of"]

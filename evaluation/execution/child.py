@@ -1,9 +1,13 @@
-"""What runs inside the sandbox: one job, read from JSON, done, and its result left in the output folder."""
+"""What runs inside the sandbox: one job, read from JSON, done, and its result left in the output folder.
+
+The child sends lines of progress to its parent, and asks one question: whether the machine is free for measuring.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import sys
 import traceback
@@ -12,7 +16,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 from evaluation.collections.beir import Query, read_corpus
@@ -27,8 +31,9 @@ from evaluation.engines import (
     describe,
     retrieve,
 )
-from evaluation.execution.channel import Channel
 from evaluation.execution.job import (
+    ANSWER_GO,
+    ASK_TO_MEASURE,
     EXIT_DISK_FULL,
     EXIT_MODEL_FAILED,
     EXIT_OUT_OF_MEMORY,
@@ -38,7 +43,43 @@ from evaluation.execution.job import (
     SHARD_FOLDER,
     WORK_FOLDER,
     ExecutionJob,
+    Progress,
 )
+
+#: Seconds between two lines of progress of one stage.
+_PAUSE = 0.2
+
+
+class Channel:
+    """Lines to the parent on what was standard output; whatever a library prints goes to standard error instead."""
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        self._stage = ""
+        self._told = -_PAUSE
+
+    def report(self, stage: str, share: float) -> None:
+        """Tell the stage and its share: at once when the stage changes or ends, else a few times a second."""
+        now = monotonic()
+        if stage == self._stage and share < 1 and now - self._told < _PAUSE:
+            return
+        self._stage, self._told = stage, now
+        self._say(Progress(stage, share).to_json())
+
+    def ask_to_measure(self) -> bool:
+        """Wait for the machine to be free; False if it is not to be. Raises EOFError when the parent is gone."""
+        self._say(ASK_TO_MEASURE)
+        answer = sys.stdin.readline()
+        if not answer:
+            raise EOFError("nobody answered")
+        return answer.strip() == ANSWER_GO
+
+    def _say(self, line: str) -> None:
+        self._lines.write(line + "\n")
+        self._lines.flush()
+
 
 _LONGEST_MESSAGE = 500
 _DISK_FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)

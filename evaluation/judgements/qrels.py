@@ -20,7 +20,7 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LINES_NAMED, Problem, number_of
 
 if TYPE_CHECKING:
-    from evaluation.kernel.judged import JudgedTable
+    from evaluation.kernel.library import JudgedTable
 
 _GRADE = re.compile(rb"[+-]?[0-9]{1,9}")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -134,7 +134,7 @@ class Qrels:
 
     def table(self, seed: int) -> JudgedTable:
         """The keys by which the scoring kernel looks documents up, made once per hash seed."""
-        from evaluation.kernel.judged import JudgedTable  # the kernel is loaded only when a run is read
+        from evaluation.kernel.library import JudgedTable  # the kernel is loaded only when a run is read
 
         if seed not in self._tables:
             self._tables[seed] = JudgedTable.of(

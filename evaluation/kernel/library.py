@@ -1,10 +1,14 @@
-"""The compiled functions, loaded once per process. Calls of them release the GIL."""
+"""The compiled functions, loaded once per process. Calls of them release the GIL.
+
+`Judged` are the judgements in the form in which the kernel looks them up among the lines of a query.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
 from ctypes import POINTER, c_int, c_int64, c_uint64, c_void_p, sizeof
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,7 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.kernel.building import built_library
-from evaluation.kernel.layout import Bytes, Ids, IdsFields, Integers, ReadingFields, Words, address
+from evaluation.kernel.layout import (
+    Bytes,
+    Ids,
+    IdsFields,
+    Integers,
+    JudgedFields,
+    Numbers,
+    ReadingFields,
+    Words,
+    address,
+    padded,
+)
 
 _READING = POINTER(ReadingFields)
 _IDS = POINTER(IdsFields)
@@ -75,3 +90,47 @@ def are_in_ids(ids: Ids, text: Bytes, offsets: Integers, seed: int) -> NDArray[n
     ):  # fmt: skip
         raise ValueError("an id ends behind the text, or before its start")
     return found.astype(np.bool_)
+
+
+@dataclass(frozen=True)
+class JudgedTable:
+    """The keys of the documents of one Qrels under one hash seed, beside its own arrays."""
+
+    offsets: Integers
+    keys: Words
+    start: Integers
+    text: Bytes
+    grades: Numbers
+
+    @classmethod
+    def of(
+        cls, documents: Bytes, document_offsets: Integers, offsets: Integers, grades: Numbers, seed: int
+    ) -> JudgedTable:
+        """Hash every judged document; the arrays are those of a Qrels."""
+        text = padded(documents.tobytes())
+        keys = keys_of(text, document_offsets, seed)
+        return cls(offsets, keys, document_offsets, text, grades)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Judgements by query: `row[q]` is the row in the qrels of query number q, or -1. Without a table nothing is
+    judged."""
+
+    row: Numbers
+    table: JudgedTable | None = None
+
+    def fields(self) -> JudgedFields:
+        """The structure, good for as long as this is kept."""
+        if self.table is None:
+            return JudgedFields()
+        table = self.table
+        return JudgedFields(
+            address(self.row), len(self.row), address(table.offsets), address(table.keys), address(table.start),
+            address(table.text), address(table.grades),
+        )  # fmt: skip
+
+
+def no_judgements() -> Judged:
+    """Nothing is judged."""
+    return Judged(np.zeros(0, np.int32))

@@ -8,7 +8,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.kernel.judged import Judged
 from evaluation.kernel.layout import (
     LINE,
     MAX_TAGS,
@@ -29,7 +28,7 @@ from evaluation.kernel.layout import (
     TagsFields,
     address,
 )
-from evaluation.kernel.library import library
+from evaluation.kernel.library import Judged, library
 
 #: So many lines of one query there is room for at first.
 _FIRST_ROOM = 4096

@@ -12,8 +12,7 @@ import orjson
 from evaluation.archives.compression import MIB, SIZE, Limits, describe_bytes, open_blocks
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import ProblemCode, number_of
-from evaluation.runs.header import BYTE_ORDER_MARK
-from evaluation.runs.metadata import kept_metadata
+from evaluation.runs.header import BYTE_ORDER_MARK, kept_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
 
 JSON = ProblemCode("json", "An MTEB predictions file that is not JSON of the form above.", "See MTEB predictions "

@@ -1,13 +1,19 @@
-"""What the reader counted in a run, said in sentences: every class of problem, errors first."""
+"""What the reader counted in a run, said in sentences: every class of problem, errors first.
+
+The kernel notes only the numbers of lines. A message quotes the first line of its problem, so the file is read a second time, up to
+the last line wanted, and only where there is a problem.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from evaluation.archives.compression import LINE_LENGTH, Limits
-from evaluation.core.problems import Problem, ProblemCode, Severity, number_of
-from evaluation.runs.quoting import are_judgements, is_header, quotation
+from evaluation.archives.compression import LINE_LENGTH, Limits, open_blocks
+from evaluation.core.problems import LINES_NAMED, Problem, ProblemCode, Severity, number_of
+from evaluation.runs.header import BYTE_ORDER_MARK
 
 ENCODING = ProblemCode("encoding", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
     "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine", about="file")  # fmt: skip
@@ -241,3 +247,116 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
         message = f"the run has {tags.count}{' or more' if facts.more_tags else ''} different tags"
         hint = "A run has one tag in its last column; check that files were not mixed."
         yield SEVERAL_TAGS.problem(message, hint, tags.count, tags.lines[1:])
+
+
+#: Characters of a line, and of one of its fields, that a message shows.
+SHOWN, SHOWN_FIELD = 80, 40
+#: Problems whose messages quote their first line.
+QUOTED = frozenset(
+    (
+        "line_length",
+        "encoding",
+        "fields",
+        "identifier",
+        "score",
+        "duplicate",
+        "unknown_documents",
+        "unknown_queries",
+    )
+)
+#: Bytes of a line that are kept: a longer one is cut before it is looked at.
+_KEPT = 4096
+#: Words that only the first line of a table has.
+_HEADINGS = re.compile(
+    rb"(query|q|topic|doc|document|corpus|passage|p|run)[-_ ]?(id|no|num|number)|query|topic|qid|docno|doc|document|"
+    rb"iter|iteration|rank|score|sim|similarity|tag|run|system|relevance|grade|label",
+    re.IGNORECASE,
+)
+_WHOLE_NUMBER = re.compile(rb"-?[0-9]{1,3}")
+
+
+def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: Limits) -> dict[int, bytes]:
+    """The lines of a file with these 1-based numbers, without line ends, each cut to 4,096 bytes."""
+    wanted = set(numbers)
+    found: dict[int, bytes] = {}
+    number, rest = 1, b""  # `rest` is the beginning of line `number`
+    for block in open_blocks(path, limits) if wanted else ():
+        last = number + block.count(b"\n")
+        if any(number <= each <= last for each in wanted):
+            *whole, rest = (rest + block).split(b"\n")
+            found |= {at: line[:_KEPT] for at, line in enumerate(whole, number) if at in wanted}
+            rest = rest[:_KEPT]
+        else:
+            rest = b""
+        number = last
+        if number > max(wanted):
+            break
+    if rest and number in wanted:
+        found.setdefault(number, rest)
+    return {at: line.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\r") for at, line in found.items()}
+
+
+def shown(text: bytes, longest: int = SHOWN) -> str:
+    """Text for a message: one line of at most `longest` characters, with escapes for what cannot be printed."""
+    decoded = text[: 4 * longest + 4].decode("utf-8", "backslashreplace")
+    escaped = "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in decoded
+    )
+    return escaped if len(escaped) <= longest else escaped[: longest - 1] + "…"
+
+
+def quotation(code: str, lines: tuple[int, ...], texts: Mapping[int, bytes]) -> str:
+    """`; line 4 has 5 fields: “…”` for the first line of a problem; empty where the line is not at hand."""
+    if not lines or lines[0] not in texts:
+        return ""
+    text = texts[lines[0]]
+    found = _found(code, text)
+    return f"; line {lines[0]:,}{f' {found}' if found else ''}: “{shown(text)}”"
+
+
+def _found(code: str, text: bytes) -> str:
+    """What the line has that is wrong: `has 5 fields`, `has the score 'nan'`."""
+    fields = text.split()
+    if code == "fields":
+        return f"has {number_of(len(fields), 'field')}" if fields else "is blank"
+    if len(fields) < 5:
+        return ""
+    query, document, score = (f"'{shown(fields[place], SHOWN_FIELD)}'" for place in (0, 2, 4))
+    return {
+        "score": f"has the score {score}",
+        "duplicate": f"names {document} again for the query {query}",
+        "unknown_documents": f"names {document}",
+        "unknown_queries": f"names the query {query}",
+        "identifier": f"has ids of {len(fields[0]):,} and {len(fields[2]):,} bytes",
+    }.get(code, "")
+
+
+def is_header(text: bytes) -> bool:
+    """Whether a line is one of column names, such as `query_id Q0 doc_id rank score tag`."""
+    fields = [field.strip(b"\"'#") for field in re.split(rb"[\s,;]+", text.strip())]
+    return sum(bool(_HEADINGS.fullmatch(field)) for field in fields) >= 2
+
+
+def is_judgement(text: bytes) -> bool:
+    """Whether a line is one of qrels: `query 0 document grade` (TREC) or `query document grade` (BEIR)."""
+    fields = text.split()
+    iteration = len(fields) == 4 and fields[1] in (b"0", b"Q0", b"q0")
+    return (iteration or len(fields) == 3) and _WHOLE_NUMBER.fullmatch(fields[-1]) is not None
+
+
+def are_judgements(lines: tuple[int, ...], count: int, all_lines: int, texts: Mapping[int, bytes]) -> bool:
+    """Whether every line of the file (but for a header) lacks fields, and the first ones are judgements."""
+    quoted = [texts[line] for line in lines if line in texts]
+    if quoted and is_header(quoted[0]):
+        quoted = quoted[1:]
+    return bool(quoted) and count >= all_lines and all(is_judgement(text) for text in quoted)
+
+
+def wanted_lines(counted: Mapping[str, tuple[int, ...]]) -> set[int]:
+    """Which lines messages quote, by the first lines of each problem: one, or five that may all be judgements."""
+    return {
+        line
+        for code, lines in counted.items()
+        if code in QUOTED
+        for line in lines[: LINES_NAMED if code == "fields" else 1]
+    }

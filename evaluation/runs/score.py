@@ -19,12 +19,11 @@ from evaluation.core.order import trec_order
 from evaluation.core.problems import LINES_NAMED, Report, RunStatistics
 from evaluation.judgements.qrels import Qrels
 from evaluation.measures import Measure, parse_measure
-from evaluation.measures.formulas import hole_anywhere
-from evaluation.measures.ranking import Ranking
+from evaluation.measures.formulas import Ranking, hole_anywhere
 
 if TYPE_CHECKING:  # the kernel is loaded only when a run is read
-    from evaluation.kernel.judged import Judged
     from evaluation.kernel.layout import Ids
+    from evaluation.kernel.library import Judged
     from evaluation.runs.trec_run import ReadingTask, RunContents
 
 __all__ = ["Progress", "ScoredRun", "Target", "check_run", "score_run", "trec_order"]
@@ -104,7 +103,7 @@ class Target:
         )
 
     def _judged(self, scored: bool) -> Judged:
-        from evaluation.kernel.judged import Judged, no_judgements
+        from evaluation.kernel.library import Judged, no_judgements
 
         return (
             Judged(self.judged_rows, self.qrels.table(self.seed))

@@ -6,8 +6,7 @@ board of 100 systems take 0.003 of scipy's CPU time pair by pair, intervals 0.03
 
 from evaluation.statistics.bootstrap import INTERVAL, RESAMPLES, intervals
 from evaluation.statistics.comparison import Counts, PairedResult, count_wins, paired
-from evaluation.statistics.correction import CORRECTION, holm
-from evaluation.statistics.pairwise import PAIRS_CORRECTION, PATTERNS, corrected_pairs
+from evaluation.statistics.correction import CORRECTION, PAIRS_CORRECTION, PATTERNS, corrected_pairs, holm
 from evaluation.statistics.randomisation import PERMUTATIONS, TEST, PermutedSums, randomisation_test
 from evaluation.statistics.ranks import rank_intervals
 

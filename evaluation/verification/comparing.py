@@ -1,19 +1,154 @@
-"""Scores compared with what pytrec_eval and the references make of the same run and judgements."""
+"""Scores compared with what pytrec_eval and the references make of the same run and judgements.
+
+The references are the measures that pytrec_eval does not have, each as its source writes it, one query at a time.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import BinaryIO
 
 import numpy as np
+import pytrec_eval
 from numpy.typing import NDArray
 
-from evaluation.verification.judgements import Judgements
-from evaluation.verification.references import HOLE_ANYWHERE, RankedQuery, reference_of
 from evaluation.verification.run_text import Rankings, best_first, read_rankings
+
+
+@dataclass(frozen=True)
+class RankedQuery:
+    """A query's ranking, best first: the grade of each document (-1 if it is not judged for the query), and whether
+    it is judged for any query (empty where no measure asks). `judged` are all grades of the query, in no order."""
+
+    grades: NDArray[np.int64]
+    anywhere: NDArray[np.bool_]
+    judged: NDArray[np.int64]
+
+
+_RANK_BIASED = re.compile(r"RBP\(p=([0-9.]+)\)")
+#: Value of a ranking at a cutoff (None for none), documents being relevant from a grade on.
+Reference = Callable[[RankedQuery, int | None, int], float]
+
+
+def capped_recall(query: RankedQuery, k: int | None, level: int) -> float:
+    """BEIR (Thakur et al., 2021), appendix G: R_cap@k = relevant documents among the first k / min(k, R)."""
+    relevant = int((query.judged >= level).sum())
+    possible = relevant if k is None else min(k, relevant)
+    return float((query.grades[:k] >= level).sum()) / possible if possible else 0.0
+
+
+def judged_share(query: RankedQuery, k: int | None, level: int) -> float:
+    """ir_measures, Judged@k: documents judged for the query, of those among the first k."""
+    return float((query.grades[:k] >= 0).mean()) if len(query.grades) else 0.0
+
+
+def hole(query: RankedQuery, k: int | None, level: int) -> float:
+    """Documents not judged for the query, of those among the first k."""
+    return float((query.grades[:k] < 0).mean()) if len(query.grades) else 0.0
+
+
+def hole_anywhere(query: RankedQuery, k: int | None, level: int) -> float:
+    """BEIR, table 4: Hole@k = documents judged for no query, of those among the first k."""
+    return float((~query.anywhere[:k]).mean()) if len(query.grades) else 0.0
+
+
+def exponential_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
+    """Burges et al. (ICML 2005): DCG = Σ (2^g - 1) / log2(i + 1), divided by that of the ideal ranking."""
+
+    def dcg(grades: NDArray[np.int64]) -> float:
+        gains = 2.0 ** np.maximum(grades[:k], 0) - 1
+        return float((gains / np.log2(np.arange(2, len(gains) + 2))).sum())
+
+    ideal = dcg(np.sort(query.judged)[::-1])
+    return dcg(query.grades) / ideal if ideal else 0.0
+
+
+def rank_biased_precision(persistence: float) -> Reference:
+    """Moffat & Zobel (TOIS 27(1), 2008): RBP = (1 - p) Σ rel_i · p^(i - 1), for one persistence p."""
+
+    def reference(query: RankedQuery, k: int | None, level: int) -> float:
+        relevant = query.grades[:k] >= level
+        return float((1 - persistence) * (relevant * persistence ** np.arange(len(relevant))).sum())
+
+    return reference
+
+
+#: The one measure that asks what is judged for other queries.
+HOLE_ANYWHERE = "Hole(beir)"
+
+#: By the name of the measure without its cutoff and level; RBP is there for each p, see `reference_of`.
+REFERENCES: dict[str, Reference] = {
+    "R_cap": capped_recall,
+    "Judged": judged_share,
+    "Hole": hole,
+    HOLE_ANYWHERE: hole_anywhere,
+    "nDCG(dcg='exp-log2')": exponential_ndcg,
+}
+
+
+def reference_of(family: str) -> Reference | None:
+    """The reference of a family of measures, None where there is none."""
+    if found := _RANK_BIASED.fullmatch(family):
+        return rank_biased_precision(float(found[1]))
+    return REFERENCES.get(family)
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Judgements:
+    """The judgements of one file. Keep it between runs: pytrec_eval's own form of them is made once.
+
+    `graded` is `{query id: {document id: grade}}`, queries sorted by their bytes. Negative grades mean unjudged and are
+    left out; a query that has no others is judged all the same.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        """Read TREC qrels (four fields) or BEIR's (three, mostly under a header). Raises ValueError."""
+        graded: dict[bytes, dict[str, int]] = {}
+        for number, line in enumerate(text.removeprefix(_BYTE_ORDER_MARK).split(b"\n")):
+            fields = line.split()
+            if not fields or (number == 0 and len(fields) == 3 and not fields[2].lstrip(b"+-").isdigit()):
+                continue  # blank, or BEIR's header
+            query, *_, document, grade = fields
+            of_query = graded.setdefault(query, {})
+            if int(grade) >= 0:
+                of_query[document.decode()] = int(grade)
+        self.graded: Mapping[str, dict[str, int]] = {
+            query.decode(): graded[query] for query in sorted(graded)
+        }
+        self._evaluators: dict[tuple[frozenset[str], int], pytrec_eval.RelevanceEvaluator] = {}
+
+    @cached_property
+    def grades(self) -> dict[str, NDArray[np.int64]]:
+        """By query all its grades, in no order."""
+        return {query: np.array([*graded.values()], np.int64) for query, graded in self.graded.items()}
+
+    @cached_property
+    def documents(self) -> frozenset[str]:
+        """Every document that is judged for any query."""
+        return frozenset().union(*self.graded.values())
+
+    def evaluator(self, measures: Iterable[str], level: int) -> pytrec_eval.RelevanceEvaluator:
+        """pytrec_eval for these of its measures, documents being relevant from grade `level` on.
+
+        It takes no level of 0, so grades go one up for that; of its measures only those without a level feel it.
+        """
+        key = frozenset(measures), level
+        if key not in self._evaluators:
+            graded: Mapping[str, dict[str, int]] = self.graded
+            if level == 0:
+                graded = {
+                    query: {name: grade + 1 for name, grade in of_query.items()}
+                    for query, of_query in self.graded.items()
+                }
+            self._evaluators[key] = pytrec_eval.RelevanceEvaluator(graded, set(key[0]), level or 1)
+        return self._evaluators[key]
+
 
 #: The largest difference that summing in another order may make.
 TOLERANCE = 1e-9

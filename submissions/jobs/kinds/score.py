@@ -23,7 +23,7 @@ from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
-from leaderboard.results.history.revisions import lock_board
+from leaderboard.results.history.revisions import lock_board, lock_boards
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing import EntryMarks, publish_entry
 from leaderboard.results.records import record_evaluation

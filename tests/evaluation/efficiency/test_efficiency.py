@@ -13,9 +13,8 @@ import pytest
 
 from evaluation.collections.beir import Document, Query
 from evaluation.efficiency import PROTOCOL, Figures, Hardware, Latency, describe, measure
-from evaluation.efficiency.energy import EnergyMeter, open_meter
 from evaluation.efficiency.hardware import cpu_model
-from evaluation.efficiency.memory import peak_memory
+from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_memory
 from evaluation.efficiency.protocol import MOST_ROUNDS, OF_VARIANT, encoding_rate, spread, spread_of
 from evaluation.engines import Engine, Ranking, Resources, Retrieval, retrieve
 from evaluation.engines import describe as describe_engine

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.core.problems import Report
-from evaluation.runs.metadata import kept_metadata
+from evaluation.runs.header import kept_metadata
 from evaluation.runs.score import Target, check_run
 
 MIB = 1024 * 1024

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.measures.ranking import Values
+from evaluation.measures.formulas import Values
 
 
 def shifted(formula: Callable[..., Values]) -> Callable[..., Values]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evaluation.measures import Measure
-from evaluation.measures.ranking import Ranking, Values
+from evaluation.measures.formulas import Ranking, Values
 from leaderboard.core.audit import acting
 from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, Entry, Evaluation, Rescore, Run, User

@@ -16,7 +16,7 @@ from django.utils import timezone
 from leaderboard.core import wakeup
 from leaderboard.core.work_requests import request_work
 from leaderboard.models import WorkRequest
-from leaderboard.settings.services import cache_location
+from leaderboard.settings import cache_location
 from submissions import tasks
 from submissions.models import Job, State, Worker
 from submissions.notifications import sending
