@@ -13,17 +13,21 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.facts import FactValue as FactValue
 
 Stage = Literal["loading", "encoding", "indexing", "searching"]
 #: Told the stage and its share done, 0 to 1. It may raise, which stops the work and cleans up.
 StageProgress = Callable[[Stage, float], None]
+#: Told the share done, 0 to 1. It may raise, as above.
+Progress = Callable[[float], None]
+Index = TypeVar("Index")
 #: What a single search consists of, where it has parts worth telling apart.
 SearchPart = Literal["query_encoding", "first_stage", "search"]
 ParameterValue = str | int | float | bool
@@ -34,6 +38,17 @@ _TOO_LARGE = 2**63
 
 #: Stands for what the checkpoint says.
 AUTO = "auto"
+
+
+def ignore(share: float) -> None:
+    """Take no notice of progress."""
+
+
+def opened(index: Index | None) -> Index:
+    """The index of an engine. Raises RuntimeError where there is none yet."""
+    if index is None:
+        raise RuntimeError("build or open an index first")
+    return index
 
 
 class InvalidParameter(ValueError):
@@ -136,6 +151,18 @@ class Resources:
     threads: int = 1
     language: str = "en"
 
+    @property
+    def model(self) -> Path:
+        """The checkpoint's folder. Raises ValueError where none was given."""
+        if self.checkpoint is None:
+            raise ValueError("the engine runs a model, and was given none")
+        return self.checkpoint
+
+    @property
+    def first_part(self) -> Path:
+        """The folder of the checkpoint's first part, for models that have one alone."""
+        return self.model / CheckpointDescription.read(self.model).parts[0]
+
 
 class Clock:
     """Adds up the wall seconds of the named parts of a search, such as encoding the query or the first stage."""
@@ -163,9 +190,7 @@ class Engine(ABC):
         self.clock = Clock()
 
     @abstractmethod
-    def build(
-        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Index the corpus, read once as a stream, into the empty `folder`, and open the index."""
 
     @abstractmethod
@@ -219,23 +244,17 @@ class ShardedEngine(Engine):
     """
 
     @abstractmethod
-    def encode_shard(
-        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Encode a shard of the corpus into the empty `folder`. Nothing but the documents decides what is written."""
 
     @abstractmethod
-    def build_from_shards(
-        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Index encoded shards, in corpus order, into the empty `folder`, and open the index.
 
         The shards stay where they are and may be read for as long as the engine is used.
         """
 
-    def build(
-        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Encode the corpus shard by shard inside `folder`, and index it there."""
         shards = []
         for number, documents in enumerate(shards_of(corpus, SHARD_SIZE)):
@@ -245,7 +264,7 @@ class ShardedEngine(Engine):
             shards.append(shard)
         index = folder / "index"
         index.mkdir()
-        self.build_from_shards(shards, index, progress)
+        self.build_from_shards(shards, index)
 
 
 def shards_of(corpus: Iterable[Document], size: int) -> Iterator[list[Document]]:

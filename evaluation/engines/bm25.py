@@ -17,10 +17,8 @@ from typing import Any
 
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import EngineDescription, Parameter, Ranking, Resources
-from evaluation.engines.index import kernels
-from evaluation.engines.index.inversion import IndexBuilder
-from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
-from evaluation.text import analyser_for
+from evaluation.engines.index.inverted_index import IndexBuilder
+from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, WordEngine, resolve_language
 
 #: What is indexed: name → the document's texts, one for each field that is scored apart.
 FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
@@ -31,42 +29,30 @@ FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
 }
 
 
-class BM25(TermEngine):
+class BM25(WordEngine):
     """A BM25 engine; see `engines.base.Engine` for its methods."""
 
     def __init__(self, k1: float, b: float, fields: str, stemming: bool, language: str) -> None:
-        super().__init__(k1, b)
+        super().__init__(k1, b, stemming, language)
         self.texts = FIELDS[fields]
-        self.analyser = analyser_for(language, stemming)
 
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> BM25:
-        """An engine with all of PARAMETERS given, its compiled parts loaded."""
-        kernels.load()
-        return cls(**with_language(parameters, resources))
+        """An engine with all of PARAMETERS given."""
+        return cls(**resolve_language(parameters, resources))
 
-    @property
-    def analyser_name(self) -> str:
-        """The analyser, as printed beside results."""
-        return self.analyser.name
-
-    def build(
-        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
-        """Index the corpus into the empty `folder` and open it. `progress` is told 1 at the end."""
+    def build(self, corpus: Iterable[Document], folder: Path) -> None:
+        """Index the corpus into the empty `folder` and open it."""
         builder = IndexBuilder(folder, self.analyser, fields=len(self.texts(Document("", "", ""))))
         for document in corpus:
             builder.add(document.id, self.texts(document))
         builder.finish()
         self.open(folder)
-        if progress is not None:
-            progress(1.0)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
         """The best `depth` documents of each query; only documents that have a term of it."""
-        searcher = self.searcher
         for query in queries:
-            yield searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
+            yield self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
 
 
 PARAMETERS = (

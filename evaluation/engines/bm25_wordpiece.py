@@ -8,18 +8,16 @@ have a piece.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import EngineDescription, Ranking, Resources
-from evaluation.engines.index import kernels
-from evaluation.engines.index.inversion import IndexBuilder
+from evaluation.engines.index.inverted_index import IndexBuilder
 from evaluation.engines.index.term_search import K1, B, TermEngine
-from evaluation.engines.index.text_groups import grouped
-from evaluation.engines.index.word_pieces import WordPieces
+from evaluation.engines.index.word_pieces import WordPieces, grouped
 
 
 class WordPieceEngine(TermEngine):
@@ -34,10 +32,8 @@ class WordPieceEngine(TermEngine):
         """Word pieces, and how many the model knows."""
         return f"word pieces ({self.pieces.size:,})"
 
-    def build(
-        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
-        """Index the corpus into the empty `folder` and open it. `progress` is told 1 at the end."""
+    def build(self, corpus: Iterable[Document], folder: Path) -> None:
+        """Index the corpus into the empty `folder` and open it."""
         builder = IndexBuilder(folder)
         for some in grouped(corpus, lambda document: document.text):
             texts = [f"{document.title} {document.text}" for document in some]
@@ -45,8 +41,6 @@ class WordPieceEngine(TermEngine):
                 builder.add_counts(document.id, Counter(map(str, numbers)))
         builder.finish()
         self.open(folder)
-        if progress is not None:
-            progress(1.0)
 
 
 class WordPieceBM25(WordPieceEngine):
@@ -55,21 +49,13 @@ class WordPieceBM25(WordPieceEngine):
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> WordPieceBM25:
         """An engine with the tokenizer of the checkpoint given. Raises ModelFailure."""
-        kernels.load()
-        return cls(**parameters, pieces=load_pieces(resources))
+        return cls(**parameters, pieces=WordPieces(resources.model, resources.threads))
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
         """The best `depth` documents of each query; only documents that have a piece of it."""
         for query in queries:
             (numbers,) = self.pieces.pieces([query.text])
             yield self.searcher.ranking(query.id, Counter(map(str, numbers)), depth)
-
-
-def load_pieces(resources: Resources) -> WordPieces:
-    """The tokenizer of the checkpoint. Raises ModelFailure."""
-    if resources.checkpoint is None:
-        raise ValueError("word pieces are those of a checkpoint, and none was given")
-    return WordPieces(resources.checkpoint, resources.threads)
 
 
 DESCRIPTIONS = (

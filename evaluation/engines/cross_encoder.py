@@ -7,7 +7,7 @@ first stage at k. One search scores the greatest k; the rankings of smaller ones
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,10 @@ from evaluation.engines.base import (
     Parameter,
     Ranking,
     Resources,
+    opened,
 )
 from evaluation.engines.dense import FIELDS
-from evaluation.engines.first_stage import FirstStage, numbers_of
-from evaluation.engines.index.texts import Texts, keep_texts
+from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.pair_scoring import PairScorer
@@ -60,17 +60,9 @@ class CrossEncoderReRanking(Engine):
         """An engine with all of PARAMETERS given, its model loaded. Raises InvalidParameter and ModelFailure."""
         from evaluation.engines.neural.pair_scoring import PairScorer
 
-        assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
         depths = depths_of(parameters["reranking_depths"], parameters["reranking_depth"])
         first_stage = FirstStage(resources)
-        scorer = PairScorer(
-            resources.checkpoint,
-            resources.device,
-            resources.threads,
-            maximum_length=parameters["maximum_length"],
-            batch_size=parameters["batch_size"],
-        )
-        return cls(scorer, first_stage, depths, parameters["fields"])
+        return cls(PairScorer(resources, parameters), first_stage, depths, parameters["fields"])
 
     @property
     def analyser_name(self) -> str:
@@ -82,16 +74,12 @@ class CrossEncoderReRanking(Engine):
     @property
     def documents(self) -> int:
         """How many documents may be re-ranked."""
-        return len(self._opened())
+        return len(opened(self.texts))
 
-    def build(
-        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Keep the texts, and index them for the first stage, in one pass."""
-        self.first_stage.build(keep_texts(corpus, folder / "texts"), folder / "first_stage")
+        self.first_stage.build(store_texts(corpus, folder / "texts"), folder / "first_stage")
         self.open(folder)
-        if progress is not None:
-            progress(1.0)
 
     def open(self, folder: Path) -> None:
         """Open what `build` left."""
@@ -100,7 +88,7 @@ class CrossEncoderReRanking(Engine):
 
     def size(self) -> int:
         """Bytes of the texts and of the first stage's index."""
-        return self._opened().size() + self.first_stage.size()
+        return opened(self.texts).size() + self.first_stage.size()
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
         """The re-ranked documents of each query, the best `depth` of them."""
@@ -137,14 +125,14 @@ class CrossEncoderReRanking(Engine):
 
     def _scored(self, queries: Sequence[Query]) -> list[Ranking]:
         """The first stage's documents in its order, with the model's scores; the longest of all queries first."""
-        texts = self._opened()
+        texts = opened(self.texts)
         with self.clock.part("first_stage"):
             candidates = self.first_stage.rankings(queries, self.depths[-1])
         with self.clock.part("search"):
             pairs = [
                 (query.text, self.text_of(texts[number]))
                 for query, ranking in zip(queries, candidates, strict=True)
-                for number in numbers_of(ranking, texts.ids).tolist()
+                for number in document_numbers(ranking, texts.ids).tolist()
             ]
             scores = self.scorer.score([query for query, _ in pairs], [text for _, text in pairs])
         ends = np.cumsum([len(ranking.document_ids) for ranking in candidates], dtype=np.int64)
@@ -152,11 +140,6 @@ class CrossEncoderReRanking(Engine):
             Ranking(ranking.query_id, ranking.document_ids, scores[end - len(ranking.document_ids) : end])
             for ranking, end in zip(candidates, ends.tolist(), strict=True)
         ]
-
-    def _opened(self) -> Texts:
-        if self.texts is None:
-            raise RuntimeError("build or open an index first")
-        return self.texts
 
 
 def depths_of(text: str, deepest: int) -> tuple[int, ...]:

@@ -24,12 +24,19 @@ from evaluation.engines.base import (
     FactValue,
     InvalidParameter,
     Parameter,
+    Progress,
     Ranking,
     Resources,
     ShardedEngine,
+    ignore,
+    opened,
 )
-from evaluation.engines.index import approximate
-from evaluation.engines.index.vector_index import VectorIndex, build_index, new_vectors
+from evaluation.engines.index.vector_index import (
+    APPROXIMATE_PARAMETERS,
+    VectorIndex,
+    build_index,
+    new_vectors,
+)
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.encoding import Encoder
@@ -54,14 +61,13 @@ class DenseRetrieval(ShardedEngine):
     queries_at_once = 1_024
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
-        from evaluation.engines.neural import batching, loading
+        from evaluation.engines.neural import loading
         from evaluation.engines.neural.encoding import Encoder, EncoderSettings
 
         super().__init__()
-        assert resources.checkpoint is not None  # EngineDescription.check saw to it
         self.parameters = parameters
         self.resources = resources
-        self.checkpoint = CheckpointDescription.read(resources.checkpoint)
+        self.checkpoint = CheckpointDescription.read(resources.model)
         self._check()
         self.similarity = (
             parameters["similarity"]
@@ -70,7 +76,6 @@ class DenseRetrieval(ShardedEngine):
         )
         self.text_of = FIELDS[parameters["fields"]]
         loading.prepare(resources.threads)
-        batching.use_cores(resources.threads)
         settings = EncoderSettings(
             pooling=parameters["pooling"],
             maximum_length=parameters["maximum_length"],
@@ -80,7 +85,7 @@ class DenseRetrieval(ShardedEngine):
             compute_dtype=parameters["compute_dtype"],
         )
         encoders = {
-            part: Encoder(resources.checkpoint / part, resources.device, settings)
+            part: Encoder(resources.model / part, resources.device, settings)
             for part in self.checkpoint.parts
         }
         self._documents: Encoder = encoders.get("document") or encoders["model"]
@@ -110,11 +115,9 @@ class DenseRetrieval(ShardedEngine):
     @property
     def documents(self) -> int:
         """How many documents are indexed."""
-        return self._opened().documents
+        return opened(self._index).documents
 
-    def encode_shard(
-        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write the documents' vectors (documents × dimension, float32) and ids."""
         vectors = new_vectors(folder / VECTORS, len(documents), self._documents.dimension)
         self._documents.encode(
@@ -124,9 +127,7 @@ class DenseRetrieval(ShardedEngine):
             for document in documents:
                 ids.write(document.id)
 
-    def build_from_shards(
-        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Open the shards for exact search, or index them approximately."""
         build_index(
             [shard / VECTORS for shard in shards],
@@ -136,8 +137,7 @@ class DenseRetrieval(ShardedEngine):
             self.resources.threads,
         )
         self.open(folder)
-        if progress is not None:
-            progress(1.0)
+        progress(1.0)
 
     def open(self, folder: Path) -> None:
         """Open an index that was built."""
@@ -145,11 +145,11 @@ class DenseRetrieval(ShardedEngine):
 
     def size(self) -> int:
         """Bytes of vectors (or their index) and ids."""
-        return self._opened().size()
+        return opened(self._index).size()
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
         """The best `depth` documents of each query."""
-        index = self._opened()
+        index = opened(self._index)
         waiting = iter(queries)
         while some := list(islice(waiting, self.queries_at_once)):
             vectors = np.zeros((len(some), self._queries.dimension), np.float32)
@@ -174,19 +174,14 @@ class DenseRetrieval(ShardedEngine):
         if self._sample and self.documents:
             sample = np.stack(self._sample)
             if self.parameters["search"] != "exact":
-                facts["recall_against_exact"] = self._opened().overlap_with_exact(sample)
+                facts["recall_against_exact"] = opened(self._index).overlap_with_exact(sample)
             elif self.parameters["stored_dtype"] != "float32":
-                facts["overlap_with_float32"] = self._opened().overlap_with_exact(sample)
+                facts["overlap_with_float32"] = opened(self._index).overlap_with_exact(sample)
         return facts
 
     def _prompt(self, side: str) -> str:
         asked: str = self.parameters[f"{side}_prompt"]
         return self.checkpoint.prompts.get(side, "") if asked == AUTO else asked
-
-    def _opened(self) -> VectorIndex:
-        if self._index is None:
-            raise RuntimeError("build or open an index first")
-        return self._index
 
 
 PARAMETERS = (
@@ -236,7 +231,7 @@ PARAMETERS = (
         "exact, or an approximate index of faiss, whose recall is measured",
         choices=("exact", "hnsw", "ivf", "pq"),
     ),
-    *approximate.PARAMETERS,
+    *APPROXIMATE_PARAMETERS,
 )
 
 DESCRIPTIONS = (

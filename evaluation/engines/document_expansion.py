@@ -8,27 +8,25 @@ and all queries, as one field; a document without a word has no queries.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.collections.beir import Document, Query
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.collections.beir import Document
 from evaluation.engines.base import (
     EngineDescription,
     FactValue,
     Parameter,
-    Ranking,
+    Progress,
     Resources,
     ShardedEngine,
+    ignore,
 )
-from evaluation.engines.index import kernels
-from evaluation.engines.index.inversion import IndexBuilder
-from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
-from evaluation.text import analyser_for
+from evaluation.engines.index.inverted_index import IndexBuilder
+from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, WordEngine, resolve_language
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.generation import TextWriter
@@ -37,21 +35,19 @@ if TYPE_CHECKING:
 _SHARD_FILE = "documents.jsonl"
 
 
-class DocumentExpansion(TermEngine, ShardedEngine):
+class DocumentExpansion(WordEngine, ShardedEngine):
     """BM25 over documents and the queries written for them. `sampling` are the settings of TextWriter.sample."""
 
     def __init__(
         self, k1: float, b: float, stemming: bool, language: str, writer: TextWriter, sampling: dict[str, int]
     ) -> None:
-        super().__init__(k1, b)
-        self.analyser = analyser_for(language, stemming)
+        super().__init__(k1, b, stemming, language)
         self.writer, self.sampling = writer, sampling
         self._written = self._words = 0
 
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> DocumentExpansion:
         """An engine with the model of the checkpoint given. Raises ModelFailure."""
-        kernels.load()
         sampling = {
             "count": parameters["queries_per_document"],
             "top_k": parameters["top_k"],
@@ -59,18 +55,11 @@ class DocumentExpansion(TermEngine, ShardedEngine):
             "new_tokens": parameters["generated_tokens"],
             "seed": parameters["seed"],
         }
-        spoken = with_language(parameters, resources)
+        spoken = resolve_language(parameters, resources)
         search = {name: spoken[name] for name in ("k1", "b", "stemming", "language")}
         return cls(**search, writer=load_writer(resources), sampling=sampling)
 
-    @property
-    def analyser_name(self) -> str:
-        """The analyser, as printed beside results."""
-        return self.analyser.name
-
-    def encode_shard(
-        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write queries for the documents, and both into the empty `folder`. Raises ModelFailure."""
         texts = [f"{document.title} {document.text}".strip() for document in documents]
         worded = [number for number, text in enumerate(texts) if text]
@@ -81,9 +70,7 @@ class DocumentExpansion(TermEngine, ShardedEngine):
                 row = {"_id": document.id, "text": text, "queries": queries.get(number, [])}
                 file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
 
-    def build_from_shards(
-        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Index the documents of all shards with their queries into the empty `folder`, and open the index."""
         builder = IndexBuilder(folder, self.analyser)
         for number, shard in enumerate(shards):
@@ -94,17 +81,9 @@ class DocumentExpansion(TermEngine, ShardedEngine):
                     self._written += len(row["queries"])
                     self._words += len(expansion.split())
                     builder.add(row["_id"], (f"{row['text']} {expansion}",))
-            if progress is not None:
-                progress((number + 1) / len(shards))
+            progress((number + 1) / len(shards))
         builder.finish()
         self.open(folder)
-
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
-        """The best `depth` documents of each query; only documents that have a term of it, or were given one."""
-        for query in queries:
-            with self.clock.part("search"):
-                ranking = self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
-            yield ranking
 
     def facts(self) -> Mapping[str, FactValue]:
         """How many queries a document has, and how many words they have together, in the mean."""
@@ -118,16 +97,11 @@ class DocumentExpansion(TermEngine, ShardedEngine):
 
 def load_writer(resources: Resources) -> TextWriter:
     """The sequence-to-sequence model of the checkpoint. Raises ModelFailure."""
-    if resources.checkpoint is None:
-        raise ValueError("texts are written by the model of a checkpoint, and none was given")
-    from evaluation.engines.neural.batching import use_cores
     from evaluation.engines.neural.generation import TextWriter
     from evaluation.engines.neural.loading import prepare
 
     prepare(resources.threads)
-    use_cores(resources.threads)
-    part = resources.checkpoint / CheckpointDescription.read(resources.checkpoint).parts[0]
-    return TextWriter(part, resources.device)
+    return TextWriter(resources.first_part, resources.device)
 
 
 _SAMPLING = (

@@ -1,9 +1,14 @@
-"""What finds the documents that a re-ranker looks at: BM25 as on every board, or a run that was made before."""
+"""What finds the documents that a re-ranker looks at: BM25 as on every board, or a run that was made before.
+
+Texts of documents on disk, for engines that read them again when they search.
+
+Files: `titles.bin`, `texts.bin` with their offsets (see `strings`), in the corpus's order, and ids as in `ordered_ids`.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +17,10 @@ from numpy.typing import NDArray
 from evaluation.collections.beir import Document, Query
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.core.strings import Strings, StringsWriter
 from evaluation.engines import bm25
 from evaluation.engines.base import Engine, Ranking, Resources
-from evaluation.engines.index.ordered_ids import OrderedIds
+from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.runs.stored import StoredRun
 
 
@@ -65,7 +71,7 @@ class FirstStage:
         return [Ranking(name, ids[:depth], scores[:depth].astype(np.float32)) for name, ids, scores in found]
 
 
-def numbers_of(ranking: Ranking, ids: OrderedIds) -> NDArray[np.int64]:
+def document_numbers(ranking: Ranking, ids: OrderedIds) -> NDArray[np.int64]:
     """The documents of a first stage by their numbers. Raises InvalidContent where the corpus lacks one."""
     numbers = [ids.find(identifier) for identifier in ranking.document_ids]
     if -1 in numbers:
@@ -74,3 +80,44 @@ def numbers_of(ranking: Ranking, ids: OrderedIds) -> NDArray[np.int64]:
         hint = "The corpus has no such document; give a run over this version of the dataset."
         raise InvalidContent.of(Problem("error", "unknown_document", numbers.count(-1), message, hint))
     return np.array(numbers, np.int64)
+
+
+def store_texts(documents: Iterable[Document], folder: Path) -> Iterator[Document]:
+    """Pass the documents on, and write them to `folder`, which is complete once the last was taken.
+
+    Raises InvalidContent where two have the same id.
+    """
+    folder.mkdir()
+    ids: list[str] = []
+    with StringsWriter(folder, "titles") as titles, StringsWriter(folder, "texts") as texts:
+        for document in documents:
+            ids.append(document.id)
+            titles.write(document.title)
+            texts.write(document.text)
+            yield document
+    write_ordered_ids(folder, ids)
+
+
+class Texts:
+    """What `store_texts` wrote, each document read where it lies; iterating gives them in the corpus's order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ids = OrderedIds(folder)
+        self._titles = Strings(folder, "titles")
+        self._texts = Strings(folder, "texts")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, number: int) -> Document:
+        """The document with this number in the corpus's order."""
+        (identifier,) = self.ids.of(np.array([number]))
+        return Document(identifier, str(self._titles[number], "utf-8"), str(self._texts[number], "utf-8"))
+
+    def __iter__(self) -> Iterator[Document]:
+        return map(self.__getitem__, range(len(self)))
+
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(path.stat().st_size for path in self.folder.iterdir())

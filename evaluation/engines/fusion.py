@@ -52,14 +52,10 @@ class Fusion(Engine):
             contribution = lambda scores: 1.0 / (k + np.arange(1, len(scores) + 1))  # noqa: E731
         return cls(resources.runs, parse_weights(parameters["weights"], len(resources.runs)), contribution)
 
-    def build(
-        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Put the lines of each run together by query; the corpus is not looked at. Raises InvalidContent."""
         for number, path in enumerate(self.paths):
             StoredRun.write(path, folder / f"{number:02d}")
-            if progress is not None:
-                progress((number + 1) / len(self.paths))
         self.open(folder)
 
     def open(self, folder: Path) -> None:

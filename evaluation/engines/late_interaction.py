@@ -14,7 +14,7 @@ over the stored vectors; what differs is which documents get one:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,16 +30,17 @@ from evaluation.engines.base import (
     FactValue,
     InvalidParameter,
     Parameter,
+    Progress,
     Ranking,
     Resources,
     ShardedEngine,
+    ignore,
+    opened,
 )
 from evaluation.engines.dense import FIELDS
-from evaluation.engines.first_stage import FirstStage, numbers_of
-from evaluation.engines.index.nearest_tokens import NearestTokens
+from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
-from evaluation.engines.index.texts import Texts, keep_texts
-from evaluation.engines.index.token_store import TokenStore, TokenWriter
+from evaluation.engines.index.token_store import NearestTokens, TokenStore, TokenWriter
 
 if TYPE_CHECKING:
     import torch
@@ -76,20 +77,11 @@ class LateInteraction(ShardedEngine):
         """An engine with all of PARAMETERS given, its model loaded. Raises InvalidParameter and ModelFailure."""
         from evaluation.engines.neural.token_vectors import TokenEncoder
 
-        assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
         if resources.runs and parameters["mode"] != "candidates":
             raise InvalidParameter(
                 "A run is re-ranked with mode = candidates only; leave it out, or the mode."
             )
-        encoder = TokenEncoder(
-            resources.checkpoint,
-            resources.device,
-            resources.threads,
-            maximum_length=parameters["maximum_length"],
-            batch_size=parameters["batch_size"],
-            prompts={"query": parameters["query_prompt"], "document": parameters["document_prompt"]},
-        )
-        return cls(encoder, parameters, resources)
+        return cls(TokenEncoder(resources, parameters), parameters, resources)
 
     @property
     def analyser_name(self) -> str:
@@ -102,20 +94,16 @@ class LateInteraction(ShardedEngine):
     @property
     def documents(self) -> int:
         """How many documents are indexed."""
-        return len(self._opened())
+        return len(opened(self.ids))
 
-    def encode_shard(
-        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write the vectors of the documents' tokens, and their texts, which BM25 indexes."""
-        for _ in keep_texts(documents, folder / "texts"):
+        for _ in store_texts(documents, folder / "texts"):
             pass
         with TokenWriter(folder, self.encoder.dimension, self.parameters["stored_dtype"]) as writer:
             self.encoder.encode(list(map(self.text_of, documents)), "document", writer.write, progress)
 
-    def build_from_shards(
-        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Index the texts for the first stage, or the vectors for finding the nearest ones."""
         texts = [Texts(shard / "texts") for shard in shards]
         write_ordered_ids(folder, [name for part in texts for name in part.ids.of(np.arange(len(part)))])
@@ -125,8 +113,7 @@ class LateInteraction(ShardedEngine):
         if self.nearest is not None:
             self.nearest.build(TokenStore(shards), self.encoder.dimension, folder)
         self.open(folder)
-        if progress is not None:
-            progress(1.0)
+        progress(1.0)
 
     def open(self, folder: Path) -> None:
         """Open an index that `build_from_shards` left, and the shards it names."""
@@ -144,21 +131,21 @@ class LateInteraction(ShardedEngine):
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
         """The best `depth` documents of each query, of those that get a score."""
-        self._opened()
+        opened(self.ids)
         with self.clock.part("query_encoding"):
             vectors = self.encoder.encode_queries([query.text for query in queries])
         self._sample += vectors[: _SAMPLE - len(self._sample)]
         if self.mode == "exhaustive":
             with self.clock.part("search"):
-                found = self._exhaustively(vectors, depth)
+                found = self._rank_all(vectors, depth)
         else:
             with self.clock.part("first_stage"):
                 candidates = self._candidates(queries, vectors)
             with self.clock.part("search"):
                 pairs = zip(vectors, candidates, strict=True)
-                found = [self._among(query, documents, depth) for query, documents in pairs]
+                found = [self._rank_candidates(query, documents, depth) for query, documents in pairs]
         for query, (documents, scores) in zip(queries, found, strict=True):
-            yield Ranking(query.id, self._opened().of(documents), scores)
+            yield Ranking(query.id, opened(self.ids).of(documents), scores)
 
     def facts(self) -> Mapping[str, FactValue]:
         """Sizes of the vectors; what end-to-end search finds of the exhaustive ranking, over up to 20 queries."""
@@ -180,11 +167,11 @@ class LateInteraction(ShardedEngine):
         """For each query the documents that get a score."""
         if self.first_stage is not None:
             rankings = self.first_stage.rankings(queries, self.parameters["candidates"])
-            return [numbers_of(ranking, self._opened()) for ranking in rankings]
+            return [document_numbers(ranking, opened(self.ids)) for ranking in rankings]
         assert self.nearest is not None
         return [self.nearest.documents(query.cpu().numpy()) for query in vectors]
 
-    def _among(
+    def _rank_candidates(
         self, query: torch.Tensor, documents: NDArray[np.int64], depth: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best of these documents for a query."""
@@ -196,9 +183,7 @@ class LateInteraction(ShardedEngine):
         ]
         return self._best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)
 
-    def _exhaustively(
-        self, queries: Vectors, depth: int
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    def _rank_all(self, queries: Vectors, depth: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """The best of all documents for each query, for as many queries at a time as there is room for scores."""
         from evaluation.engines.neural.token_vectors import late_interaction
 
@@ -221,7 +206,7 @@ class LateInteraction(ShardedEngine):
         least = np.partition(scores, -depth)[-depth] if depth < len(scores) else -np.inf
         kept = np.flatnonzero((scores >= least) & np.isfinite(scores))
         documents, scores = documents[kept], scores[kept]
-        order = np.lexsort((self._opened().ranks[documents], -scores))[:depth]
+        order = np.lexsort((opened(self.ids).ranks[documents], -scores))[:depth]
         return documents[order], scores[order]
 
     def _recall(self) -> float:
@@ -230,14 +215,9 @@ class LateInteraction(ShardedEngine):
         depth = min(_COMPARED_DEPTH, self.documents)
         shares = [
             np.isin(exact, self.nearest.documents(query.cpu().numpy())).mean()
-            for query, (exact, _) in zip(self._sample, self._exhaustively(self._sample, depth), strict=True)
+            for query, (exact, _) in zip(self._sample, self._rank_all(self._sample, depth), strict=True)
         ]
         return float(np.mean(shares))
-
-    def _opened(self) -> OrderedIds:
-        if self.ids is None:
-            raise RuntimeError("build or open an index first")
-        return self.ids
 
 
 PARAMETERS = (

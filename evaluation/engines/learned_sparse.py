@@ -7,7 +7,7 @@ search is exact: a score is the dot product of the stored float32 weights. Only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,16 @@ from evaluation.engines.base import (
     EngineDescription,
     FactValue,
     Parameter,
+    Progress,
     Ranking,
     Resources,
     ShardedEngine,
+    ignore,
+    opened,
 )
 from evaluation.engines.dense import FIELDS
 from evaluation.engines.index.weighted_index import (
     WeightedIndex,
-    load_kernels,
     write_sparse_shard,
     write_weighted_index,
 )
@@ -49,18 +51,7 @@ class LearnedSparse(ShardedEngine):
         """An engine with all of PARAMETERS given, its model loaded. Raises ModelFailure."""
         from evaluation.engines.neural.sparse_encoding import SparseTextEncoder
 
-        assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
-        load_kernels()
-        encoder = SparseTextEncoder(
-            resources.checkpoint,
-            resources.device,
-            resources.threads,
-            maximum_length=parameters["maximum_length"],
-            batch_size=parameters["batch_size"],
-            most_terms=parameters["most_terms"],
-            prompts={"query": parameters["query_prompt"], "document": parameters["document_prompt"]},
-        )
-        return cls(encoder, parameters["fields"])
+        return cls(SparseTextEncoder(resources, parameters), parameters["fields"])
 
     @property
     def analyser_name(self) -> str:
@@ -70,19 +61,15 @@ class LearnedSparse(ShardedEngine):
     @property
     def documents(self) -> int:
         """How many documents are indexed."""
-        return len(self._opened())
+        return len(opened(self.index))
 
-    def encode_shard(
-        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write one sparse row a document, and the ids."""
         texts = list(map(self.text_of, documents))
         rows = self.encoder.encode(texts, "document", progress)
         write_sparse_shard(folder, [document.id for document in documents], rows)
 
-    def build_from_shards(
-        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Turn the shards' rows into one inverted index."""
         write_weighted_index(shards, folder, self.encoder.dimension, progress)
         self.open(folder)
@@ -93,11 +80,11 @@ class LearnedSparse(ShardedEngine):
 
     def size(self) -> int:
         """Bytes of the inverted index."""
-        return self._opened().size()
+        return opened(self.index).size()
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
         """The best `depth` documents of each query; only documents whose score is positive."""
-        index = self._opened()
+        index = opened(self.index)
         with self.clock.part("query_encoding"):
             rows = self.encoder.encode([query.text for query in queries], "query")
         self._queries += len(queries)
@@ -113,14 +100,9 @@ class LearnedSparse(ShardedEngine):
             "dimension": self.encoder.dimension,
             "similarity": self.encoder.similarity,
             "maximum_length": self.encoder.maximum_length,
-            "nonzeros_per_document": self._opened().nonzeros / max(self.documents, 1),
+            "nonzeros_per_document": opened(self.index).nonzeros / max(self.documents, 1),
             "nonzeros_per_query": self._query_nonzeros / max(self._queries, 1),
         }
-
-    def _opened(self) -> WeightedIndex:
-        if self.index is None:
-            raise RuntimeError("build or open an index first")
-        return self.index
 
 
 PARAMETERS = (

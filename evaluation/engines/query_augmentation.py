@@ -26,11 +26,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
 from evaluation.engines.base import Clock, EngineDescription, FactValue, Parameter, Ranking, Resources
 from evaluation.engines.bm25_wordpiece import WordPieceBM25, WordPieceEngine
-from evaluation.engines.index import kernels
 from evaluation.engines.index.term_search import K1, B
 from evaluation.engines.index.word_pieces import WordPieces
 
@@ -72,20 +71,14 @@ class QueryAugmentation(WordPieceEngine):
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> QueryAugmentation:
         """An engine with the model of the checkpoint given. Raises ModelFailure."""
-        if resources.checkpoint is None:
-            raise ValueError("queries are augmented by a checkpoint, and none was given")
         from evaluation.engines.neural.augmentation import AugmentationModel
-        from evaluation.engines.neural.batching import use_cores
         from evaluation.engines.neural.loading import prepare
 
-        kernels.load()
         prepare(resources.threads)
-        use_cores(resources.threads)
-        pieces = WordPieces(resources.checkpoint, resources.threads)
-        part = resources.checkpoint / CheckpointDescription.read(resources.checkpoint).parts[0]
+        pieces = WordPieces(resources.model, resources.threads)
         settings = dict(parameters)
         longest = settings.pop("maximum_length")
-        model = AugmentationModel(part, resources.device, longest, pieces.behind_last)
+        model = AugmentationModel(resources.first_part, resources.device, longest, pieces.behind_last)
         return cls(**settings, pieces=pieces, model=model)
 
     def open(self, folder: Path) -> None:
@@ -107,7 +100,7 @@ class QueryAugmentation(WordPieceEngine):
         return tuple(self._variants())
 
     def _variants(self) -> dict[str, Switches | None]:
-        return _beside(self.beside, self.switches)
+        return _variant_switches(self.beside, self.switches)
 
     def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
         """The rankings of all variants; the model reads a query once."""
@@ -199,7 +192,7 @@ class QueryAugmentation(WordPieceEngine):
         }
 
 
-def _beside(beside: str, main: Switches) -> dict[str, Switches | None]:
+def _variant_switches(beside: str, main: Switches) -> dict[str, Switches | None]:
     """What each variant does, by label, the main one last; BM25 does nothing of it. Empty where there is one alone."""
     if beside == "none":
         return {}
@@ -209,7 +202,9 @@ def _beside(beside: str, main: Switches) -> dict[str, Switches | None]:
 
 
 def _variants(parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(_beside(parameters["beside"], (parameters["augmentation"], parameters["weighting"])))
+    return tuple(
+        _variant_switches(parameters["beside"], (parameters["augmentation"], parameters["weighting"]))
+    )
 
 
 DESCRIPTIONS = (

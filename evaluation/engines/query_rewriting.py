@@ -17,8 +17,7 @@ from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ran
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.bm25 import PARAMETERS as SEARCH_PARAMETERS
 from evaluation.engines.document_expansion import load_writer
-from evaluation.engines.index import kernels
-from evaluation.engines.index.term_search import with_language
+from evaluation.engines.index.term_search import resolve_language
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.generation import TextWriter
@@ -38,13 +37,12 @@ class QueryRewriting(BM25):
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> QueryRewriting:
         """An engine with the model of the checkpoint given. Raises ModelFailure."""
-        kernels.load()
         expansion = {
             "beams": parameters["beams"],
             "maximum_length": parameters["maximum_length"],
             "new_tokens": parameters["generated_tokens"],
         }
-        spoken = with_language(parameters, resources)
+        spoken = resolve_language(parameters, resources)
         search = {parameter.name: spoken[parameter.name] for parameter in SEARCH_PARAMETERS}
         return cls(load_writer(resources), parameters["prompt"], expansion, **search)
 

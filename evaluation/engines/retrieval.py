@@ -66,7 +66,9 @@ def run_engine(
         encoded = None
         if isinstance(engine, ShardedEngine):
             encoded = encode_corpus(engine, corpus, shards or folder / "shards", shard_size, report)
-            _join(engine, encoded, folder / "index", report)
+            index = folder / "index"
+            index.mkdir()
+            engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
         else:
             read = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
             engine.build(read if description.reads_corpus else (), folder)
@@ -96,12 +98,6 @@ def run_engine(
         if afterwards is not None:
             afterwards(engine, asked, done)
         return done
-
-
-def _join(engine: ShardedEngine, encoded: EncodedCorpus, index: Path, report: StageProgress) -> None:
-    """Make one index of the encoded shards, in the folder `index`, which is made."""
-    index.mkdir()
-    engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
 
 
 def _check_run_options(depth: int, tag: str) -> None:

@@ -7,23 +7,89 @@ relevance model R. The query that is asked then has the weights λ × P(t | q) +
 of t in the query, and λ `original_query_weight`. Terms that stand in over a tenth of the documents, or are shorter
 than two or longer than twenty characters, or in English are not plain letters and digits, expand no query. Of equal
 weights the first in the vocabulary's order is kept (Anserini leaves that to a hash table).
+
+RM3 cuts every feedback document to its most frequent eligible terms before it does anything else, and which these are
+depends on the document and the corpus alone. So they are found once, from the postings: 6 bytes a term kept, in
+`feedback_terms.npy` (documents × terms, uint32: numbers of terms) and `feedback_frequencies.npy` (uint16, descending;
+0 where a document has no more).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ranking, Resources
 from evaluation.engines.bm25 import BM25, PARAMETERS
-from evaluation.engines.index import feedback_terms, kernels
-from evaluation.engines.index.term_search import TermSearch, with_language
+from evaluation.engines.index import kernels
+from evaluation.engines.index.inverted_index import InvertedIndex
+from evaluation.engines.index.term_search import TermSearch, resolve_language
+
+TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
+#: Documents are looked at so many at a time, so that what is written lies together.
+_DOCUMENTS_AT_ONCE = 65_536
+#: Which terms may expand a query: Anserini's rules, which stand in for a list of stop words.
+_ELIGIBLE_ENGLISH = re.compile(r"[a-z0-9]{2,20}")
+_SHORTEST, _LONGEST = 2, 20
+_GREATEST_SHARE = np.float32(0.1)
+
+
+def write_feedback_terms(index: InvertedIndex, kept: int, english: bool) -> None:
+    """Write the `kept` most frequent eligible terms of each document beside the index (of one field)."""
+    shape = (index.document_count, kept)
+    terms = open_memmap(index.folder / TERMS_FILE, mode="w+", dtype=np.uint32, shape=shape)
+    frequencies = open_memmap(index.folder / FREQUENCIES_FILE, mode="w+", dtype=np.uint16, shape=shape)
+    eligible = _eligible(index, english)
+    cursors, ends = index.offsets[eligible].copy(), index.offsets[eligible + 1].copy()
+    for first in range(0, index.document_count, _DOCUMENTS_AT_ONCE):
+        behind = min(first + _DOCUMENTS_AT_ONCE, index.document_count)
+        some_terms = np.zeros((behind - first, kept), np.uint32)
+        some_frequencies = np.zeros((behind - first, kept), np.uint16)
+        kernels.keep_most_frequent(
+            index.documents,
+            index.frequencies,
+            eligible.astype(np.uint32),
+            cursors,
+            ends,
+            first,
+            behind,
+            some_terms,
+            some_frequencies,
+        )
+        terms[first:behind], frequencies[first:behind] = some_terms, some_frequencies
+    terms.flush()
+    frequencies.flush()
+
+
+def read_feedback_terms(folder: Path) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
+    """(numbers of terms, frequencies), documents × terms kept, mapped from the index's folder."""
+    return np.load(folder / TERMS_FILE, mmap_mode="r"), np.load(folder / FREQUENCIES_FILE, mmap_mode="r")
+
+
+def _eligible(index: InvertedIndex, english: bool) -> NDArray[np.int64]:
+    """Numbers of the terms that may expand a query: of 2 to 20 characters, in at most a tenth of the documents.
+
+    English ones must be plain letters and digits; in other languages that would leave nothing.
+    """
+    share = np.diff(index.offsets).astype(np.float32) / np.float32(max(index.document_count, 1))
+    well_formed = np.fromiter(
+        (
+            bool(_ELIGIBLE_ENGLISH.fullmatch(term)) if english else _SHORTEST <= len(term) <= _LONGEST
+            for term in index.terms()
+        ),
+        np.bool_,
+        len(share),
+    )
+    return np.flatnonzero(well_formed & (share <= _GREATEST_SHARE))
+
 
 Weights = tuple[NDArray[np.int64], NDArray[np.float64]]
 
@@ -48,20 +114,14 @@ class RM3(BM25):
 
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> RM3:
-        """An engine with all of its parameters given, its compiled parts loaded."""
-        kernels.load()
-        feedback_terms.load()
-        return cls(**with_language(parameters, resources))
+        """An engine with all of its parameters given."""
+        return cls(**resolve_language(parameters, resources))
 
-    def build(
-        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Index the corpus as BM25 does, and find each document's terms for feedback."""
         super().build(corpus, folder)
-        feedback_terms.write_feedback_terms(self.searcher.index, self.feedback_terms, self._english)
+        write_feedback_terms(self.searcher.index, self.feedback_terms, self._english)
         self.open(folder)
-        if progress is not None:
-            progress(1.0)
 
     def open(self, folder: Path) -> None:
         """Open an index that `build` left."""
@@ -69,8 +129,8 @@ class RM3(BM25):
         ranks = self.searcher.index.ranks
         self._order = np.empty(len(ranks), np.uint32)
         self._order[ranks] = np.arange(len(ranks), dtype=np.uint32)
-        if (folder / feedback_terms.TERMS_FILE).exists():  # not yet while it is being built
-            self._terms, self._frequencies = feedback_terms.read_feedback_terms(folder)
+        if (folder / TERMS_FILE).exists():  # not yet while it is being built
+            self._terms, self._frequencies = read_feedback_terms(folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
         """The best `depth` documents of each expanded query; none where the query itself finds none."""

@@ -10,27 +10,26 @@ lies beyond the pieces that the model reads is not found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 
-from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.collections.beir import Document, Query
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.collections.beir import Document
 from evaluation.engines.base import (
     EngineDescription,
     FactValue,
     Parameter,
-    Ranking,
+    Progress,
     Resources,
     ShardedEngine,
+    ignore,
 )
-from evaluation.engines.index import kernels
-from evaluation.engines.index.inversion import IndexBuilder
-from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
-from evaluation.text import analyser_for
+from evaluation.engines.index.inverted_index import IndexBuilder
+from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, WordEngine, resolve_language
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.term_weights import TermWeigher
@@ -41,42 +40,28 @@ _SHARD_FILE = "weights.jsonl"
 _MOST_OFTEN = 10_000
 
 
-class TermWeighting(TermEngine, ShardedEngine):
+class TermWeighting(WordEngine, ShardedEngine):
     """BM25 over term frequencies that a model gives."""
 
     def __init__(
         self, k1: float, b: float, stemming: bool, language: str, scale: float, weigher: TermWeigher
     ) -> None:
-        super().__init__(k1, b)
-        self.analyser = analyser_for(language, stemming)
+        super().__init__(k1, b, stemming, language)
         self.scale, self.weigher = scale, weigher
         self._words = 0
 
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> TermWeighting:
         """An engine with the model of the checkpoint given. Raises ModelFailure."""
-        if resources.checkpoint is None:
-            raise ValueError("terms are weighed by a checkpoint, and none was given")
-        from evaluation.engines.neural.batching import use_cores
         from evaluation.engines.neural.loading import prepare
         from evaluation.engines.neural.term_weights import TermWeigher
 
-        kernels.load()
         prepare(resources.threads)
-        use_cores(resources.threads)
-        part = resources.checkpoint / CheckpointDescription.read(resources.checkpoint).parts[0]
-        settings = with_language(parameters, resources)
-        weigher = TermWeigher(part, resources.device, settings.pop("maximum_length"))
+        settings = resolve_language(parameters, resources)
+        weigher = TermWeigher(resources.first_part, resources.device, settings.pop("maximum_length"))
         return cls(**settings, weigher=weigher)
 
-    @property
-    def analyser_name(self) -> str:
-        """The analyser, as printed beside results."""
-        return self.analyser.name
-
-    def encode_shard(
-        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write the weights of the documents' words into the empty `folder`. Raises ModelFailure."""
         texts = [f"{document.title} {document.text}".strip() for document in documents]
         weighed = self.weigher.weigh(texts, progress)
@@ -85,9 +70,7 @@ class TermWeighting(TermEngine, ShardedEngine):
                 row = {"_id": document.id, "words": list(weights), "weights": list(weights.values())}
                 file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
 
-    def build_from_shards(
-        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
-    ) -> None:
+    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Index the weighted words of all shards into the empty `folder`, and open the index."""
         builder = IndexBuilder(folder)
         for number, shard in enumerate(shards):
@@ -95,8 +78,7 @@ class TermWeighting(TermEngine, ShardedEngine):
                 for line in file:
                     row = orjson.loads(line)
                     builder.add_counts(row["_id"], self._frequencies(row["words"], row["weights"]))
-            if progress is not None:
-                progress((number + 1) / len(shards))
+            progress((number + 1) / len(shards))
         builder.finish()
         self.open(folder)
 
@@ -110,13 +92,6 @@ class TermWeighting(TermEngine, ShardedEngine):
                 for term in self.analyser(word):
                     frequencies[term] += frequency
         return frequencies
-
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
-        """The best `depth` documents of each query; only documents in which a term of it counts."""
-        for query in queries:
-            with self.clock.part("search"):
-                ranking = self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
-            yield ranking
 
     def facts(self) -> Mapping[str, FactValue]:
         """How many words of a document count, in the mean."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.engines.index.compiling import compiled
+from evaluation.engines.index.kernels import compiled
 
 #: Scores are compared with the lowest that still counts in strips of this length.
 _STRIP = 64

@@ -5,20 +5,287 @@ Files of the folder, in numpy's format unless they end in .bin or .json:
 postings of term t are [offsets[t]:offsets[t + 1]] of `documents` (numbers in the corpus's order) and
 `frequencies`; `lengths` (fields × documents): encoded as in `lengths.py`; identifiers as in `ordered_ids.py`;
 `statistics.json`.
+
+Document lengths in one byte, as Lucene keeps them (SmallFloat.intToByte4).
+
+Lengths up to 40 are exact; above, what exceeds 24 keeps four significant bits and is otherwise rounded down. BM25
+equals Lucene's only with lengths rounded in this way.
+
+Building an inverted index from a stream of documents, in shards, so that no corpus is too large for memory.
+
+Tokens are gathered as term numbers until a shard is full; a shard is inverted in memory and, if it is not the
+only one, written to disk; at the end the shards' vocabularies are merged as sorted streams and their postings
+copied one behind the other. What grows with the corpus in memory is one byte a document and field, the sorting
+of identifiers, and one number for each distinct term of each shard.
 """
 
 from __future__ import annotations
 
 import json
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from shutil import rmtree
+from typing import TypeVar
 
 import numpy as np
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from evaluation.core.strings import Strings, mapped
-from evaluation.engines.index.ordered_ids import OrderedIds
+from evaluation.core.strings import Strings, StringsWriter, mapped
+from evaluation.engines.index import kernels
+from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
+from evaluation.text import MAX_WORD_LENGTH, Analyser, pieces
+from evaluation.text.words import words
+
+Number = TypeVar("Number", np.int32, np.int64)
+
+#: A shard is inverted once it has this many tokens: 64 MiB of them, and about four times that at work.
+TOKENS_IN_SHARD = 2**24
+
+#: For documents that come as terms.
+NO_ANALYSER = Analyser(name="none", description="terms as they are")
+
+#: Stands before a term once for each field before its own, so that fields share one sorted vocabulary.
+FIELD_MARK = "\x01"
+
+
+class _TermNumbers(dict[str, int]):
+    """Word of one field → number of its term in the shard, -1 for stop words; analysed once for each distinct word.
+
+    Words too long to be kept whole are not entered: they count as -1, and `long_word_met` is set.
+    """
+
+    def __init__(self, analyser: Analyser, field: int, numbers: dict[str, int]) -> None:
+        self._analyser = analyser
+        self._mark = FIELD_MARK * field
+        self._numbers = numbers
+        self.long_word_met = False
+
+    def __missing__(self, word: str) -> int:
+        if len(word) > MAX_WORD_LENGTH:
+            self.long_word_met = True
+            return -1
+        term = self._analyser.term(word)
+        number = -1 if term is None else self._numbers.setdefault(self._mark + term, len(self._numbers))
+        self[word] = number
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class _Postings:
+    """Postings of a shard by sorted term; documents are numbered over the whole corpus."""
+
+    terms: list[str]
+    offsets: NDArray[np.int64]
+    documents: NDArray[np.uint32]
+    frequencies: NDArray[np.uint16]
+
+
+class IndexBuilder:
+    """Takes documents one by one, and leaves an index in `folder` (see `inverted_index` for its files)."""
+
+    def __init__(
+        self,
+        folder: Path,
+        analyser: Analyser = NO_ANALYSER,
+        fields: int = 1,
+        tokens_in_shard: int = TOKENS_IN_SHARD,
+    ) -> None:
+        self._folder = folder
+        self._analyser = analyser
+        self._fields = fields
+        self._tokens_in_shard = tokens_in_shard
+        self._ids: list[str] = []
+        self._lengths: list[NDArray[np.int32]] = []  # of each shard: documents × fields
+        self._shards = 0
+        self._first_document = 0
+        self._start_shard()
+
+    def _start_shard(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._words = [_TermNumbers(self._analyser, field, self._numbers) for field in range(self._fields)]
+        self._tokens = array("i")
+        self._ends = array("q")
+
+    def add(self, identifier: str, texts: Sequence[str]) -> None:
+        """Index a document: one text for each field."""
+        self._ids.append(identifier)
+        for text, numbers in zip(texts, self._words, strict=True):
+            found = words(text)
+            start = len(self._tokens)
+            self._tokens.extend(map(numbers.__getitem__, found))
+            if numbers.long_word_met:
+                numbers.long_word_met = False
+                del self._tokens[start:]
+                self._tokens.extend(numbers[piece] for word in found for piece in pieces(word))
+            self._ends.append(len(self._tokens))
+        self._end_document()
+
+    def add_counts(self, identifier: str, counts: Mapping[str, int]) -> None:
+        """Index a document of one field by its terms, taken as they are, and how often each counts."""
+        self._ids.append(identifier)
+        numbers = self._numbers
+        for term, count in counts.items():
+            self._tokens.extend([numbers.setdefault(term, len(numbers))] * count)
+        self._ends.append(len(self._tokens))
+        self._end_document()
+
+    def _end_document(self) -> None:
+        """Write the shard if it is full."""
+        if len(self._tokens) >= self._tokens_in_shard:
+            self._write_shard(self._invert())
+            self._start_shard()
+
+    def finish(self) -> None:
+        """Write the index."""
+        last = self._invert()
+        if self._shards == 0:
+            self._write_postings(last)
+        else:
+            self._write_shard(last)
+            del last
+            self._merge()
+        self._write_documents()
+
+    def _invert(self) -> _Postings:
+        """The postings of the shard gathered so far."""
+        terms = sorted(self._numbers)
+        sorted_numbers = np.empty(len(terms) + 1, dtype=np.int32)
+        sorted_numbers[-1] = -1  # stop words stay what they are
+        sorted_numbers[[self._numbers[term] for term in terms]] = np.arange(len(terms), dtype=np.int32)
+        tokens = sorted_numbers[_as_array(self._tokens, np.int32)]
+        ends = _as_array(self._ends, np.int64)
+        offsets = np.zeros(len(terms) + 1, dtype=np.int64)
+        lengths = np.empty(len(ends), dtype=np.int32)
+        kernels.count_postings(tokens, ends, self._fields, offsets[1:], lengths)
+        np.cumsum(offsets, out=offsets)
+        documents = np.empty(offsets[-1], dtype=np.uint32)
+        frequencies = np.empty(offsets[-1], dtype=np.uint16)
+        kernels.fill_postings(
+            tokens, ends, self._fields, self._first_document, offsets, documents, frequencies
+        )
+        self._lengths.append(lengths.reshape(-1, self._fields))
+        self._first_document += len(self._lengths[-1])
+        return _Postings(terms, offsets, documents, frequencies)
+
+    def _write_shard(self, postings: _Postings) -> None:
+        folder = self._shard_folder(self._shards)
+        folder.mkdir()
+        (folder / "terms.txt").write_text("".join(f"{term}\n" for term in postings.terms), "utf-8")
+        np.save(folder / "offsets.npy", postings.offsets)
+        np.save(folder / "documents.npy", postings.documents)
+        np.save(folder / "frequencies.npy", postings.frequencies)
+        self._shards += 1
+
+    def _shard_folder(self, number: int) -> Path:
+        return self._folder / f"shard-{number}"
+
+    def _write_postings(self, postings: _Postings) -> None:
+        """Write the only shard as the index."""
+        with StringsWriter(self._folder, "terms") as writer:
+            for term in postings.terms:
+                writer.write(term)
+        np.save(self._folder / "offsets.npy", postings.offsets)
+        np.save(self._folder / "documents.npy", postings.documents)
+        np.save(self._folder / "frequencies.npy", postings.frequencies)
+
+    def _merge(self) -> None:
+        """Merge the shards into the index, and remove them."""
+        numbers, offsets = self._merge_vocabularies()
+        np.save(self._folder / "offsets.npy", offsets)
+        size = (int(offsets[-1]),)
+        documents = open_memmap(self._folder / "documents.npy", mode="w+", dtype=np.uint32, shape=size)
+        frequencies = open_memmap(self._folder / "frequencies.npy", mode="w+", dtype=np.uint16, shape=size)
+        cursors = offsets[:-1].copy()
+        for shard in range(self._shards):
+            folder = self._shard_folder(shard)
+            kernels.append_postings(
+                _as_array(numbers[shard], np.int32),
+                np.load(folder / "offsets.npy"),
+                np.load(folder / "documents.npy"),
+                np.load(folder / "frequencies.npy"),
+                cursors,
+                np.asarray(documents),
+                np.asarray(frequencies),
+            )
+            rmtree(folder)
+        documents.flush()
+        frequencies.flush()
+
+    def _merge_vocabularies(self) -> tuple[list[array[int]], NDArray[np.int64]]:
+        """Write the sorted terms of all shards; return each shard's term numbers, and the postings' offsets."""
+        frequencies = [np.diff(np.load(self._shard_folder(n) / "offsets.npy")) for n in range(self._shards)]
+        numbers = [array("i") for _ in range(self._shards)]
+        counts = array("q", [0])
+        with ExitStack() as stack:
+            writer = stack.enter_context(StringsWriter(self._folder, "terms"))
+            streams = [
+                _terms_with_shard(
+                    stack.enter_context((self._shard_folder(n) / "terms.txt").open(encoding="utf-8")), n
+                )
+                for n in range(self._shards)
+            ]
+            for number, (term, group) in enumerate(groupby(merge(*streams), key=itemgetter(0))):
+                writer.write(term)
+                count = 0
+                for _, shard in group:
+                    count += int(frequencies[shard][len(numbers[shard])])
+                    numbers[shard].append(number)
+                counts.append(count)
+        return numbers, np.cumsum(np.frombuffer(counts, dtype=np.int64))
+
+    def _write_documents(self) -> None:
+        """Write identifiers, lengths, and the order that breaks ties."""
+        lengths = np.concatenate(self._lengths)
+        np.save(self._folder / "lengths.npy", np.ascontiguousarray(encode_lengths(lengths).T))
+        write_ordered_ids(self._folder, self._ids)
+        statistics = {
+            "documents": len(self._ids),
+            "fields": self._fields,
+            "documents_with_field": np.count_nonzero(lengths, axis=0).tolist(),
+            "tokens": lengths.sum(axis=0, dtype=np.int64).tolist(),
+        }
+        (self._folder / "statistics.json").write_text(json.dumps(statistics), "utf-8")
+
+
+def _as_array(values: array[int], kind: type[Number]) -> NDArray[Number]:
+    """The values where they lie, as a numpy array; numpy itself refuses to do this for none."""
+    return np.frombuffer(values, kind) if values else np.empty(0, kind)
+
+
+def _terms_with_shard(lines: Iterator[str], shard: int) -> Iterator[tuple[str, int]]:
+    """(term, shard) for each line, sorted as the shard's terms are."""
+    for line in lines:
+        yield line[:-1], shard
+
+
+#: Codes below this stand for themselves.
+_EXACT = 24
+
+
+def _decode(code: int) -> int:
+    """SmallFloat.byte4ToInt."""
+    if code < _EXACT:
+        return code
+    bits, shift = (code - _EXACT) & 7, ((code - _EXACT) >> 3) - 1
+    return _EXACT + (bits if shift < 0 else (bits | 8) << shift)
+
+
+#: Code → length: 256 ascending values.
+DECODED_LENGTHS: NDArray[np.int64] = np.array([_decode(code) for code in range(256)], dtype=np.int64)
+
+
+def encode_lengths(lengths: NDArray[np.integer]) -> NDArray[np.uint8]:
+    """The codes of lengths ≥ 0, in the same shape: the greatest decoded length not above each."""
+    return (np.searchsorted(DECODED_LENGTHS, lengths, side="right") - 1).astype(np.uint8)
+
 
 #: How many terms' places are remembered; a lookup takes a few microseconds, a remembered one a tenth.
 _TERMS_REMEMBERED = 100_000

@@ -2,17 +2,33 @@
 
 All of it stands in one file, because numba keeps machine code until the file of a function changes. Every
 function releases the GIL. Compiling takes a few seconds once for each machine and is kept on disk.
+
+Compile with numba, and keep the machine code where there is a folder for it.
+
+numba keeps it until the file of the function changes: what functions call each other stands in one file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.engines.index.compiling import compiled
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """The function as machine code, which releases the GIL and divides by zero as numpy does."""
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    try:
+        return cast(Function, numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # no folder to keep machine code in: compile in every process
+        return cast(Function, numba.njit(**options)(function))
+
 
 Frequency = TypeVar("Frequency", np.uint16, np.float32)
 
@@ -315,25 +331,54 @@ def search_weighted(
     return found
 
 
+@compiled
+def keep_most_frequent(
+    documents: NDArray[np.uint32],
+    frequencies: NDArray[np.uint16],
+    numbers: NDArray[np.uint32],
+    cursors: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    first: int,
+    behind: int,
+    kept_terms: NDArray[np.uint32],
+    kept_frequencies: NDArray[np.uint16],
+) -> None:
+    """Fill, for documents `first` to `behind` − 1, the terms with the highest frequencies, in descending order.
+
+    Row r is the term `numbers[r]`, whose postings not yet seen are [cursors[r]:ends[r]]; cursors move on. Of equally
+    frequent terms the first in the vocabulary comes first.
+    """
+    kept = kept_terms.shape[1]
+    for row in range(len(numbers)):
+        cursor = cursors[row]
+        while cursor < ends[row] and documents[cursor] < behind:
+            document = documents[cursor] - first
+            frequency = frequencies[cursor]
+            place = kept
+            while place > 0 and kept_frequencies[document, place - 1] < frequency:
+                place -= 1
+            for later in range(kept - 1, place, -1):
+                kept_terms[document, later] = kept_terms[document, later - 1]
+                kept_frequencies[document, later] = kept_frequencies[document, later - 1]
+            if place < kept:
+                kept_terms[document, place] = numbers[row]
+                kept_frequencies[document, place] = frequency
+            cursor += 1
+        cursors[row] = cursor
+
+
 @lru_cache(maxsize=1)
 def load() -> None:
     """Compile everything, or load what was compiled before, so that no timing contains it."""
-    ends = np.ones(1, np.int64)
-    offsets = np.zeros(2, np.int64)
-    documents, frequencies = np.zeros(1, np.uint32), np.zeros(1, np.uint16)
+    ends, offsets, cursors = np.ones(1, np.int64), np.zeros(2, np.int64), np.zeros(1, np.int64)
+    documents, frequencies, weights = np.zeros(1, np.uint32), np.zeros(1, np.uint16), np.ones(1, np.float32)
     count_postings(np.zeros(1, np.int32), ends, 1, offsets[1:], np.zeros(1, np.int32))
     fill_postings(np.zeros(1, np.int32), ends, 1, 0, offsets, documents, frequencies)
-    search(
-        documents,
-        frequencies,
-        np.zeros(1, np.uint64),
-        np.ones(1, np.uint64),
-        np.ones(1, np.float32),
-        np.zeros(1, np.uint64),
-        np.ones((1, 1), np.uint8),
-        np.ones((1, 256), np.float32),
-        np.zeros(1, np.uint32),
-        1,
-        np.zeros(BLOCK_SIZE, np.float64),
-        np.empty(8, np.uint64),
-    )
+    append_postings(np.zeros(1, np.int32), offsets, documents, weights, cursors, documents, weights)
+    kept = documents.reshape(1, 1).copy(), frequencies.reshape(1, 1).copy()
+    keep_most_frequent(documents, frequencies, documents, cursors, ends, 0, 1, *kept)
+    rows = np.zeros(1, np.uint64), np.ones(1, np.uint64), weights
+    sums, keys = np.zeros(BLOCK_SIZE, np.float64), np.empty(8, np.uint64)
+    lengths, norms = np.ones((1, 1), np.uint8), np.ones((1, 256), np.float32)
+    search(documents, frequencies, *rows, rows[0], lengths, norms, documents, 1, sums, keys)
+    search_weighted(documents, weights, *rows, documents, 1, sums, keys)

@@ -31,13 +31,8 @@ def write_ordered_ids(folder: Path, ids: Sequence[str]) -> None:
     with StringsWriter(folder, "ids") as writer:
         for document in by_id:
             writer.write(ids[document])
-    _refuse_duplicates([ids[document] for document in by_id])
-
-
-def _refuse_duplicates(ordered: list[str]) -> None:
-    """Raise InvalidContent if two documents have the same identifier: a run could not tell them apart."""
-    count = sum(first == second for first, second in pairwise(ordered))
-    if count:
+    count = sum(ids[first] == ids[second] for first, second in pairwise(by_id))
+    if count:  # a run could not tell the documents apart
         raise InvalidContent.of(
             Problem(
                 severity="error",

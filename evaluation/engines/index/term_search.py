@@ -8,18 +8,19 @@ the query has it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.engines.base import Engine, Parameter, Ranking, Resources
+from evaluation.collections.beir import Query
+from evaluation.engines.base import Engine, Parameter, Ranking, Resources, opened
 from evaluation.engines.index import kernels
-from evaluation.engines.index.inversion import FIELD_MARK
-from evaluation.engines.index.inverted_index import InvertedIndex
-from evaluation.engines.index.lengths import DECODED_LENGTHS
+from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
+from evaluation.text import analyser_for
 
 #: Room for candidates beyond what is wanted; see `kernels.search`.
 _SPARE_KEYS = 1000
@@ -39,7 +40,7 @@ LANGUAGE = Parameter(
 )
 
 
-def with_language(parameters: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
+def resolve_language(parameters: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
     """The parameters, the corpus's language in place of `AUTO_LANGUAGE`."""
     named = parameters["language"]
     return {**parameters, "language": resources.language if named == AUTO_LANGUAGE else named}
@@ -116,10 +117,11 @@ class TermSearch:
 
 
 class TermEngine(Engine):
-    """An engine that searches with BM25 whatever it indexed; subclasses say what that is."""
+    """An engine that searches with BM25 whatever it indexed; subclasses say what that is. Its kernels are compiled."""
 
     def __init__(self, k1: float, b: float) -> None:
         super().__init__()
+        kernels.load()
         self.k1 = k1
         self.b = b
         self._searcher: TermSearch | None = None
@@ -140,9 +142,27 @@ class TermEngine(Engine):
     @property
     def searcher(self) -> TermSearch:
         """What searches the opened index."""
-        if self._searcher is None:
-            raise RuntimeError("build or open an index first")
-        return self._searcher
+        return opened(self._searcher)
+
+
+class WordEngine(TermEngine):
+    """A TermEngine whose terms are words of a language."""
+
+    def __init__(self, k1: float, b: float, stemming: bool, language: str) -> None:
+        super().__init__(k1, b)
+        self.analyser = analyser_for(language, stemming)
+
+    @property
+    def analyser_name(self) -> str:
+        """The analyser, as printed beside results."""
+        return self.analyser.name
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+        """The best `depth` documents of each query; only documents with one of its terms."""
+        for query in queries:
+            with self.clock.part("search"):
+                ranking = self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
+            yield ranking
 
 
 def inverse_document_frequency(

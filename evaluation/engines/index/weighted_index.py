@@ -7,9 +7,8 @@ term: postings [offsets[t]:offsets[t + 1]] of `documents` (uint32, ascending) an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.strings import Strings, StringsWriter, mapped
-from evaluation.engines.base import Ranking
+from evaluation.engines.base import Progress, Ranking, ignore
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 
@@ -50,7 +49,7 @@ def write_sparse_shard(folder: Path, ids: Sequence[str], rows: SparseRows) -> No
 
 
 def write_weighted_index(
-    shards: Sequence[Path], folder: Path, dimension: int, progress: Callable[[float], None] | None = None
+    shards: Sequence[Path], folder: Path, dimension: int, progress: Progress = ignore
 ) -> None:
     """Index shards, in corpus order, for `dimension` terms. In memory at once: one shard, and the ids."""
     counts = np.zeros(dimension, np.int64)
@@ -66,8 +65,7 @@ def write_weighted_index(
     for number, shard in enumerate(shards, 1):
         _append(shard, len(ids), cursors, np.asarray(documents), np.asarray(weights))
         ids += [str(identifier, "utf-8") for identifier in Strings(shard, "ids")]
-        if progress is not None:
-            progress(number / len(shards))
+        progress(number / len(shards))
     documents.flush()
     weights.flush()
     write_ordered_ids(folder, ids)
@@ -107,7 +105,7 @@ class WeightedIndex:
         self._weights = mapped(folder / "weights.npy")
         self._ids = OrderedIds(folder)
         self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
-        load_kernels()
+        kernels.load()
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -141,14 +139,3 @@ class WeightedIndex:
         scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
         ranks = np.uint32(0xFFFFFFFF) - best.astype(np.uint32)
         return Ranking(query, self._ids.at(ranks), scores)
-
-
-@lru_cache(maxsize=1)
-def load_kernels() -> None:
-    """As `kernels.load`, for indexes of weights."""
-    one, offsets = np.ones(1, np.int64), np.zeros(2, np.int64)
-    documents, weights = np.zeros(1, np.uint32), np.zeros(1, np.float32)
-    kernels.append_postings(np.zeros(1, np.int32), offsets, documents, weights, one, documents, weights)
-    sums, keys = np.zeros(kernels.BLOCK_SIZE, np.float64), np.empty(8, np.uint64)
-    starts, ends = np.zeros(1, np.uint64), np.ones(1, np.uint64)
-    kernels.search_weighted(documents, weights, starts, ends, weights, documents, 1, sums, keys)

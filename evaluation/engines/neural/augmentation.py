@@ -14,10 +14,8 @@ import transformers
 from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.neural.batching import Indices, Tokenised, in_batches
-from evaluation.engines.neural.checks import OutputCheck, input_keys
-from evaluation.engines.neural.limits import maximum_length
-from evaluation.engines.neural.loading import failing_clearly, load_transformer
+from evaluation.engines.neural.batching import Indices, OutputCheck, Tokenised, input_keys, run_in_batches
+from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures
 
 FILE_NAME = "augmentation.safetensors"
 
@@ -51,7 +49,7 @@ class AugmentationModel:
         self._padding_id = tokenizer.pad_token_id or 0
         self._check = OutputCheck()
         dimension = self._model.config.hidden_size
-        with failing_clearly():
+        with model_failures():
             tensors = safetensors.torch.load_file(part / FILE_NAME, device)
         missing = {"W", "u"} - set(tensors)
         if missing:
@@ -68,9 +66,8 @@ class AugmentationModel:
 
     def encode(self, inputs: Sequence[Sequence[int]]) -> list[QueryWeights]:
         """What the model says of queries given as token numbers, special ones included. Raises ModelFailure."""
-        lengths = np.array([len(numbers) for numbers in inputs], np.int64)
-        ids = np.array([number for numbers in inputs for number in numbers], np.int32)
-        tokens = Tokenised(ids, np.concatenate([[0], np.cumsum(lengths)]), None, self._padding_id, False)
+        tokens = Tokenised.of(inputs, self._padding_id)
+        lengths = tokens.lengths
         found: dict[int, QueryWeights] = {}
 
         def run(indices: Indices) -> tuple[torch.Tensor, torch.Tensor]:
@@ -93,6 +90,6 @@ class AugmentationModel:
                     terms, added[place, terms], weights[place, : lengths[index]].copy()
                 )
 
-        in_batches(lengths, run, keep, device=self._device)
+        run_in_batches(lengths, run, keep, device=self._device)
         self._check.finish()
         return [found[index] for index in range(len(inputs))]

@@ -3,12 +3,13 @@
 Texts of like length stand together, so that little is padded; since the longest come first, a batch that is too large
 for the memory shows at once, and is halved. What comes out is independent of the order the texts came in only as far
 as the arithmetic of a model is: the same texts, batch size and number of threads give the same bytes.
+
+What a model gives is looked at before it is used: numbers, and not the same ones for everything.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ import torch
 from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
+from evaluation.engines.base import Progress, ignore
+from evaluation.engines.index.word_pieces import grouped
 
 Output = TypeVar("Output")
 Indices = NDArray[np.intp]
@@ -27,9 +30,6 @@ CPU_BATCH = 32
 CUDA_BATCH = 1024
 #: Nothing behind so many characters of a text is read: 512 tokens are always within, and memory stays bounded.
 MOST_CHARACTERS = 1_000_000
-#: Tokenised at a time: what the tokenizer returns is a hundred times larger than the numbers that are kept.
-_TEXTS_AT_ONCE = 1_000
-_CHARACTERS_AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,12 @@ class Tokenised:
     types: NDArray[np.int8] | None
     padding_id: int
     pads_left: bool
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]], padding_id: int = 0) -> Tokenised:
+        """Texts given as lists of token numbers."""
+        ids = [np.zeros(0, np.int32), *(np.array(row, np.int32) for row in rows)]
+        return cls(np.concatenate(ids), np.cumsum([len(row) for row in ids]), None, padding_id, False)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -91,12 +97,12 @@ def tokenise(
     options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": pairs is not None}
     if maximum_length is not None:
         options |= {"truncation": truncation, "max_length": maximum_length}
-    for start, end in _pieces(texts):
-        some = [text[:MOST_CHARACTERS] for text in texts[start:end]]
-        second = None if pairs is None else [text[:MOST_CHARACTERS] for text in pairs[start:end]]
+    for places in grouped(range(len(texts)), texts.__getitem__):
+        some = [texts[place][:MOST_CHARACTERS] for place in places]
+        second = None if pairs is None else [pairs[place][:MOST_CHARACTERS] for place in places]
         encoded = tokenizer(some, second, **options)
-        for number, tokens in enumerate(encoded["input_ids"], start + 1):
-            lengths[number] = len(tokens)
+        for place, tokens in zip(places, encoded["input_ids"], strict=True):
+            lengths[place + 1] = len(tokens)
             ids.append(np.array(tokens, np.int32))
         types += [np.array(row, np.int8) for row in encoded.get("token_type_ids", ()) if pairs is not None]
     return Tokenised(
@@ -110,40 +116,21 @@ def tokenise(
 
 def tokenise_plainly(tokenizer: Any, texts: Sequence[str], maximum_length: int | None) -> Tokenised:
     """Tokenise with a bare tokenizer of `tokenizers`, without special tokens: for static embeddings."""
-    ids = [np.zeros(0, np.int32)]
-    for start, end in _pieces(texts):
-        some = [text[:MOST_CHARACTERS] for text in texts[start:end]]
-        for encoding in tokenizer.encode_batch(some, add_special_tokens=False):
-            ids.append(np.array(encoding.ids[:maximum_length], np.int32))
-    return Tokenised(np.concatenate(ids), np.cumsum([len(tokens) for tokens in ids]), None, 0, False)
+    return Tokenised.of(
+        encoding.ids[:maximum_length]
+        for some in grouped([text[:MOST_CHARACTERS] for text in texts], str)
+        for encoding in tokenizer.encode_batch(some, add_special_tokens=False)
+    )
 
 
-def _pieces(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """(start, end) of runs of texts that are tokenised together."""
-    start = characters = 0
-    for number, text in enumerate(texts):
-        if number > start and (number - start == _TEXTS_AT_ONCE or characters > _CHARACTERS_AT_ONCE):
-            yield start, number
-            start, characters = number, 0
-        characters += len(text)
-    if start < len(texts):
-        yield start, len(texts)
-
-
-def use_cores(threads: int) -> None:
-    """Let tokenizers use as many threads as the model does; to be called before the first text is tokenised."""
-    os.environ["RAYON_NUM_THREADS"] = str(threads)
-    os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
-
-
-def in_batches(
+def run_in_batches(
     lengths: NDArray[np.int64],
     run: Callable[[Indices], Output],
     keep: Callable[[Indices, Output], None],
     *,
     batch_size: int = 0,
     device: str = "cpu",
-    progress: Callable[[float], None] | None = None,
+    progress: Progress = ignore,
 ) -> None:
     """Call `run` with the indices of each batch, longest texts first, and `keep` with those indices and its result.
 
@@ -170,8 +157,7 @@ def in_batches(
         waiting = batch, result[0]
         start += len(batch)
         done += int(lengths[batch].sum())
-        if progress is not None:
-            progress(done / total)
+        progress(done / total)
     if waiting is not None:
         keep(*waiting)
 
@@ -204,3 +190,40 @@ def first_distinct(texts: Tokenised, count: int) -> list[int]:
         if len(distinct) == count:
             break
     return list(islice(distinct.values(), count))
+
+
+#: A model that gives the same for so many inputs, no two of them alike to it, does so for all.
+_ENOUGH = 8
+#: Outputs that differ by less than this share of their size are the same: padding alone makes such differences.
+_SAME = 1e-6
+
+
+class OutputCheck:
+    """Watches the batches of a model: raises at once where an output is no number, and knows when all are the same."""
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, NDArray[np.float64]] = {}
+
+    def see(self, inputs: list[bytes], outputs: torch.Tensor) -> None:
+        """Look at the outputs (inputs × anything) of a batch. Raises ModelFailure "not_finite_output"."""
+        if not bool(torch.isfinite(outputs).all()):
+            raise ModelFailure("not_finite_output", "the model gives values that are no finite numbers")
+        for place, key in enumerate(inputs):
+            if len(self._seen) == _ENOUGH:
+                return
+            if key not in self._seen:
+                self._seen[key] = outputs[place].double().cpu().numpy().reshape(-1)
+
+    def finish(self) -> None:
+        """Raise ModelFailure "constant_output" if at least eight different inputs gave the same output."""
+        if len(self._seen) < _ENOUGH:
+            return
+        outputs = np.stack(list(self._seen.values()))
+        if np.ptp(outputs, axis=0).max(initial=0.0) <= _SAME * np.abs(outputs).max(initial=0.0):
+            raise ModelFailure("constant_output", "the model gives the same output whatever the text")
+
+
+def input_keys(features: Mapping[str, torch.Tensor]) -> list[bytes]:
+    """What tells the texts of a batch apart for the model: their token numbers, without padding."""
+    ids, mask = features["input_ids"].cpu().numpy(), features["attention_mask"].cpu().numpy().astype(bool)
+    return [row[kept].tobytes() for row, kept in zip(ids, mask, strict=True)]

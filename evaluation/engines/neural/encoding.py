@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.neural import batching, limits, loading
+from evaluation.engines.base import Progress, ignore
+from evaluation.engines.neural import batching, loading
 from evaluation.engines.neural.batching import Indices, Tokenised
 
 Vectors = NDArray[np.float32]
@@ -74,7 +75,7 @@ class Encoder:
         texts: Sequence[str],
         prompt: str,
         into: Vectors,
-        progress: Callable[[float], None] | None = None,
+        progress: Progress = ignore,
     ) -> None:
         """Write the vector of each text, with the prompt before it, to its row of `into` (texts × dimension)."""
         tokens = self._tokenise([prompt + text for text in texts])
@@ -89,7 +90,7 @@ class Encoder:
                 raise ModelFailure("not_finite_output", "a vector that the model made is not finite")
 
         size = self.settings.batch_size or (_STATIC_BATCH if self._static is not None else 0)
-        batching.in_batches(
+        batching.run_in_batches(
             tokens.lengths, run, keep, batch_size=size, device=self._device, progress=progress
         )
 
@@ -129,7 +130,7 @@ class Encoder:
         wanted = asked or min(self._model.max_seq_length or LONGEST, LONGEST)
         self._model.max_seq_length = wanted  # a greater one than the checkpoint's own may be asked for
         first: Any = self._model[0]
-        return limits.maximum_length(first.model, first.tokenizer, wanted)
+        return loading.maximum_length(first.model, first.tokenizer, wanted)
 
     def _choose_pooling(self) -> str:
         """Set the pooling that is asked for; return what it is in words."""

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from transformers.modeling_outputs import BaseModelOutput
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.neural.batching import Indices, in_batches, tokenise
-from evaluation.engines.neural.checks import OutputCheck, input_keys
-from evaluation.engines.neural.loading import failing_clearly, load_transformer
+from evaluation.engines.base import Progress, ignore
+from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches, tokenise
+from evaluation.engines.neural.loading import load_transformer, model_failures
 
 #: Texts that are written at the same time. Each holds the attention over its whole input in memory.
 CPU_ROWS, CUDA_ROWS = 40, 640
@@ -33,7 +33,7 @@ class TextWriter:
         if start is None:
             raise ModelFailure("not_loadable", "config.json does not say decoder_start_token_id")
         # ours alone: a checkpoint's own settings could make it write something else, or without an end
-        with failing_clearly():
+        with model_failures():
             self._model.generation_config = transformers.GenerationConfig(
                 decoder_start_token_id=start,
                 eos_token_id=config.eos_token_id,
@@ -50,7 +50,7 @@ class TextWriter:
         maximum_length: int,
         new_tokens: int,
         seed: int,
-        progress: Callable[[float], None] | None = None,
+        progress: Progress = ignore,
     ) -> list[list[str]]:
         """`count` texts written for each text, every token drawn from the `top_k` likeliest by their probabilities.
 
@@ -83,7 +83,7 @@ class TextWriter:
             rows = torch.arange(len(indices), device=self._device)
             return [[text] for text in self._write(features, memory, rows, new_tokens, beams, [_Finite()])]
 
-        written = self._each(texts, maximum_length, max(self._rows // beams, 1), write, None)
+        written = self._each(texts, maximum_length, max(self._rows // beams, 1), write)
         return [text for (text,) in written]
 
     def _each(
@@ -92,10 +92,10 @@ class TextWriter:
         maximum_length: int,
         texts_at_once: int,
         write: Callable[[dict[str, torch.Tensor], torch.Tensor, Indices], list[list[str]]],
-        progress: Callable[[float], None] | None,
+        progress: Progress = ignore,
     ) -> list[list[str]]:
         """What `write` gives for each text, called with encoded batches."""
-        with failing_clearly():
+        with model_failures():
             tokens = tokenise(self._tokenizer, texts, maximum_length)
         found: dict[int, list[str]] = {}
 
@@ -109,7 +109,7 @@ class TextWriter:
         def keep(indices: Indices, written: list[list[str]]) -> None:
             found.update(zip(indices.tolist(), written, strict=True))
 
-        in_batches(
+        run_in_batches(
             tokens.lengths, run, keep, batch_size=texts_at_once, device=self._device, progress=progress
         )
         self._check.finish()

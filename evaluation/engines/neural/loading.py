@@ -2,27 +2,36 @@
 
 The switches below are passed from our side, because files inside a model folder can override what a library defaults
 to. They are the second line: `evaluation.checkpoints` rebuilds the folder first, and a sandbox surrounds this process.
+
+An encoder has two sides, a model for queries and one for documents, which are often the same. Below are also the
+prompts of each side, and how much of a text a model can read.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import numpy as np
 import torch
 import transformers
+from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 
+from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.errors import ModelFailure
+from evaluation.engines.base import AUTO, Resources
+from evaluation.engines.neural.batching import MOST_CHARACTERS, Indices
 
 Model = TypeVar("Model")
 #: How weights are read, whatever the folder says.
@@ -30,10 +39,14 @@ SAFE_MODEL = {"use_safetensors": True, "weights_only": True, "attn_implementatio
 #: Model types for which transformers has no other attention than its plain one.
 _PLAIN_ATTENTION = frozenset({"mpnet"})
 _SAFE = {"trust_remote_code": False, "local_files_only": True}
+#: Families whose positions start behind the padding token's number.
+_POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
 
 
 def prepare(threads: int) -> None:
-    """Set this process up: how many cores it uses, and the same arithmetic every time."""
+    """Set this process up before the first text is tokenised: how many cores it uses, the same arithmetic each time."""
+    os.environ["RAYON_NUM_THREADS"] = str(threads)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     torch.manual_seed(0)
@@ -98,12 +111,12 @@ def _options(folder: Path, device: str) -> dict[str, Any]:
 
 
 def _load(folder: Path, load: Callable[[], Model]) -> Model:
-    with failing_clearly():
+    with model_failures():
         return load()
 
 
 @contextmanager
-def failing_clearly() -> Iterator[None]:
+def model_failures() -> Iterator[None]:
     """Turn what a library raises over a model into ModelFailure, in words of ours: theirs can tell of the machine."""
     try:
         yield
@@ -113,3 +126,83 @@ def failing_clearly() -> Iterator[None]:
         raise ModelFailure(
             "not_loadable", f"the model could not be loaded ({type(error).__name__})"
         ) from error
+
+
+Role = Literal["query", "document"]
+ROLES: tuple[Role, ...] = ("query", "document")
+#: No text is read further than this many tokens, whatever a checkpoint says.
+LONGEST = 512
+#: Texts of so many characters are not worth looking for a place to cut them.
+_SHORT = 8 * LONGEST
+_FIRST_WORDS = re.compile(rf"(?:\s*\S+){{0,{2 * LONGEST}}}")
+#: Where a prompt may stand in a checkpoint, by what it is for.
+_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+def load_roles(resources: Resources, load: Callable[[Path], Model]) -> dict[Role, Model]:
+    """The model for queries and the one for documents, loaded once where they are the same, in a process set up."""
+    prepare(resources.threads)
+    folders: dict[Role, Path] = {role: part_folder(resources.model, role) for role in ROLES}
+    loaded = {folder: load(folder) for folder in dict.fromkeys(folders.values())}
+    return {role: loaded[folder] for role, folder in folders.items()}
+
+
+def part_folder(checkpoint: Path, role: Role) -> Path:
+    """The folder of the part that encodes queries, or documents."""
+    parts = CheckpointDescription.read(checkpoint).parts
+    return checkpoint / (role if role in parts else parts[0])
+
+
+def prompts_of(models: Mapping[Role, Any], parameters: Mapping[str, Any]) -> dict[Role, str | None]:
+    """What stands before each text: what the parameters say, or, for AUTO, what the model itself names for its role."""
+    prompts: dict[Role, str | None] = {}
+    for role, model in models.items():
+        own = (model.prompts[name] for name in _PROMPT_NAMES[role] if model.prompts.get(name))
+        wanted = parameters[f"{role}_prompt"]
+        prompts[role] = next(own, None) if wanted == AUTO else wanted
+    return prompts
+
+
+def longest_text(model: Any, own: int | None, wanted: int) -> int:
+    """Tokens of a text that are read: `wanted`, 0 for the checkpoint's own, as far as the model has positions."""
+    asked = min(wanted or own or LONGEST, LONGEST)
+    transformer = model.transformers_model
+    return asked if transformer is None else positions(transformer.config, asked)
+
+
+def features_of(
+    model: Any, texts: Sequence[str], indices: Indices, role: Role, prompt: str | None, device: str
+) -> dict[str, Any]:
+    """Some of the texts as the library itself prepares them for the model, on its device."""
+    some = [readable_part(texts[index]) for index in indices.tolist()]
+    features = model.preprocess(some, prompt=prompt, task=role)
+    return {
+        name: value.to(device) if isinstance(value, torch.Tensor) else value
+        for name, value in features.items()
+    }
+
+
+def readable_part(text: str) -> str:
+    """The text, without what lies behind all that any model here reads: a word is one token at least."""
+    if len(text) <= _SHORT:
+        return text
+    words = _FIRST_WORDS.match(text[:MOST_CHARACTERS])
+    return words.group() if words else ""
+
+
+def character_lengths(texts: Sequence[str]) -> NDArray[np.int64]:
+    """Characters of each text, which stand for its tokens where batches are made of texts of like length."""
+    return np.array([min(len(text), _SHORT) for text in texts], np.int64)
+
+
+def positions(config: Any, wanted: int) -> int:
+    """`wanted` tokens, or as many as a model with this configuration has positions for, if fewer."""
+    found = getattr(config, "max_position_embeddings", None) or wanted
+    if config.model_type in _POSITIONS_BEHIND_PADDING:
+        found -= (config.pad_token_id or 0) + 1
+    return int(min(wanted, found))
+
+
+def maximum_length(model: Any, tokenizer: Any, wanted: int) -> int:
+    """`wanted` tokens, or as many as the model has positions for and its tokenizer was made for, if fewer."""
+    return int(min(positions(model.config, wanted), tokenizer.model_max_length or wanted))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evaluation.engines.neural.batching import Indices, in_batches, use_cores
-from evaluation.engines.neural.checks import OutputCheck, input_keys
-from evaluation.engines.neural.loading import load_cross_encoder, prepare
-from evaluation.engines.neural.roles import (
+from evaluation.engines.base import Resources
+from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches
+from evaluation.engines.neural.loading import (
     LONGEST,
     character_lengths,
+    load_cross_encoder,
     longest_text,
     part_folder,
+    prepare,
     readable_part,
 )
 
@@ -24,16 +25,13 @@ from evaluation.engines.neural.roles import (
 class PairScorer:
     """A cross-encoder with one label, its scores as the model gives them (logits)."""
 
-    def __init__(
-        self, checkpoint: Path, device: str, threads: int, *, maximum_length: int, batch_size: int
-    ) -> None:
-        use_cores(threads)
-        prepare(threads)
-        self._model = load_cross_encoder(part_folder(checkpoint, "query"), device).eval()
+    def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
+        prepare(resources.threads)
+        self._device, self._batch_size = resources.device, parameters["batch_size"]
+        self._model = load_cross_encoder(part_folder(resources.model, "query"), self._device).eval()
         own = self._model.max_seq_length or LONGEST
-        self.maximum_length = longest_text(self._model, own, min(maximum_length or own, own))
+        self.maximum_length = longest_text(self._model, own, min(parameters["maximum_length"] or own, own))
         self._model.max_seq_length = self.maximum_length
-        self._device, self._batch_size = device, batch_size
         self._check = OutputCheck()
 
     def score(self, queries: Sequence[str], documents: Sequence[str]) -> NDArray[np.float32]:
@@ -43,7 +41,7 @@ class PairScorer:
         def keep(indices: Indices, batch: torch.Tensor) -> None:
             scores[indices] = batch.float().cpu().numpy()
 
-        in_batches(
+        run_in_batches(
             character_lengths(queries) + character_lengths(documents),
             lambda indices: self._outputs(queries, documents, indices),
             keep,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,25 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers.util import select_max_active_dims
 
+from evaluation.engines.base import Progress, Resources, ignore
 from evaluation.engines.index.weighted_index import SparseRows
-from evaluation.engines.neural.batching import CPU_BATCH, CUDA_BATCH, Indices, in_batches
-from evaluation.engines.neural.checks import OutputCheck, input_keys
-from evaluation.engines.neural.loading import load_sparse_encoder
-from evaluation.engines.neural.roles import (
+from evaluation.engines.neural.batching import (
+    CPU_BATCH,
+    CUDA_BATCH,
+    Indices,
+    OutputCheck,
+    input_keys,
+    run_in_batches,
+)
+from evaluation.engines.neural.loading import (
     LONGEST,
     Role,
     character_lengths,
     features_of,
     load_roles,
+    load_sparse_encoder,
     longest_text,
-    prompt_for,
+    prompts_of,
 )
 
 #: What a model of language may hold at once of a value for each term at each token: more texts, larger batches.
@@ -34,35 +40,22 @@ _Row = tuple[NDArray[np.int32], NDArray[np.float32]]
 class SparseTextEncoder:
     """A learned sparse model: SPLADE, SPARTA-like, or with a table of weights instead of a model for queries."""
 
-    def __init__(
-        self,
-        checkpoint: Path,
-        device: str,
-        threads: int,
-        *,
-        maximum_length: int,
-        batch_size: int,
-        most_terms: int,
-        prompts: Mapping[Role, str],
-    ) -> None:
-        self._models = load_roles(
-            checkpoint, threads, lambda folder: load_sparse_encoder(folder, device).eval()
-        )
+    def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
+        device, maximum_length = resources.device, parameters["maximum_length"]
+        self._models = load_roles(resources, lambda folder: load_sparse_encoder(folder, device).eval())
         for model in set(self._models.values()):
             own = model.max_seq_length or LONGEST
             model.max_seq_length = longest_text(model, own, min(maximum_length or own, own))
-        self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}
-        self._device, self._most_terms = device, most_terms
+        self._prompts = prompts_of(self._models, parameters)
+        self._device, self._most_terms = device, parameters["most_terms"]
         self.maximum_length: int = self._models["document"].max_seq_length
         #: "cosine" where the model asks for it: vectors of length one, whose dot product it is; else "dot".
         self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
         #: Terms of the vocabulary, which only an output shows for sure.
         self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None).shape[1])
-        self._batch_size = batch_size or self._texts_at_once()
+        self._batch_size = parameters["batch_size"] or self._texts_at_once()
 
-    def encode(
-        self, texts: Sequence[str], role: Role, progress: Callable[[float], None] | None = None
-    ) -> SparseRows:
+    def encode(self, texts: Sequence[str], role: Role, progress: Progress = ignore) -> SparseRows:
         """One row for each text. Of a document only the `most_terms` greatest weights stay. Raises ModelFailure."""
         found: dict[int, _Row] = {}
         check = OutputCheck()
@@ -73,7 +66,7 @@ class SparseTextEncoder:
                 terms = np.flatnonzero(row).astype(np.int32)
                 found[index] = terms, row[terms]
 
-        in_batches(
+        run_in_batches(
             character_lengths(texts),
             lambda indices: self._outputs(texts, indices, role, check),
             keep,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,17 @@ import transformers
 from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.index.text_groups import grouped
-from evaluation.engines.neural.batching import MOST_CHARACTERS, Indices, Tokenised, in_batches
-from evaluation.engines.neural.checks import OutputCheck, input_keys
-from evaluation.engines.neural.limits import maximum_length
-from evaluation.engines.neural.loading import failing_clearly, load_transformer
+from evaluation.engines.base import Progress, ignore
+from evaluation.engines.index.word_pieces import grouped
+from evaluation.engines.neural.batching import (
+    MOST_CHARACTERS,
+    Indices,
+    OutputCheck,
+    Tokenised,
+    input_keys,
+    run_in_batches,
+)
+from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures
 
 
 class TermWeigher:
@@ -35,9 +41,7 @@ class TermWeigher:
         self.maximum_length = maximum_length(self._model, self._tokenizer, longest)
         self._check = OutputCheck()
 
-    def weigh(
-        self, texts: Sequence[str], progress: Callable[[float], None] | None = None
-    ) -> list[dict[str, float]]:
+    def weigh(self, texts: Sequence[str], progress: Progress = ignore) -> list[dict[str, float]]:
         """For each text the weight of each of its words (in lower case), as far as the model reads.
 
         A word has the weight of its first piece, and where it stands several times the greatest of its weights: as in
@@ -46,13 +50,12 @@ class TermWeigher:
         found: list[dict[str, float]] = []
         for some in grouped([text[:MOST_CHARACTERS] for text in texts], str):
             found += self._weigh(some)
-            if progress is not None:
-                progress(len(found) / len(texts))
+            progress(len(found) / len(texts))
         self._check.finish()
         return found
 
     def _weigh(self, texts: list[str]) -> list[dict[str, float]]:
-        with failing_clearly():
+        with model_failures():
             encoded = self._tokenizer(
                 texts,
                 truncation=True,
@@ -61,11 +64,7 @@ class TermWeigher:
                 return_attention_mask=False,
                 return_token_type_ids=False,
             )
-        rows = encoded["input_ids"]
-        lengths = np.array([len(row) for row in rows], np.int64)
-        ids = np.array([number for row in rows for number in row], np.int32)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        tokens = Tokenised(ids, offsets, None, self._tokenizer.pad_token_id or 0, False)
+        tokens = Tokenised.of(encoded["input_ids"], self._tokenizer.pad_token_id or 0)
         words: dict[int, dict[str, float]] = {}
 
         def run(indices: Indices) -> torch.Tensor:
@@ -80,7 +79,7 @@ class TermWeigher:
             for index, row in zip(indices.tolist(), weights.numpy(), strict=True):
                 words[index] = _word_weights(texts[index], encoded, index, row)
 
-        in_batches(lengths, run, keep, device=self._device)
+        run_in_batches(tokens.lengths, run, keep, device=self._device)
         return [words[index] for index in range(len(texts))]
 
 

@@ -14,17 +14,17 @@ from safetensors import safe_open
 from sentence_transformers import MultiVectorEncoder
 
 from evaluation.core.errors import ModelFailure
+from evaluation.engines.base import Progress, Resources, ignore
 from evaluation.engines.index.token_store import Block
-from evaluation.engines.neural.batching import Indices, in_batches
-from evaluation.engines.neural.checks import OutputCheck, input_keys
-from evaluation.engines.neural.loading import load_multi_vector_encoder
-from evaluation.engines.neural.roles import (
+from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches
+from evaluation.engines.neural.loading import (
     Role,
     character_lengths,
     features_of,
+    load_multi_vector_encoder,
     load_roles,
     longest_text,
-    prompt_for,
+    prompts_of,
 )
 
 #: Takes some texts' indices, how many vectors each has, and these vectors, one text's behind the other's.
@@ -35,20 +35,11 @@ _Batch = tuple[torch.Tensor, torch.Tensor]
 class TokenEncoder:
     """A late-interaction model of sentence-transformers, PyLate or the Stanford code."""
 
-    def __init__(
-        self,
-        checkpoint: Path,
-        device: str,
-        threads: int,
-        *,
-        maximum_length: int,
-        batch_size: int,
-        prompts: Mapping[Role, str],
-    ) -> None:
-        self._models = load_roles(checkpoint, threads, lambda folder: _load(folder, device))
-        self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}
-        self._device, self._batch_size = device, batch_size
-        self.maximum_length = _limit_lengths(self._models, maximum_length)
+    def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
+        self._device, self._batch_size = resources.device, parameters["batch_size"]
+        self._models = load_roles(resources, lambda folder: _load(folder, self._device))
+        self._prompts = prompts_of(self._models, parameters)
+        self.maximum_length = _limit_lengths(self._models, parameters["maximum_length"])
         self.mean = self._models["query"].similarity_fn_name == "meanmaxsim"
         self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None)[0].shape[1])
 
@@ -57,7 +48,7 @@ class TokenEncoder:
         texts: Sequence[str],
         role: Role,
         keep: Keep,
-        progress: Callable[[float], None] | None = None,
+        progress: Progress = ignore,
     ) -> None:
         """Give `keep` the vectors of all texts, batch by batch, the longest texts first. Raises ModelFailure."""
         check = OutputCheck()
@@ -65,7 +56,7 @@ class TokenEncoder:
         def keep_batch(indices: Indices, batch: _Batch) -> None:
             keep(indices, batch[1].cpu().numpy(), batch[0].cpu().float().numpy())
 
-        in_batches(
+        run_in_batches(
             character_lengths(texts),
             lambda indices: self._outputs(texts, indices, role, check),
             keep_batch,

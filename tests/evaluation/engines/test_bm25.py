@@ -28,8 +28,7 @@ from evaluation.engines import (
     run_lines,
 )
 from evaluation.engines.bm25 import FIELDS
-from evaluation.engines.index.inversion import IndexBuilder
-from evaluation.engines.index.lengths import DECODED_LENGTHS, encode_lengths
+from evaluation.engines.index.inverted_index import DECODED_LENGTHS, IndexBuilder, encode_lengths
 from evaluation.text import analyser_for
 from tests.evaluation.real_collections import scores_of
 

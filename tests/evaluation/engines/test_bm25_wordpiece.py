@@ -14,7 +14,7 @@ from evaluation.checkpoints.description import CheckpointDescription, Checkpoint
 from evaluation.collections.beir import Document, Query
 from evaluation.core.errors import ModelFailure
 from evaluation.engines import Engine, InvalidParameter, Resources, describe
-from evaluation.engines.index import text_groups
+from evaluation.engines.index import word_pieces
 from tests.evaluation.real_collections import scores_of
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat", "dog", "run", "##s", "##ning", "über", "猫", "a", "."]
@@ -86,7 +86,7 @@ def test_scores_are_those_of_bm25_over_the_pieces_as_words(checkpoint: Path, tmp
 def test_endless_documents_are_read_to_their_ends(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_groups, "_CHARACTERS", 1_000)
+    monkeypatch.setattr(word_pieces, "_CHARACTERS", 1_000)
     engine = engine_with(checkpoint)
     documents = [
         Document("words", "", "dog a\n" * 400 + "cat"),

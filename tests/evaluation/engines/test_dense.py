@@ -338,7 +338,7 @@ def test_the_command_says_what_a_folder_lacks(
 def test_batches_are_halved_until_they_fit(on_gpu: bool) -> None:
     import torch
 
-    from evaluation.engines.neural.batching import in_batches
+    from evaluation.engines.neural.batching import run_in_batches
 
     lengths = np.array([5, 1, 9, 3, 7])
     tried: list[list[int]] = []
@@ -351,7 +351,7 @@ def test_batches_are_halved_until_they_fit(on_gpu: bool) -> None:
         return len(indices)
 
     shares: list[float] = []
-    in_batches(
+    run_in_batches(
         lengths, run, lambda indices, _: kept.append(indices.tolist()), batch_size=8, progress=shares.append
     )
     assert tried == [[2, 4, 0, 3, 1], [2, 4], [0, 3], [1]]
@@ -361,11 +361,11 @@ def test_batches_are_halved_until_they_fit(on_gpu: bool) -> None:
 
 
 def test_one_text_that_does_not_fit_is_the_models_failure() -> None:
-    from evaluation.engines.neural.batching import in_batches
+    from evaluation.engines.neural.batching import run_in_batches
 
     def run(indices: Any) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
     with pytest.raises(ModelFailure) as failure:
-        in_batches(np.array([1, 2]), run, lambda indices, _: None)
+        run_in_batches(np.array([1, 2]), run, lambda indices, _: None)
     assert failure.value.code == "out_of_memory"
