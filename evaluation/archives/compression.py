@@ -7,6 +7,7 @@ window a zstd frame may demand. A file's name is never looked at.
 from __future__ import annotations
 
 import bz2
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,7 +47,6 @@ MAX_ZSTD_WINDOW = 128 * MIB
 _DAMAGED: tuple[type[Exception], ...] = (
     EOFError, ValueError, OSError, zstandard.ZstdError, cast("type[Exception]", igzip_lib.IsalError),
 )  # fmt: skip
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _REFUSED_MAGIC = {
     b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"7z\xbc\xaf": "7z", b"%PDF": "PDF",
     b"Rar!": "rar",
@@ -74,12 +74,6 @@ class Limits:
     max_json_bytes: int = 16 * MIB
 
 
-class _Reader(Protocol):
-    members: int
-
-    def readinto(self, view: memoryview, /) -> int: ...
-
-
 class _Decompressor(Protocol):
     """What bz2's and isal's decompressors have in common."""
 
@@ -92,18 +86,8 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-class _OwnWords(ValueError):
+class _DamagedData(ValueError):
     """What is wrong with compressed data, in words for its sender: those of a library are not."""
-
-
-class _PlainReader:
-    members = 1
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-
-    def readinto(self, view: memoryview, /) -> int:
-        return self.file.readinto(view)  # type: ignore[attr-defined, no-any-return]
 
 
 class _MemberReader:
@@ -124,7 +108,7 @@ class _MemberReader:
             elif self.decompressor.needs_input:
                 data = self.file.read(STORED_CHUNK)
                 if not data:
-                    raise _OwnWords("the file ends before its compressed data does")
+                    raise _DamagedData("the file ends before its compressed data does")
             expanded = self.decompressor.decompress(data, len(view))
             if expanded:
                 view[: len(expanded)] = expanded
@@ -138,10 +122,10 @@ class _MemberReader:
         if not data:
             return b""
         if not data.startswith(self.magic):
-            raise _OwnWords("other data follows the compressed data")
+            raise _DamagedData("other data follows the compressed data")
         self.members += 1
         if self.members > MAX_MEMBERS:
-            raise _OwnWords(f"it has more than {MAX_MEMBERS:,} members")
+            raise _DamagedData(f"it has more than {MAX_MEMBERS:,} members")
         self.decompressor = self.new()
         return data
 
@@ -193,8 +177,16 @@ class _ZstdDecompressor:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+#: By kind the first bytes of a compressed file, and what makes a decompressor of one member.
+_COMPRESSIONS: dict[str, tuple[bytes, Callable[[], _Decompressor]]] = {
+    "gzip": (b"\x1f\x8b", lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP)),
+    "zstd": (b"\x28\xb5\x2f\xfd", _ZstdDecompressor),
+    "bz2": (b"BZh", bz2.BZ2Decompressor),
+}
+
+
 def _kind_of(first: bytes) -> str | None:
-    return next((kind for magic, kind in _MAGIC.items() if first.startswith(magic)), None)
+    return next((kind for kind, (magic, _) in _COMPRESSIONS.items() if first.startswith(magic)), None)
 
 
 class ExpandedFile:
@@ -214,18 +206,11 @@ class ExpandedFile:
         self._refuse(first)
         self.kind = _kind_of(first) or "plain"
         self.expanded_bytes = 0
-        self.reader = self._reader()
-
-    def _reader(self) -> _Reader:
-        if self.kind == "gzip":
-            return _MemberReader(
-                self.file, b"\x1f\x8b", lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP)
-            )
-        if self.kind == "bz2":
-            return _MemberReader(self.file, b"BZh", bz2.BZ2Decompressor)
-        if self.kind == "zstd":
-            return _MemberReader(self.file, b"\x28\xb5\x2f\xfd", _ZstdDecompressor)
-        return _PlainReader(self.file)
+        #: Fills the start of a buffer; returns how many bytes it wrote.
+        self._fill: Callable[[memoryview], int] = cast(io.RawIOBase, file).readinto
+        if self.kind != "plain":
+            magic, new = _COMPRESSIONS[self.kind]
+            self._fill = _MemberReader(file, magic, new).readinto
 
     @staticmethod
     def _refuse(first: bytes) -> None:
@@ -245,11 +230,11 @@ class ExpandedFile:
         Raises InvalidContent where the compressed data is damaged or expands over a limit.
         """
         try:
-            count = self.reader.readinto(view)
+            count = self._fill(view)
         except _DAMAGED as error:
             if self.kind == "plain":
                 raise  # a fault of the disk, not of the file
-            why = str(error) if isinstance(error, _OwnWords) else "it does not expand"
+            why = str(error) if isinstance(error, _DamagedData) else "it does not expand"
             message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {why}"
             raise _compression(
                 message, "Compress the file again, and check that it was sent whole."
@@ -287,11 +272,6 @@ def _too_large(code: ProblemCode, what: str, limit: int) -> InvalidContent:
     return InvalidContent.of(code.problem(message, hint))
 
 
-def _too_long(longest: int) -> InvalidContent:
-    message = f"a line is over the limit of {describe_bytes(longest)}"
-    return InvalidContent.of(LINE_LENGTH.problem(message, "Check that each record has a line of its own."))
-
-
 def describe_bytes(count: int) -> str:
     """A byte count for a sentence: `64 MiB`."""
     for unit, size in (("GiB", 1024 * MIB), ("MiB", MIB), ("KiB", KIB)):
@@ -327,7 +307,9 @@ def open_lines(path: Path | str, limits: Limits | None = None, longest: int | No
     rest = b""
     for block in open_blocks(path, limits):
         if longest is not None and len(rest) > longest:
-            raise _too_long(longest)
+            message = f"a line is over the limit of {describe_bytes(longest)}"
+            hint = "Check that each record has a line of its own."
+            raise InvalidContent.of(LINE_LENGTH.problem(message, hint))
         block = rest + block
         *lines, rest = block.split(b"\n")
         yield from [line.removesuffix(b"\r") for line in lines] if b"\r" in block else lines

@@ -99,12 +99,12 @@ def open_archive(path: Path, policy: Policy, shared: Allowance | None = None) ->
 
     What comes out of it counts against `shared`, else against what the policy gives a zip of its size.
     """
-    with _Stored(path, policy) as stored:
-        with _theirs():
+    with _BoundedReader(path, policy) as stored:
+        with _archive_errors():
             archive = zipfile.ZipFile(stored)
         with archive:
             opened = Archive(archive, policy, shared or Allowance(policy.allowance(path.stat().st_size)))
-            _refuse_lies(stored, archive)
+            _check_headers(stored, archive)
             yield opened
 
 
@@ -117,7 +117,7 @@ class Archive:
     def __init__(self, archive: zipfile.ZipFile, policy: Policy, allowance: Allowance) -> None:
         self._archive, self._policy, self._allowance = archive, policy, allowance
         self.first_byte = min((info.header_offset for info in archive.infolist()), default=0)
-        self._infos = [info for info in archive.infolist() if not _is_ballast(info)]
+        self._infos = [info for info in archive.infolist() if not _is_clutter(info)]
         self.names = tuple(info.filename for info in self._infos)
         if len(self.names) > policy.max_members:
             raise _too_many(f"the zip holds {len(self.names):,} files", policy)
@@ -140,7 +140,7 @@ class Archive:
                 )
         for info in wanted:
             target = targets[info.filename]
-            self._look_at_disk(target.parent)
+            self._check_disk_space(target.parent)
             with target.open("wb") as writer:
                 for block in self._blocks(info, target.parent):
                     writer.write(block)
@@ -148,11 +148,11 @@ class Archive:
 
     def _blocks(self, info: zipfile.ZipInfo, folder: Path) -> Iterator[bytes]:
         """A member's bytes, counted rather than believed."""
-        with _theirs():
+        with _archive_errors():
             reader = self._archive.open(info)
         with reader:
             while True:
-                with _theirs():
+                with _archive_errors():
                     block = reader.read(min(_BLOCK, self._allowance.left + 1))
                 if not block:
                     return
@@ -167,15 +167,15 @@ class Archive:
             message = f"{allowed.expanding} to more than {limit} at {_shown(info.filename)}"
             raise _refusal(EXPANSION, message, self._policy.expansion_hint)
         if (allowed.total - allowed.left) % _DISK_INTERVAL < more:
-            self._look_at_disk(folder)
+            self._check_disk_space(folder)
 
-    def _look_at_disk(self, folder: Path) -> None:
+    def _check_disk_space(self, folder: Path) -> None:
         reserve = self._policy.free_bytes
         if reserve and shutil.disk_usage(folder).free < reserve:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
-class _Stored(io.BufferedReader):
+class _BoundedReader(io.BufferedReader):
     """The stored zip. zipfile reads the list of members at once, and makes an object of each: a long one is refused."""
 
     def __init__(self, path: Path, policy: Policy) -> None:
@@ -190,7 +190,7 @@ class _Stored(io.BufferedReader):
 
 
 @contextmanager
-def _theirs() -> Iterator[None]:
+def _archive_errors() -> Iterator[None]:
     """While a zip is read: what is wrong with it becomes InvalidContent, what is wrong with our disk passes."""
     try:
         yield
@@ -203,17 +203,17 @@ def _theirs() -> Iterator[None]:
         raise _refusal(COMPRESSION, f"the zip is damaged: {why}", hint) from error
 
 
-def _refuse_lies(stored: _Stored, archive: zipfile.ZipFile) -> None:
+def _check_headers(stored: _BoundedReader, archive: zipfile.ZipFile) -> None:
     infos = archive.infolist()
-    with _theirs():
+    with _archive_errors():
         try:
-            refuse_lies(stored, infos, archive.start_dir)
-        except LyingHeader as error:
+            check_headers(stored, infos, archive.start_dir)
+        except HeaderMismatch as error:
             message = f"the zip is damaged at {_shown(infos[error.place].orig_filename)}: {error}"
             raise _refusal(COMPRESSION, message, "Pack it again, with another program.") from error
 
 
-def _is_ballast(info: zipfile.ZipInfo) -> bool:
+def _is_clutter(info: zipfile.ZipInfo) -> bool:
     """Folders, and what file managers add without being asked."""
     path = PurePosixPath(info.filename)
     return (
@@ -269,7 +269,7 @@ _SIZES_FOLLOW, _ENCRYPTED = 0x8, 0x1
 _IN_EXTRA = 0xFFFF_FFFF
 
 
-class LyingHeader(ValueError):
+class HeaderMismatch(ValueError):
     """What is wrong with a member's header, in words; `place` is that of the member in the list."""
 
     def __init__(self, place: int, what: str) -> None:
@@ -277,20 +277,20 @@ class LyingHeader(ValueError):
         super().__init__(what)
 
 
-def refuse_lies(file: BinaryIO, infos: Sequence[zipfile.ZipInfo], end: int) -> None:
+def check_headers(file: BinaryIO, infos: Sequence[zipfile.ZipInfo], end: int) -> None:
     """Compare each member's own header with the list's; members have to lie apart and before byte `end`, the list's.
 
     The same bytes could else be many members (a bomb that expands without nested archives), or another member for
-    another program. Raises LyingHeader.
+    another program. Raises HeaderMismatch.
     """
     last, before = 0, 0
     for place in sorted(range(len(infos)), key=lambda place: infos[place].header_offset):
         start = infos[place].header_offset
         if start < last:
-            raise LyingHeader(before, "its bytes are those of another member too")
+            raise HeaderMismatch(before, "its bytes are those of another member too")
         last, before = _end_of(file, infos[place], place), place
     if last > end:
-        raise LyingHeader(before, "its bytes go on into the zip's list of members")
+        raise HeaderMismatch(before, "its bytes go on into the zip's list of members")
 
 
 def _end_of(file: BinaryIO, info: zipfile.ZipInfo, place: int) -> int:
@@ -298,17 +298,17 @@ def _end_of(file: BinaryIO, info: zipfile.ZipInfo, place: int) -> int:
     file.seek(info.header_offset)
     header = file.read(_HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(b"PK\x03\x04"):
-        raise LyingHeader(place, "there is no header where the list says")
+        raise HeaderMismatch(place, "there is no header where the list says")
     _, _, flags, method, _, _, checksum, stored, expanded, name_bytes, extra_bytes = _HEADER.unpack(header)
     name, extra = file.read(name_bytes), file.read(extra_bytes)
     if _text(name, flags) != info.orig_filename:
-        raise LyingHeader(place, "its own header gives it another name")
+        raise HeaderMismatch(place, "its own header gives it another name")
     if method != info.compress_type or flags & ~info.flag_bits & _ENCRYPTED:
-        raise LyingHeader(place, "its own header says that it was packed in another way")
+        raise HeaderMismatch(place, "its own header says that it was packed in another way")
     if not flags & _SIZES_FOLLOW:
         sizes = _sizes(expanded, stored, extra)
         if (checksum, *sizes) != (info.CRC, info.file_size, info.compress_size):
-            raise LyingHeader(place, "its own header gives it another size or checksum")
+            raise HeaderMismatch(place, "its own header gives it another size or checksum")
     return info.header_offset + _HEADER.size + len(name) + len(extra) + info.compress_size
 
 

@@ -74,7 +74,7 @@ class _Refusal(Exception):
     """The site does not take it, or does not answer."""
 
 
-class _Broken(Exception):
+class _ConnectionLost(Exception):
     """The connection broke, or the site has no time: the same may do better in a while."""
 
 
@@ -90,7 +90,7 @@ class _Site:
     def ask(
         self, method: str, address: str, headers: Mapping[str, str] | None = None, body: Any = None
     ) -> tuple[Mapping[str, str], Any]:
-        """The headers of an answer and what its JSON says. Raises _Refusal and _Broken."""
+        """The headers of an answer and what its JSON says. Raises _Refusal and _ConnectionLost."""
         request = urllib.request.Request(  # noqa: S310  the scheme was looked at
             address, data=body, headers={**self._headers, **(headers or {})}, method=method
         )
@@ -100,10 +100,12 @@ class _Site:
                 return answer.headers, json.loads(content) if content else None
         except urllib.error.HTTPError as error:
             if error.code in _PASSING:
-                raise _Broken(f"the site answered {error.code}") from error
+                raise _ConnectionLost(f"the site answered {error.code}") from error
             raise _Refusal(_reason(error)) from error
         except (OSError, http.client.HTTPException) as error:
-            raise _Broken(str(getattr(error, "reason", "") or error) or type(error).__name__) from error
+            raise _ConnectionLost(
+                str(getattr(error, "reason", "") or error) or type(error).__name__
+            ) from error
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
@@ -119,34 +121,35 @@ def _send(site: _Site, path: Path, kind: str) -> str:
     """The upload's id, once all of the file is there. Raises _Refusal, and OSError for a file that cannot be read."""
     with path.open("rb") as file:
         length = os.fstat(file.fileno()).st_size
-        upload = _patiently(lambda: _begun(site, path.name, length, kind))
+        upload = _with_retries(lambda: _find_or_create(site, path.name, length, kind))
         address = f"{site.uploads}{upload['id']}/"
         while upload["offset"] < length:
-            upload = _patiently(lambda: _further(site, address, file, length))
+            upload = _with_retries(lambda: _send_piece(site, address, file, length))
         print(file=sys.stderr)
-        if upload["sha256"] != _sha256(file):
-            with suppress(_Refusal, _Broken):  # else the site gives it up by itself
+        file.seek(0)
+        if upload["sha256"] != hashlib.file_digest(file, "sha256").hexdigest():
+            with suppress(_Refusal, _ConnectionLost):  # else the site gives it up by itself
                 site.ask("DELETE", address)
             raise _Refusal("what arrived is not this file: it changed meanwhile. Send it again.")
     print("It is there. Submit it: -F upload=ID in place of the file; ID is", file=sys.stderr)
     return str(upload["id"])
 
 
-def _patiently(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _with_retries(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What the act returns, tried again in a while where the connection broke. Raises _Refusal."""
     for wait in _WAITS:
         try:
             return act()
-        except _Broken as error:
+        except _ConnectionLost as error:
             print(f"\n{error}: trying again in {wait} s", file=sys.stderr)
             time.sleep(wait)
     try:
         return act()
-    except _Broken as error:
+    except _ConnectionLost as error:
         raise _Refusal(f"the site cannot be reached: {error}") from error
 
 
-def _begun(site: _Site, name: str, length: int, kind: str) -> dict[str, Any]:
+def _find_or_create(site: _Site, name: str, length: int, kind: str) -> dict[str, Any]:
     """The upload of this file that is there already, else a new one."""
     _, mine = site.ask("GET", site.uploads)
     wanted = (name, length, kind)
@@ -159,7 +162,7 @@ def _begun(site: _Site, name: str, length: int, kind: str) -> dict[str, Any]:
     return dict(made)
 
 
-def _further(site: _Site, address: str, file: BufferedReader, length: int) -> dict[str, Any]:
+def _send_piece(site: _Site, address: str, file: BufferedReader, length: int) -> dict[str, Any]:
     """The upload after its next piece, from wherever it is."""
     _, upload = site.ask("GET", address)
     start: int = upload["offset"]
@@ -182,18 +185,13 @@ def _blocks(file: BufferedReader, start: int, size: int, length: int) -> Iterato
     while start < end and (block := file.read(min(_BLOCK, end - start))):
         yield block
         start += len(block)
-        _tell(start, len(block), length)
+        _print_progress(start, len(block), length)
 
 
-def _tell(sent: int, last: int, length: int) -> None:
+def _print_progress(sent: int, last: int, length: int) -> None:
     """How far it is: over and over in the same line of a terminal, elsewhere a line for every tenth part."""
     told = f"{sent / 1e6:,.1f} of {length / 1e6:,.1f} MB ({sent / length:.0%})"
     if sys.stderr.isatty():
         print(f"\r{told}", end="", file=sys.stderr, flush=True)
     elif 10 * sent // length > 10 * max(0, sent - last) // length:
         print(told, file=sys.stderr, flush=True)
-
-
-def _sha256(file: BufferedReader) -> str:
-    file.seek(0)
-    return hashlib.file_digest(file, "sha256").hexdigest()

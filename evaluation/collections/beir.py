@@ -21,7 +21,7 @@ from isal import igzip
 from isal.igzip_lib import IsalError
 
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LINES_NAMED, Problem
+from evaluation.core.problems import LineProblems, Problem
 
 #: Longest line accepted, in bytes. A book of 1,000 pages has about 3 MB.
 MAX_LINE_BYTES = 64 * 2**20
@@ -94,29 +94,16 @@ class Query(NamedTuple):
     text: str
 
 
-class Findings:
+class Findings(LineProblems):
     """What is wrong with one file: for each class of problem its count and first lines."""
 
     def __init__(self, file_name: str) -> None:
+        super().__init__()
         self.file_name = file_name
-        self._lines: dict[str, list[int]] = {}
-        self._counts: dict[str, int] = {}
         self._others: list[Problem] = []
 
     def __bool__(self) -> bool:
-        return bool(self._counts or self._others)
-
-    def add(self, code: str, line: int) -> None:
-        """Count one occurrence of the problem `code` on the 1-based `line`."""
-        self._counts[code] = self._counts.get(code, 0) + 1
-        lines = self._lines.setdefault(code, [])
-        if len(lines) < LINES_NAMED:
-            lines.append(line)
-
-    def add_counted(self, code: str, count: int, lines: list[int]) -> None:
-        """Count `count` occurrences at once, of which `lines` are the first."""
-        self._counts[code] = self._counts.get(code, 0) + count
-        self._lines[code] = sorted({*self._lines.get(code, ()), *lines})[:LINES_NAMED]
+        return super().__bool__() or bool(self._others)
 
     def add_problem(self, problem: Problem) -> None:
         """Add a problem of the file as a whole."""
@@ -131,10 +118,10 @@ class Findings:
                 count=count,
                 message=f"{self.file_name}: {count:,} {f'line {one}' if count == 1 else f'lines {several}'} {rest}",
                 hint=hint,
-                lines=tuple(self._lines[code]),
+                lines=tuple(self.lines[code]),
             )
             for code, (one, several, rest, hint) in _LINE_PROBLEMS.items()
-            if (count := self._counts.get(code, 0))
+            if (count := self.counts[code])
         ]
         return (*self._others, *sorted(found, key=lambda problem: problem.lines))
 
@@ -187,7 +174,7 @@ def iterate_documents(
         if title is None:
             title = ""
         elif not isinstance(title, str):
-            findings.add("not_a_string", number)
+            findings.note("not_a_string", number)
             continue
         yield number, Document(record["_id"], title, record["text"])
 
@@ -223,7 +210,7 @@ def _iterate_records(
         if problem is None:
             yield number, record
         else:
-            findings.add(problem, number)
+            findings.note(problem, number)
 
 
 def _problem_of(record: Any) -> str | None:
@@ -249,23 +236,21 @@ def _parse_leniently(line: bytes, number: int, findings: Findings) -> Any:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError:
-        findings.add("not_utf8", number)
+        findings.note("not_utf8", number)
         return None
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
-        findings.add("malformed_json", number)
+        findings.note("malformed_json", number)
         return None
-    if isinstance(record, dict):
-        return {key: _without_surrogates(value) for key, value in record.items()}
-    return record
-
-
-def _without_surrogates(value: Any) -> Any:
-    """The value; if it is a string, without lone surrogates, which no UTF-8 file can hold."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value
+    if not isinstance(record, dict):
+        return record
+    return {
+        key: value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if isinstance(value, str)
+        else value
+        for key, value in record.items()
+    }
 
 
 def _iterate_lines(
@@ -303,7 +288,7 @@ def _iterate_lines(
                 continue
             number += 1
             if cut:
-                findings.add("line_too_long", number)
+                findings.note("line_too_long", number)
                 continue
             yield number, line
             if progress is not None and number % _LINES_BETWEEN_PROGRESS == 0:
@@ -314,14 +299,9 @@ def _iterate_lines(
 
 def _damaged(path: Path, line: int, ends_early: bool) -> Problem:
     why = "it ends before its compressed data does" if ends_early else "it does not expand"
-    return Problem(
-        severity="error",
-        code="damaged_file",
-        count=1,
-        message=f"{path.name}: the compressed file is damaged after line {line:,}: {why}",
-        hint="Compress the file again, and check it with `gzip -t`.",
-        lines=(max(line, 1),),
-    )
+    message = f"{path.name}: the compressed file is damaged after line {line:,}: {why}"
+    hint = "Compress the file again, and check it with `gzip -t`."
+    return Problem("error", "damaged_file", 1, message, hint, (max(line, 1),))
 
 
 def _expands(path: Path) -> Problem:

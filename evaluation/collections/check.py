@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -24,8 +25,9 @@ from evaluation.collections.beir import (
     iterate_documents,
     iterate_queries,
 )
-from evaluation.core.problems import LINES_NAMED, Problem
+from evaluation.core.problems import Problem
 
+Record = TypeVar("Record", Document, Query)
 #: Told every identifier, in the file's order.
 OnId = Callable[[str], object]
 
@@ -70,60 +72,76 @@ def check_corpus(path: Path, on_id: OnId | None = None, progress: Progress | Non
     Raises InvalidContent with all problems together: unusable lines, duplicate identifiers (exact), no
     document at all. `on_id` has then been told identifiers of a file that is not taken in.
     """
-    findings = Findings(path.name)
-    digest = _Digest()
-    documents = words = empty = titled = 0
+    titled = 0
 
-    def count() -> Iterator[tuple[int, str]]:
-        nonlocal documents, words, empty, titled
-        for line, document in iterate_documents(path, findings, progress, digest.update):
-            documents += 1
-            words_here = len(document.title.split()) + len(document.text.split())
-            words += words_here
-            empty += words_here == 0
-            titled += bool(document.title)
-            yield line, document.id
+    def count_words(document: Document) -> int:
+        nonlocal titled
+        titled += bool(document.title)
+        return len(document.title.split()) + len(document.text.split())
 
-    _find_duplicates(count(), lambda: _ids(iterate_documents(path, Findings(path.name))), findings, on_id)
-    _require_some(documents, findings, "document")
-    findings.raise_if_any()
+    counts = _Counts(path, iterate_documents, count_words, "document", on_id, progress)
     return CorpusStatistics(
-        documents=documents,
-        bytes=digest.size,
-        stored_bytes=path.stat().st_size,
-        sha256=digest.hexdigest(),
-        mean_words=words / documents,
-        empty_documents=empty,
-        share_with_titles=titled / documents,
+        documents=counts.records,
+        empty_documents=counts.empty,
+        share_with_titles=titled / counts.records,
+        **counts.as_dict(),
     )
 
 
 def check_queries(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> QueryStatistics:
     """Read the queries once and say what they are; errors as in `check_corpus`."""
-    findings = Findings(path.name)
-    digest = _Digest()
-    queries = words = empty = 0
+    counts = _Counts(path, iterate_queries, lambda query: len(query.text.split()), "query", on_id, progress)
+    return QueryStatistics(queries=counts.records, empty_queries=counts.empty, **counts.as_dict())
 
-    def count() -> Iterator[tuple[int, str]]:
-        nonlocal queries, words, empty
-        for line, query in iterate_queries(path, findings, progress, digest.update):
-            queries += 1
-            words_here = len(query.text.split())
-            words += words_here
-            empty += words_here == 0
-            yield line, query.id
 
-    _find_duplicates(count(), lambda: _ids(iterate_queries(path, Findings(path.name))), findings, on_id)
-    _require_some(queries, findings, "query")
-    findings.raise_if_any()
-    return QueryStatistics(
-        queries=queries,
-        bytes=digest.size,
-        stored_bytes=path.stat().st_size,
-        sha256=digest.hexdigest(),
-        mean_words=words / queries,
-        empty_queries=empty,
-    )
+class _Counts(Generic[Record]):
+    """What one pass over a file counts. Raises InvalidContent, see `check_corpus`."""
+
+    def __init__(
+        self,
+        path: Path,
+        iterate: Callable[..., Iterator[tuple[int, Record]]],
+        count_words: Callable[[Record], int],
+        what: str,
+        on_id: OnId | None,
+        progress: Progress | None,
+    ) -> None:
+        self.records = self.words = self.empty = self.bytes = 0
+        self._path = path
+        self._count_words: Callable[[Record], int] = count_words
+        self._sha256 = hashlib.sha256()
+        findings = Findings(path.name)
+        read = self._count(iterate(path, findings, progress, self._take_bytes))
+        again = ((line, record.id) for line, record in iterate(path, Findings(path.name)))
+        _find_duplicates(read, lambda: again, findings, on_id)
+        if self.records == 0 and not findings:
+            message, hint = (
+                f"{path.name} holds no {what}",
+                f"Write one JSON object a line, one for each {what}.",
+            )
+            findings.add_problem(Problem("error", "empty_file", 1, message, hint))
+        findings.raise_if_any()
+
+    def _take_bytes(self, data: bytes) -> None:
+        self.bytes += len(data)
+        self._sha256.update(data)
+
+    def _count(self, records: Iterable[tuple[int, Record]]) -> Iterator[tuple[int, str]]:
+        for line, record in records:
+            words = self._count_words(record)
+            self.records += 1
+            self.words += words
+            self.empty += words == 0
+            yield line, record.id
+
+    def as_dict(self) -> dict[str, Any]:
+        """What corpora and queries have in common, by names of fields."""
+        return {
+            "bytes": self.bytes,
+            "stored_bytes": self._path.stat().st_size,
+            "sha256": self._sha256.hexdigest(),
+            "mean_words": self.words / self.records,
+        }
 
 
 def check_document_ids(path: Path, on_id: OnId) -> None:
@@ -146,42 +164,12 @@ def _listed_ids(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
         try:
             identifier = line.decode()
         except UnicodeDecodeError:
-            findings.add("not_utf8", number)
+            findings.note("not_utf8", number)
             continue
         if len(identifier.split()) == 1 and len(line) <= MAX_ID_BYTES:
             yield number, identifier.strip()
         else:
-            findings.add("unusable_id", number)
-
-
-def _ids(records: Iterable[tuple[int, Document | Query]]) -> Iterator[tuple[int, str]]:
-    return ((line, record.id) for line, record in records)
-
-
-class _Digest:
-    """The sha256 and the number of the bytes it is told."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._sha256 = hashlib.sha256()
-        self.hexdigest = self._sha256.hexdigest
-
-    def update(self, data: bytes) -> None:
-        self.size += len(data)
-        self._sha256.update(data)
-
-
-def _require_some(count: int, findings: Findings, what: str) -> None:
-    if count == 0 and not findings:
-        findings.add_problem(
-            Problem(
-                severity="error",
-                code="empty_file",
-                count=1,
-                message=f"{findings.file_name} holds no {what}",
-                hint=f"Write one JSON object a line, one for each {what}.",
-            )
-        )
+            findings.note("unusable_id", number)
 
 
 def _find_duplicates(
@@ -225,8 +213,6 @@ def _report_duplicates(
     believed = suspects[_SUSPECTS_COMPARED:]
     seen: set[str] = set()
     seen_hashes = np.zeros(len(believed), dtype=np.bool_)
-    count = 0
-    lines: list[int] = []
     for line, identifier in identifiers:
         value = hash(identifier)
         if value in compared:
@@ -239,8 +225,4 @@ def _report_duplicates(
             duplicate = bool(seen_hashes[place])
             seen_hashes[place] = True
         if duplicate:
-            count += 1
-            if len(lines) < LINES_NAMED:
-                lines.append(line)
-    if count:
-        findings.add_counted("duplicate_id", count, lines)
+            findings.note("duplicate_id", line)

@@ -14,13 +14,13 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from evaluation.kernel.layout import Ids
+from evaluation.kernel.layout import Ids, padded
+from evaluation.kernel.library import are_in_ids, insert_ids, keys_of
 
 _MAGIC = b"runboard ids 1\n\0"
 _HEADER = struct.Struct("<16sQQQ")  # magic, seed, number of ids, number of slots
@@ -66,8 +66,6 @@ class DocumentIds:
     @classmethod
     def open(cls, path: Path | str) -> DocumentIds:
         """The set stored at `path`. Raises ValueError if the file is none."""
-        from evaluation.kernel.layout import Ids
-
         path = Path(path)
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -87,18 +85,12 @@ class DocumentIds:
 
     def contain(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """For each of `ids`, whether it is in the set."""
-        from evaluation.kernel.layout import padded
-        from evaluation.kernel.library import are_in_ids
-
         text, offsets = _joined([document_id.encode() for document_id in ids])
         return are_in_ids(self.table, padded(text), offsets, self.seed)
 
 
 def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> Ids:
     """A set of ids that lives in memory only; id i is `text[offsets[i]:offsets[i + 1]]`."""
-    from evaluation.kernel.layout import Ids
-    from evaluation.kernel.library import insert_ids
-
     keys, long_ids = _packed(text, offsets, seed, 0)
     table = Ids(
         np.zeros(2 * _slots_for(len(keys)), np.uint64),
@@ -122,9 +114,6 @@ def _packed(
     text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: int
 ) -> tuple[NDArray[np.uint64], bytes]:
     """Keys of ids (ids × first word, second word, hash), and what is to follow the `long_bytes` bytes of long ids."""
-    from evaluation.kernel.layout import padded
-    from evaluation.kernel.library import keys_of
-
     keys = keys_of(padded(text), offsets, seed)
     pieces = []
     for number in np.flatnonzero(np.diff(offsets) > _SHORT).tolist():
@@ -157,16 +146,16 @@ def _write_keys(ids: Iterable[str], seed: int, keys: BinaryIO, long_ids: BinaryI
 
 
 def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: BinaryIO) -> None:
-    from evaluation.kernel.layout import Ids
-    from evaluation.kernel.library import insert_ids
-
     slots = _slots_for(count)
     long_bytes = long_ids.tell()
     size = _HEADER_BYTES + 16 * slots + long_bytes + _PADDING
     with path.open("w+b") as file:
         os.posix_fallocate(file.fileno(), 0, size)
         with mmap.mmap(file.fileno(), size) as mapped:
-            _copy(long_ids, mapped, size - _PADDING - long_bytes)
+            long_ids.seek(0)
+            mapped.seek(size - _PADDING - long_bytes)
+            while block := long_ids.read(1 << 20):
+                mapped.write(block)
             words = np.frombuffer(mapped, np.uint64, 2 * slots, _HEADER_BYTES)
             text = np.frombuffer(mapped, np.uint8, offset=_HEADER_BYTES + 16 * slots)
             distinct = 0
@@ -177,10 +166,3 @@ def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: Bi
             del words, text  # the map cannot be closed while arrays look at it
             mapped[: _HEADER.size] = _HEADER.pack(_MAGIC, seed, distinct, slots)
             mapped.flush()
-
-
-def _copy(source: BinaryIO, target: mmap.mmap, at: int) -> None:
-    source.seek(0)
-    target.seek(at)
-    while block := source.read(1 << 20):
-        target.write(block)

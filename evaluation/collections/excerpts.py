@@ -14,7 +14,6 @@ import struct
 from array import array
 from collections.abc import Iterable
 from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -111,7 +110,9 @@ class DocumentTexts:
         wanted = set(ids)
         found: dict[str, Excerpt] = {}
         for block in sorted({place for name in wanted for place in self._places_of(name)}):
-            for document_id, title, text, cut in self._block(block):
+            start, end = self._starts[block : block + 2].tolist()
+            for line in zstandard.ZstdDecompressor().decompress(self._map[start:end]).split(b"\n"):
+                document_id, title, text, cut = orjson.loads(line)
                 if document_id in wanted:
                     found[document_id] = Excerpt(title, text, cut)
         return found
@@ -121,8 +122,3 @@ class DocumentTexts:
         key = np.uint64(_hash(document_id))
         first, last = np.searchsorted(self._hashes, key, "left"), np.searchsorted(self._hashes, key, "right")
         return [int(place) for place in self._places[first:last]]
-
-    def _block(self, number: int) -> list[tuple[str, str, str, bool]]:
-        start, end = next(pairwise(self._starts[number : number + 2].tolist()))
-        lines = zstandard.ZstdDecompressor().decompress(self._map[start:end]).split(b"\n")
-        return [orjson.loads(line) for line in lines]

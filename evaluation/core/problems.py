@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self, cast
@@ -85,6 +86,37 @@ class Report:
             "problems": [problem.as_dict() for problem in self.problems],
             "statistics": asdict(self.statistics),
         }
+
+
+class LineProblems:
+    """The problems of a file's lines: how often each code occurs, and its first lines."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.lines: dict[str, list[int]] = defaultdict(list)
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def note(self, code: str, line: int) -> None:
+        """Count one occurrence of the problem `code` on the 1-based `line`."""
+        self.counts[code] += 1
+        if len(self.lines[code]) < LINES_NAMED:
+            self.lines[code].append(line)
+
+    def report(self, texts: Mapping[str, tuple[str, str]], **values: object) -> tuple[Problem, ...]:
+        """An error for each code; `texts` has the message and the hint of each, with places for `lines` and values."""
+        return tuple(
+            Problem(
+                "error",
+                code,
+                count,
+                texts[code][0].format(lines=number_of(count, "line"), **values),
+                texts[code][1],
+                tuple(self.lines[code]),
+            )
+            for code, count in sorted(self.counts.items())
+        )
 
 
 #: Every code that was registered, by itself.

@@ -45,7 +45,7 @@ class Known:
     seconds: float
 
 
-def checked_figures(figures: Figures, known: Known, retrieval: Retrieval, effort: Effort = WHOLE) -> Figures:
+def validate_figures(figures: Figures, known: Known, retrieval: Retrieval, effort: Effort = WHOLE) -> Figures:
     """The figures, with what follows from the retrieval taken from there. Raises ValueError, saying what cannot be."""
     timed = min(known.queries, effort.queries)
     if not timed:

@@ -19,7 +19,7 @@ from evaluation.efficiency.protocol import efforts
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
 from evaluation.engines.retrieval import variant_paths
-from evaluation.execution.costs import Known, check_clock, checked_figures
+from evaluation.execution.costs import Known, check_clock, validate_figures
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
     ASK_TO_MEASURE,
@@ -116,10 +116,10 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
     hardware = describe_hardware(job.threads, job.device).as_data()
     if job.task == "encode_shard":
         shard = _object(result, "shard")
-        _want(shard.get("number") == job.shard, "it is another shard")
-        _want(_is_count(shard.get("documents")) and _is_duration(shard.get("seconds")), "shard: numbers")
-        _want(shard["seconds"] <= seconds, "it took longer than the child ran")
-        _want((out / SHARD_FOLDER).is_dir(), "there is no shard")
+        _require(shard.get("number") == job.shard, "it is another shard")
+        _require(_is_count(shard.get("documents")) and _is_duration(shard.get("seconds")), "shard: numbers")
+        _require(shard["seconds"] <= seconds, "it took longer than the child ran")
+        _require((out / SHARD_FOLDER).is_dir(), "there is no shard")
         return {"shard": {name: shard[name] for name in _OF_SHARD}, "hardware": hardware}
     assert job.queries is not None
     known = Known(job, sum(1 for _ in read_queries(job.queries)), seconds)
@@ -140,13 +140,13 @@ def _measured(
     """The figures of the whole, and by variant where there are some. Raises ValueError."""
     labels, told = tuple(retrieval.variants), _object(result, "variants")
     if result.get("figures") is None:
-        _want(not told, "variants were measured, and the whole was not")
+        _require(not told, "variants were measured, and the whole was not")
         check_clock([], known, retrieval)
         return None, {}
-    _want(set(told) == set(labels), "other variants were measured")
+    _require(set(told) == set(labels), "other variants were measured")
     given = [told[label] for label in labels] or [result["figures"]]
     figures = [
-        checked_figures(Figures.from_data(one), known, retrieval, effort)
+        validate_figures(Figures.from_data(one), known, retrieval, effort)
         for one, effort in zip(given, efforts(len(given)), strict=True)
     ]
     check_clock(figures, known, retrieval)
@@ -166,21 +166,21 @@ def _coarse(value: Any) -> Any:
 
 def _checked_retrieval(retrieval: dict[str, Any], out: Path, known: Known) -> Retrieval:
     for name in _COUNTS:
-        _want(_is_count(retrieval.get(name)), f"{name} is no count")
+        _require(_is_count(retrieval.get(name)), f"{name} is no count")
     for name in _SECONDS:
-        _want(_is_duration(retrieval.get(name)), f"{name} is no time")
+        _require(_is_duration(retrieval.get(name)), f"{name} is no time")
     encoded = retrieval.get("encoded_documents")
-    _want(encoded is None or _is_count(encoded), "encoded_documents is no count")
-    _want(encoded is None or encoded <= retrieval["documents"], "more was encoded than there is")
-    _want(retrieval["queries"] == known.queries, "it has other queries")
+    _require(encoded is None or _is_count(encoded), "encoded_documents is no count")
+    _require(encoded is None or encoded <= retrieval["documents"], "more was encoded than there is")
+    _require(retrieval["queries"] == known.queries, "it has other queries")
     # What was asked for is known better here than there.
     job, description = known.job, describe(known.job.engine)
     parameters = description.complete(job.parameters)
     variants = variant_paths(description.variants(parameters), out / RUN_NAME)
     told = _object(retrieval, "variants")
-    _want(told == {label: path.name for label, path in variants.items()}, "it has other variants")
+    _require(told == {label: path.name for label, path in variants.items()}, "it has other variants")
     for path in () if job.task == "measure" else variants.values() or [out / RUN_NAME]:
-        _want(is_plain_file(path), f"there is no {path.name}")
+        _require(is_plain_file(path), f"there is no {path.name}")
     return Retrieval(
         engine=description.name,
         parameters=parameters,
@@ -197,20 +197,20 @@ def _checked_variant_facts(
     retrieval: Mapping[str, Any], labels: Collection[str], parameters: Mapping[str, Any]
 ) -> dict[str, dict[str, FactValue]]:
     told = _object(retrieval, "variant_facts")
-    _want(set(told) == set(labels), "it has facts of other variants")
+    _require(set(told) == set(labels), "it has facts of other variants")
     return {label: _checked_facts(_object(told, label), parameters) for label in labels}
 
 
 def _checked_facts(told: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, FactValue]:
     """The facts, each a number within its bounds, to as many decimals as are shown, or one of its words."""
-    _want(set(told) <= set(FACTS), "a fact is not known")
+    _require(set(told) <= set(FACTS), "a fact is not known")
     try:
         facts = {name: FACTS[name].checked(value) for name, value in told.items()}
     except ValueError as error:
         raise InvalidOutcome(str(error)) from error
     for name, value in facts.items():
         chosen = parameters.get(name)
-        _want(chosen not in FACTS[name].words or value == chosen, f"{name} is not what was asked for")
+        _require(chosen not in FACTS[name].words or value == chosen, f"{name} is not what was asked for")
     return facts
 
 
@@ -229,12 +229,12 @@ def _read_file(path: Path) -> bytes:
     except OSError as error:
         raise InvalidOutcome(f"{path.name}: {error.strerror}") from error
     try:
-        _want(stat.S_ISREG(os.fstat(descriptor).st_mode), f"{path.name} is no file")
+        _require(stat.S_ISREG(os.fstat(descriptor).st_mode), f"{path.name} is no file")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             content = file.read(_LARGEST_FILE + 1)
     finally:
         os.close(descriptor)
-    _want(len(content) <= _LARGEST_FILE, f"{path.name} is too large")
+    _require(len(content) <= _LARGEST_FILE, f"{path.name} is too large")
     return content
 
 
@@ -245,7 +245,7 @@ def _parse(content: bytes) -> dict[str, Any]:
         _check_plain(value, 0)
     except (ValueError, RecursionError) as error:
         raise InvalidOutcome(f"no JSON: {type(error).__name__}") from error
-    _want(isinstance(value, dict), "it is no object")
+    _require(isinstance(value, dict), "it is no object")
     checked: dict[str, Any] = value
     return checked
 
@@ -255,21 +255,21 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _check_plain(value: object, depth: int) -> None:
-    _want(depth <= _DEEPEST, "it is too deep")
+    _require(depth <= _DEEPEST, "it is too deep")
     if isinstance(value, dict):
-        _want(len(value) <= _MOST_ITEMS, "it has too many entries")
+        _require(len(value) <= _MOST_ITEMS, "it has too many entries")
         for key, item in value.items():
-            _want(len(key) <= _LARGEST_TEXT and key.isprintable(), "a key is strange")
+            _require(len(key) <= _LARGEST_TEXT and key.isprintable(), "a key is strange")
             _check_plain(item, depth + 1)
     elif isinstance(value, list):
-        _want(len(value) <= _MOST_ITEMS, "a list is too long")
+        _require(len(value) <= _MOST_ITEMS, "a list is too long")
         for item in value:
             _check_plain(item, depth + 1)
     elif isinstance(value, str):
-        _want(len(value) <= _LARGEST_TEXT and "\0" not in value, "a text is too long")
+        _require(len(value) <= _LARGEST_TEXT and "\0" not in value, "a text is too long")
         value.encode()  # raises for half of a surrogate pair
     elif isinstance(value, int | float):
-        _want(abs(value) < _LARGEST_NUMBER, "a number is too large")  # false for NaN, too
+        _require(abs(value) < _LARGEST_NUMBER, "a number is too large")  # false for NaN, too
 
 
 def _object(parent: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -287,6 +287,6 @@ def _is_duration(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _want(condition: bool, what: str) -> None:
+def _require(condition: bool, what: str) -> None:
     if not condition:
         raise InvalidOutcome(what)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,7 +19,7 @@ from typing import NamedTuple
 from evaluation.archives.compression import Limits, open_lines
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LINES_NAMED, Problem, number_of
+from evaluation.core.problems import LineProblems, Problem
 
 LOWEST_GRADE, HIGHEST_GRADE = -2, 10
 #: What a spreadsheet takes for a formula, and the mark that keeps it from that.
@@ -118,34 +117,12 @@ class NewJudgements:
 
 
 @dataclass
-class _Findings:
-    """How often each problem occurs, by code, and its first lines: each is noted in the order of the file."""
-
-    highest: int
-    scale: int | None = None
-    counts: Counter[str] = field(default_factory=Counter)
-    first: dict[str, list[int]] = field(default_factory=dict)
-
-    def note(self, code: str, line: int) -> None:
-        self.counts[code] += 1
-        if self.counts[code] <= LINES_NAMED:
-            self.first.setdefault(code, []).append(line)
-
-    def report(self) -> tuple[Problem, ...]:
-        return tuple(self._problem(code, count) for code, count in sorted(self.counts.items()))
-
-    def _problem(self, code: str, count: int) -> Problem:
-        message, hint = _PROBLEMS[code]
-        lines = number_of(count, "line")
-        said = message.format(lines=lines, lowest=LOWEST_GRADE, highest=self.highest, scale=self.scale)
-        return Problem("error", code, count, said, hint, tuple(self.first[code]))
-
-
-@dataclass
 class _Graded:
     """The grades of the lines so far, `_NONE_YET` where a pair has none: what a later line is held against."""
 
-    findings: _Findings
+    findings: LineProblems
+    highest: int
+    scale: int | None
     lines: int = 0
     grades: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
 
@@ -159,10 +136,10 @@ class _Graded:
 
     def _grade(self, line: Line) -> None:
         grade = int(line.grade) if _WHOLE.fullmatch(line.grade) else _NONE_YET
-        if line.grade and not LOWEST_GRADE <= grade <= self.findings.highest:
+        if line.grade and not LOWEST_GRADE <= grade <= self.highest:
             self.findings.note("grade", line.number)
             return
-        if self.findings.scale is not None and grade > self.findings.scale:
+        if self.scale is not None and grade > self.scale:
             self.findings.note("above_scale", line.number)
         of_query = self.grades.setdefault(line.query.encode(), {})
         known = of_query.setdefault(document := line.document.encode(), _NEVER)
@@ -198,14 +175,15 @@ def read_judgements(
     Raises InvalidContent with every class of problem in the file and its first five lines, or at once for a file of
     more than MOST_JUDGEMENTS judgements, a line over LONGEST_LINE bytes, or other limits.
     """
-    findings = _Findings(max(highest, HIGHEST_GRADE), scale)
-    graded = _Graded(findings)
+    findings = LineProblems()
+    graded = _Graded(findings, max(highest, HIGHEST_GRADE), scale)
     lines = _lines(path, findings, limits)
     while batch := list(islice(lines, _AT_ONCE)):
         _check_ids(batch, queries, documents, findings)
         graded.take(batch)
-    if findings.counts:
-        raise InvalidContent.of(*findings.report())
+    if findings:
+        values = {"lowest": LOWEST_GRADE, "highest": graded.highest, "scale": scale}
+        raise InvalidContent.of(*findings.report(_PROBLEMS, **values))
     if not graded.lines:
         raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
     found = graded.found()
@@ -224,7 +202,7 @@ def unguarded(cell: str) -> str:
     return cell.removeprefix(GUARD)
 
 
-def _lines(path: Path | str, findings: _Findings, limits: Limits) -> Iterator[Line]:
+def _lines(path: Path | str, findings: LineProblems, limits: Limits) -> Iterator[Line]:
     """The lines that can be read as judgements; of others the problem is noted."""
     texts = _decoded(path, findings, limits)
     for number, text in texts:
@@ -240,7 +218,7 @@ def _lines(path: Path | str, findings: _Findings, limits: Limits) -> Iterator[Li
             yield from _plain(later, line, findings, tabs=tabs)
 
 
-def _decoded(path: Path | str, findings: _Findings, limits: Limits) -> Iterator[tuple[int, str]]:
+def _decoded(path: Path | str, findings: LineProblems, limits: Limits) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(open_lines(path, limits, LONGEST_LINE), 1):
         if number > MOST_LINES:
             raise _too_many(MOST_LINES)
@@ -265,7 +243,7 @@ def _header(text: str) -> tuple[str, dict[str, int]] | None:
     return None
 
 
-def _plain(number: int, text: str, findings: _Findings, *, tabs: bool | None = None) -> Iterator[Line]:
+def _plain(number: int, text: str, findings: LineProblems, *, tabs: bool | None = None) -> Iterator[Line]:
     """A line of TREC's form, or of BEIR's without a header (`tabs`; None: whichever it looks like)."""
     fields = text.split()
     if not fields:
@@ -283,7 +261,7 @@ def _table(
     separator: str,
     places: dict[str, int],
     header: int,
-    findings: _Findings,
+    findings: LineProblems,
 ) -> Iterator[Line]:
     """The lines under a header. A cell in quotes may go over several lines of the file; its first one is named."""
     last = header
@@ -320,7 +298,7 @@ def _table(
 
 
 def _check_ids(
-    lines: list[Line], queries: Collection[str], documents: DocumentIds | None, findings: _Findings
+    lines: list[Line], queries: Collection[str], documents: DocumentIds | None, findings: LineProblems
 ) -> None:
     possible = []
     for line in lines:

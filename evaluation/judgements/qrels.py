@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import Limits, open_lines
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LINES_NAMED, Problem, number_of
-
-if TYPE_CHECKING:
-    from evaluation.kernel.library import JudgedTable
+from evaluation.core.problems import LineProblems, Problem
+from evaluation.kernel.library import JudgedTable
 
 _GRADE = re.compile(rb"[+-]?[0-9]{1,9}")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -134,30 +130,11 @@ class Qrels:
 
     def table(self, seed: int) -> JudgedTable:
         """The keys by which the scoring kernel looks documents up, made once per hash seed."""
-        from evaluation.kernel.library import JudgedTable  # the kernel is loaded only when a run is read
-
         if seed not in self._tables:
             self._tables[seed] = JudgedTable.of(
                 self.documents, self.document_offsets, self.offsets, self.grades, seed
             )
         return self._tables[seed]
-
-
-class _Problems:
-    """The problems of a file by class: how many, and the first few lines of each."""
-
-    def __init__(self) -> None:
-        self.lines: dict[str, list[int]] = defaultdict(list)
-
-    def note(self, code: str, line: int) -> None:
-        self.lines[code].append(line)
-
-    def report(self) -> tuple[Problem, ...]:
-        return tuple(
-            Problem("error", code, len(lines), _PROBLEMS[code][0].format(lines=number_of(len(lines), "line")),
-                    _PROBLEMS[code][1], tuple(lines[:LINES_NAMED]))
-            for code, lines in sorted(self.lines.items())
-        )  # fmt: skip
 
 
 def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
@@ -172,7 +149,7 @@ def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
 def read_grades(path: Path | str, limits: Limits | None = None) -> dict[bytes, dict[bytes, int]]:
     """The same as `{query id: {document id: grade}}`, negative grades too, in the order of the file."""
     judgements: dict[bytes, dict[bytes, int]] = {}
-    problems = _Problems()
+    problems = LineProblems()
     tabs: bool | None = None  # whether fields are separated by tabs alone, as the first line has it
     for number, line in enumerate(open_lines(path, limits), start=1):
         if number == 1:
@@ -187,8 +164,8 @@ def read_grades(path: Path | str, limits: Limits | None = None) -> dict[bytes, d
         code = _add(judgements, line, [part.strip() for part in line.split(b"\t")] if tabs else fields, tabs)
         if code:
             problems.note(code, number)
-    if problems.lines:
-        raise InvalidContent.of(*problems.report())
+    if problems:
+        raise InvalidContent.of(*problems.report(_PROBLEMS))
     if not judgements:
         raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
     return judgements

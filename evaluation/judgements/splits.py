@@ -69,34 +69,23 @@ def draw_parts(relevant: Mapping[str, int], share: float, earlier: Parts | None 
     known = dict(earlier.public) if earlier is not None else {}
     found = dict(known)
     queries = public = 0
-    for members in _strata(relevant):
+    strata: dict[int, list[str]] = {}
+    for query, count in relevant.items():
+        strata.setdefault(stratum(count), []).append(query)
+    for _, members in sorted(strata.items()):
         queries += len(members)
         public += sum(known.get(query, False) for query in members)
         new = sorted(
-            (query for query in members if query not in known), key=lambda query: _key(secret, query)
+            (query for query in members if query not in known),
+            key=lambda query: hmac.digest(secret, query.encode(), hashlib.sha256),
         )
-        wanted = min(max(_rounded(share * queries) - public, 0), len(new))
+        rounded = int(share * queries + 0.5)  # half up, whatever the number before it
+        wanted = min(max(rounded - public, 0), len(new))
         found.update({query: place < wanted for place, query in enumerate(new)})
         public += wanted
     if not 0 < public < queries:
         raise ValueError(f"{queries} judged queries cannot be parted: either part needs one at least")
     return Parts(secret, found)
-
-
-def _strata(relevant: Mapping[str, int]) -> list[list[str]]:
-    by_stratum: dict[int, list[str]] = {}
-    for query, count in relevant.items():
-        by_stratum.setdefault(stratum(count), []).append(query)
-    return [by_stratum[number] for number in sorted(by_stratum)]
-
-
-def _key(secret: bytes, query: str) -> bytes:
-    return hmac.digest(secret, query.encode(), hashlib.sha256)
-
-
-def _rounded(value: float) -> int:
-    """Half up, whatever the number before it."""
-    return int(value + 0.5)
 
 
 def write_parts(parts: Parts, path: Path) -> None:

@@ -41,7 +41,7 @@ _NO_COMPILER = (
 def built_library() -> Path:
     """The compiled kernel, made now if it was not. Raises KernelUnavailable, which says what to do."""
     brought = cache_folder() / _name(_digest())
-    if _is_ours(brought, stat.S_ISREG) or _bring(brought):
+    if _is_ours(brought, stat.S_ISREG) or _copy_prebuilt(brought):
         return brought
     compiler = _compiler()
     library = cache_folder() / _name(_digest_with(compiler))
@@ -59,7 +59,7 @@ def prebuild(folder: Path) -> Path:
     return library
 
 
-def _bring(library: Path) -> bool:
+def _copy_prebuilt(library: Path) -> bool:
     """Copy what the image brings for these very sources, whoever compiled it; whether there is anything.
 
     A sandbox gets a copy of our cache, in which this one is ours as any other.

@@ -62,7 +62,8 @@ def predictions_as_lines(path: Path | str | bytes, limits: Limits, out: IO[bytes
     subset = _choose(document, "default", "subset")
     split = _choose(subset, "test", "split")
     metadata = kept_metadata(metadata) if isinstance(metadata, dict) else {}
-    _write(split, _tag(metadata.get("model_name")), limits, out)
+    tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG] or "mteb"
+    _write(split, tag, limits, out)
     return {_META: metadata}
 
 
@@ -112,10 +113,6 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
         )
         hint = "Name each query once, and each document once per query."
         raise InvalidContent.of(DUPLICATE.problem(message, hint, count=repeated))
-
-
-def _tag(model: Any) -> str:
-    return "_".join(str(model or "").split())[:_LONGEST_TAG] or "mteb"
 
 
 def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any]:

@@ -96,7 +96,10 @@ def draw_pool(
             by_run[-1] += len(new)
             found.setdefault(query, Counter()).update(new)
             left_out.setdefault(query, set()).update(of_query.intersection(kept))
-        _bound(found, depth)
+        if sum(map(len, found.values())) > MOST_PAIRS:
+            raise PoolTooLarge(
+                f"The pool has more than {MOST_PAIRS:,} pairs at depth {depth:,}. Choose fewer runs or a lesser depth."
+            )
         if progress:
             progress(number / len(runs))
     return DrawnPool(
@@ -132,13 +135,6 @@ def _judged(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:
         query.encode(): frozenset(document.encode() for document in qrels.graded(row))
         for row, query in enumerate(qrels.query_ids)
     }
-
-
-def _bound(found: dict[bytes, Counter[bytes]], depth: int) -> None:
-    if sum(map(len, found.values())) > MOST_PAIRS:
-        raise PoolTooLarge(
-            f"The pool has more than {MOST_PAIRS:,} pairs at depth {depth:,}. Choose fewer runs or a lesser depth."
-        )
 
 
 def _shuffled(found: dict[bytes, Counter[bytes]], seed: int) -> tuple[tuple[str, str], ...]:

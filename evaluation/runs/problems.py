@@ -1,7 +1,7 @@
 """What the reader counted in a run, said in sentences: every class of problem, errors first.
 
-The kernel notes only the numbers of lines. A message quotes the first line of its problem, so the file is read a second time, up to
-the last line wanted, and only where there is a problem.
+The kernel notes only the numbers of lines. A message quotes the first line of its problem, so the file is read a second
+time, up to the last line wanted, and only where there is a problem.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from evaluation.archives.compression import LINE_LENGTH, Limits, open_blocks
 from evaluation.core.problems import LINES_NAMED, Problem, ProblemCode, Severity, number_of
-from evaluation.runs.header import BYTE_ORDER_MARK
+from evaluation.kernel.layout import MAX_TAGS
+from evaluation.runs.header import BYTE_ORDER_MARK, kept_metadata
 
 ENCODING = ProblemCode("encoding", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
     "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine", about="file")  # fmt: skip
@@ -62,7 +67,7 @@ TIES_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class LineCount:
     """How often something was seen in a run, and the first (at most five) lines."""
 
     count: int = 0
@@ -70,13 +75,38 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What one pass over a run found; `counted` is by the codes below, `lines` are the lines with text."""
+class RunContents:
+    """What a pass found. `query`, `rank`, `grade`: the judged documents retrieved, grouped by query, by rank;
+    `seen` and `retrieved` (at most the maximum depth) are by query number."""
 
-    counted: Mapping[str, Counted]
+    counted: dict[str, LineCount]
     lines: int
-    known_lines: int
     cut_lines: int
+    known_lines: int
+    queries: int
+    seen: NDArray[np.bool_]
+    retrieved: NDArray[np.int32]
+    query: NDArray[np.int32]
+    rank: NDArray[np.int32]
+    grade: NDArray[np.int32]
+    tags: tuple[str, ...]
+    expanded_bytes: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+    #: The number of the first line behind the header.
+    first_line: int = 1
+    #: By number the lines that messages quote.
+    texts: dict[int, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # here, where every form of run ends, so that no reader can forget it
+        object.__setattr__(self, "metadata", kept_metadata(self.metadata))
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What one pass over a run found, held against the queries that were expected."""
+
+    contents: RunContents
     known_queries: int
     unknown_queries: int
     missing_queries: int
@@ -85,10 +115,6 @@ class RunFacts:
     expected_queries: int
     judged_missing: bool
     maximum_depth: int
-    more_tags: bool
-    first_line: int = 1
-    #: By number the lines that messages quote.
-    texts: Mapping[int, bytes] = field(default_factory=dict)
 
 
 _LINE_ERRORS = {
@@ -131,26 +157,27 @@ def describe_problems(facts: RunFacts, limits: Limits, hidden: bool) -> tuple[Pr
 def _line_errors(facts: RunFacts, limits: Limits) -> list[Problem]:
     problems = []
     for code, (message, hint) in _LINE_ERRORS.items():
-        counted = facts.counted.get(code, Counted())
+        counted = facts.contents.counted.get(code, LineCount())
         if counted.count:
             lines = number_of(counted.count, "line")
             text = message.format(
                 lines=lines, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes
             )
             problems.append(_line_error(facts, code, counted, text, hint))
-    if not facts.lines:
+    if not facts.contents.lines:
         problems.append(EMPTY.problem("the file has no lines", "Check that the right file was chosen."))
     return problems
 
 
-def _line_error(facts: RunFacts, code: ProblemCode, counted: Counted, message: str, hint: str) -> Problem:
+def _line_error(facts: RunFacts, code: ProblemCode, counted: LineCount, message: str, hint: str) -> Problem:
     """The problem with its first line quoted, and what that line or the file seems to be instead of a run's."""
-    message += quotation(code, counted.lines, facts.texts)
-    if code == FIELDS and are_judgements(counted.lines, counted.count, facts.lines, facts.texts):
+    texts, first = facts.contents.texts, facts.contents.first_line
+    message += quotation(code, counted.lines, texts)
+    if code == FIELDS and are_judgements(counted.lines, counted.count, facts.contents.lines, texts):
         message += "; the file looks like relevance judgements (qrels), not like a run"
         hint = f"Send the ranking of a system. {hint}"
-    elif counted.lines[:1] == (facts.first_line,) and is_header(facts.texts.get(facts.first_line, b"")):
-        message += f"; line {facts.first_line:,} looks like a header"
+    elif counted.lines[:1] == (first,) and is_header(texts.get(first, b"")):
+        message += f"; line {first:,} looks like a header"
         hint = "Leave out the line of column names." + (f" {hint}" if counted.count > 1 else "")
     return code.problem(message, hint, counted.count, counted.lines)
 
@@ -164,13 +191,13 @@ def _named(facts: RunFacts) -> str:
 
 
 def _query_problems(facts: RunFacts, hidden: bool) -> Iterator[Problem]:
-    unknown = facts.counted.get(UNKNOWN_QUERIES, Counted())
-    quoted = quotation(UNKNOWN_QUERIES, unknown.lines, facts.texts)
-    if facts.expected_queries and facts.lines and not facts.known_queries:
+    unknown = facts.contents.counted.get(UNKNOWN_QUERIES, LineCount())
+    quoted = quotation(UNKNOWN_QUERIES, unknown.lines, facts.contents.texts)
+    if facts.expected_queries and facts.contents.lines and not facts.known_queries:
         if (
             unknown.count
         ):  # else no line could be read, and nothing is known of the queries; the lines' own errors say why
-            unread = any(facts.counted.get(code, Counted()).count for code in _LINE_ERRORS)
+            unread = any(facts.contents.counted.get(code, LineCount()).count for code in _LINE_ERRORS)
             message = "queries in the lines that can be read" if unread else "run's queries"
             message = f"none of the {message} is in the dataset{quoted}"
             hint = "Check that the run is for this dataset, and that query ids are written as in its queries file."
@@ -197,12 +224,12 @@ def _query_problems(facts: RunFacts, hidden: bool) -> Iterator[Problem]:
 
 
 def _document_problems(facts: RunFacts) -> Iterator[Problem]:
-    unknown = facts.counted.get(UNKNOWN_DOCUMENTS, Counted())
+    unknown = facts.contents.counted.get(UNKNOWN_DOCUMENTS, LineCount())
     if not unknown.count:
         return
-    share = unknown.count / max(1, facts.known_lines)
+    share = unknown.count / max(1, facts.contents.known_lines)
     lines = number_of(unknown.count, "line")
-    quoted = quotation(UNKNOWN_DOCUMENTS, unknown.lines, facts.texts)
+    quoted = quotation(UNKNOWN_DOCUMENTS, unknown.lines, facts.contents.texts)
     severity: Severity = "error" if share > UNKNOWN_DOCUMENTS_SHARE else "warning"
     if severity == "error":
         message = f"{lines} ({share:.1%}) with documents that are not in the dataset{quoted}"
@@ -220,10 +247,10 @@ def _document_problems(facts: RunFacts) -> Iterator[Problem]:
 def _order(facts: RunFacts) -> Iterator[Problem]:
     """Warnings about depth, ranks, ties and tags."""
     depth, ranks, ties, tags = (
-        facts.counted.get(code, Counted()) for code in (DEPTH, RANK_ORDER, TIES, SEVERAL_TAGS)
+        facts.contents.counted.get(code, LineCount()) for code in (DEPTH, RANK_ORDER, TIES, SEVERAL_TAGS)
     )
     if depth.count:
-        queries, cut = number_of(depth.count, "query", "queries"), number_of(facts.cut_lines, "line")
+        queries, cut = number_of(depth.count, "query", "queries"), number_of(facts.contents.cut_lines, "line")
         message = f"{queries} with more than {facts.maximum_depth:,} documents; {cut} cut"
         hint = f"The best {facts.maximum_depth:,} by score are kept, whatever their place in the file."
         yield DEPTH.problem(message, hint, depth.count, depth.lines)
@@ -236,7 +263,7 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
             "better document."
         )
         yield RANK_ORDER.problem(message, hint, ranks.count, ranks.lines)
-    if ties.count > TIES_SHARE * max(1, facts.known_lines):
+    if ties.count > TIES_SHARE * max(1, facts.contents.known_lines):
         lines = number_of(ties.count, "line")
         message = f"{lines} with the same score (in single precision) as an earlier line of the query"
         hint = (
@@ -244,7 +271,7 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
         )
         yield TIES.problem(message, hint, ties.count, ties.lines)
     if tags.count > 1:
-        message = f"the run has {tags.count}{' or more' if facts.more_tags else ''} different tags"
+        message = f"the run has {tags.count}{' or more' if len(facts.contents.tags) == MAX_TAGS else ''} different tags"
         hint = "A run has one tag in its last column; check that files were not mixed."
         yield SEVERAL_TAGS.problem(message, hint, tags.count, tags.lines[1:])
 

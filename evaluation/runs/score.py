@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +17,12 @@ from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.order import trec_order
 from evaluation.core.problems import LINES_NAMED, Report, RunStatistics
 from evaluation.judgements.qrels import Qrels
+from evaluation.kernel.layout import Ids, no_ids, padded
+from evaluation.kernel.library import Judged, no_judgements
 from evaluation.measures import Measure, parse_measure
 from evaluation.measures.formulas import Ranking, hole_anywhere
-
-if TYPE_CHECKING:  # the kernel is loaded only when a run is read
-    from evaluation.kernel.layout import Ids
-    from evaluation.kernel.library import Judged
-    from evaluation.runs.trec_run import ReadingTask, RunContents
+from evaluation.runs.problems import RunContents, RunFacts, describe_problems
+from evaluation.runs.trec_run import ReadingTask, read_run
 
 __all__ = ["Progress", "ScoredRun", "Target", "check_run", "score_run", "trec_order"]
 
@@ -74,8 +72,6 @@ class Target:
 
     @cached_property
     def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        from evaluation.kernel.layout import padded
-
         lengths = np.array([len(query) for query in self.known_queries], np.int64)
         return padded(b"".join(self.known_queries)), np.concatenate(
             [np.zeros(1, np.int64), np.cumsum(lengths)]
@@ -83,15 +79,14 @@ class Target:
 
     def reading_task(self, scored: bool, elsewhere_depth: int = 0) -> ReadingTask:
         """What the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
-        from evaluation.kernel.layout import no_ids
-        from evaluation.runs.trec_run import ReadingTask
-
         text, offsets = self._query_text
         scored = scored and self.qrels is not None
         return ReadingTask(
             query_text=text,
             query_offsets=offsets,
-            judged=self._judged(scored),
+            judged=Judged(self.judged_rows, self.qrels.table(self.seed))
+            if scored and self.qrels
+            else no_judgements(),
             judgements=self.qrels.number_of_judgements if scored and self.qrels else 0,
             documents=self.document_ids.table if self.document_ids else no_ids(),
             check_documents=self.document_ids is not None,
@@ -100,15 +95,6 @@ class Target:
             seed=self.seed,
             drop_self_matches=self.drop_self_matches,
             maximum_depth=self.maximum_depth,
-        )
-
-    def _judged(self, scored: bool) -> Judged:
-        from evaluation.kernel.library import Judged, no_judgements
-
-        return (
-            Judged(self.judged_rows, self.qrels.table(self.seed))
-            if scored and self.qrels
-            else no_judgements()
         )
 
     def _judged_anywhere(self) -> Ids:
@@ -139,8 +125,6 @@ def check_run(
     path: Path | str | bytes, target: Target, limits: Limits | None = None, progress: Progress | None = None
 ) -> Report:
     """Every class of problem in a run file, without scoring it. `progress` gets the share read, and may raise."""
-    from evaluation.runs.trec_run import read_run
-
     limits = limits or Limits()
     try:
         return _report(read_run(path, target.reading_task(scored=False), limits, progress), target, limits)
@@ -159,8 +143,6 @@ def score_run(
 
     `progress` gets the share of the file read, from 0 to 1, between blocks; what it raises ends the scoring.
     """
-    from evaluation.runs.trec_run import read_run
-
     if target.qrels is None:
         raise ValueError("a target without qrels cannot score")
     limits = limits or Limits()
@@ -200,17 +182,11 @@ def _ranking(contents: RunContents, target: Target, qrels: Qrels) -> Ranking:
 
 
 def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
-    from evaluation.kernel.layout import MAX_TAGS
-    from evaluation.runs.problems import RunFacts, describe_problems
-
     judged_only = target.qrels is not None and not target.hidden
     expected = target.judged_rows >= 0 if judged_only else np.ones(len(target.known_queries), np.bool_)
     known = int(np.count_nonzero(contents.seen))
     facts = RunFacts(
-        counted=contents.counted,
-        lines=contents.lines,
-        known_lines=contents.known_lines,
-        cut_lines=contents.cut_lines,
+        contents=contents,
         known_queries=known,
         unknown_queries=contents.queries - known,
         missing_queries=int(np.count_nonzero(expected & ~contents.seen)),
@@ -218,9 +194,6 @@ def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
         expected_queries=int(np.count_nonzero(expected)),
         judged_missing=judged_only,
         maximum_depth=target.maximum_depth,
-        more_tags=len(contents.tags) == MAX_TAGS,
-        first_line=contents.first_line,
-        texts=contents.texts,
     )
     statistics = RunStatistics(
         lines=contents.lines,

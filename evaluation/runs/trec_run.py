@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from evaluation.kernel.reading import (
     TooManyQueriesError,
     order_by_query,
 )
-from evaluation.runs.header import RunHeader, kept_metadata, read_header
+from evaluation.runs.header import RunHeader, read_header
 from evaluation.runs.mteb import looks_like_json, predictions_as_lines
 from evaluation.runs.problems import (
     ENCODING,
@@ -43,7 +43,8 @@ from evaluation.runs.problems import (
     SCORE,
     UNGROUPED,
     UNKNOWN_QUERIES,
-    Counted,
+    LineCount,
+    RunContents,
     lines_at,
     wanted_lines,
 )
@@ -178,34 +179,6 @@ class ReadingTask:
         return len(self.query_offsets) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class RunContents:
-    """What a pass found. `query`, `rank`, `grade`: the judged documents retrieved, grouped by query, by rank;
-    `seen` and `retrieved` (at most the maximum depth) are by query number."""
-
-    counted: dict[str, Counted]
-    lines: int
-    cut_lines: int
-    known_lines: int
-    queries: int
-    seen: NDArray[np.bool_]
-    retrieved: NDArray[np.int32]
-    query: NDArray[np.int32]
-    rank: NDArray[np.int32]
-    grade: NDArray[np.int32]
-    tags: tuple[str, ...]
-    expanded_bytes: int = 0
-    metadata: dict[str, Any] = field(default_factory=dict)
-    #: The number of the first line behind the header.
-    first_line: int = 1
-    #: By number the lines that messages quote.
-    texts: dict[int, bytes] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        # here, where every form of run ends, so that no reader can forget it
-        object.__setattr__(self, "metadata", kept_metadata(self.metadata))
-
-
 def read_run(
     path: Path | str | bytes, task: ReadingTask, limits: Limits, progress: Progress | None = None
 ) -> RunContents:
@@ -222,10 +195,13 @@ def read_run(
         if looks_like_json(start):
             return _read_predictions(path, task, limits, progress)
         header = read_header(start)
-        _refuse_lone_carriage_returns(start[header.size :])
+        text = start[header.size :]
+        if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
+            message = "lines end with a carriage return alone, so the file is a single line"
+            raise InvalidRun.of(ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,)))
         lines = _RunPass(task, limits, header.lines)
         try:
-            contents = lines.read(StreamedLines(file, start[header.size :]), progress)
+            contents = lines.read(StreamedLines(file, text), progress)
             return _completed(contents, header, file.expanded_bytes, path, limits)
         except NotGroupedError:
             del lines
@@ -242,7 +218,7 @@ def _read_predictions(
         lines.flush()
         contents = read_run(lines.name, task, limits, progress)
     # the lines are ours, so their numbers would tell the sender nothing
-    counted = {code: Counted(counted.count) for code, counted in contents.counted.items()}
+    counted = {code: LineCount(counted.count) for code, counted in contents.counted.items()}
     return replace(contents, counted=counted, metadata=metadata, texts={})
 
 
@@ -260,12 +236,6 @@ def _completed(
     )
 
 
-def _refuse_lone_carriage_returns(start: bytes) -> None:
-    if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
-        message = "lines end with a carriage return alone, so the file is a single line"
-        raise InvalidRun.of(ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,)))
-
-
 class _RunPass:
     """The state of one pass: a buffer that always holds the whole of the query at hand, and the kernel's view of it."""
 
@@ -277,11 +247,8 @@ class _RunPass:
         room = task.judgements + task.queries * task.elsewhere_depth
         self.reading.use_judgements(task.judged, task.documents, task.elsewhere, room)
         self.reading.make_room_for_lines(LONGEST_KEPT)
-        self._set_options()
         self.filled = 0
         self._use_buffer(bytearray(2 * BLOCK + PADDING))
-
-    def _set_options(self) -> None:
         fields = self.reading.fields
         fields.longest_line = self.limits.max_line_bytes
         fields.longest_id = self.limits.max_id_bytes
@@ -361,8 +328,8 @@ class _RunPass:
             except TooManyQueriesError as error:
                 raise too_many_queries(self.limits) from error
 
-    def _counted(self, lines_read: int) -> dict[str, Counted]:
-        counted = {code: Counted(*self.reading.noted(code)) for code in NOTED if code != _BLANK}
+    def _counted(self, lines_read: int) -> dict[str, LineCount]:
+        counted = {code: LineCount(*self.reading.noted(code)) for code in NOTED if code != _BLANK}
         # empty lines at the end of the file are no problem, others are lines without six fields
         blank, blank_lines = self.reading.noted(_BLANK)
         last = self.reading.fields.last_text_line
@@ -370,7 +337,7 @@ class _RunPass:
         if inner > 0 and last:
             fields = counted[FIELDS]
             lines = fields.lines + tuple(number for number in blank_lines if number < last)
-            counted[FIELDS] = Counted(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
+            counted[FIELDS] = LineCount(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
         return counted
 
     def _contents(self, lines_read: int) -> RunContents:

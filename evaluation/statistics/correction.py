@@ -1,13 +1,15 @@
 """Many tests at once: corrections for a family of tests, and for all pairs of systems.
 
-`holm`: S. Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6(2), 1979. The
-chance of a single false finding among all tests of a family stays below the level, whatever their dependence.
+Holm's step-down correction: S. Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
+Statistics 6(2), 1979. The chance of a single false finding among all tests of a family stays below the level, whatever
+their dependence.
 
-`corrected_pairs` bounds the chance of a single false finding over all pairs of a board by Westfall & Young's free step-down procedure (Resampling-Based Multiple Testing, 1993, algorithm 4.1): the statistic of a
-pair is compared with the greatest one of all pairs that are not clearer, under the same random signs. The statistic is
-|Σ d| / √(Σ d²), d being the pair's differences by query: signs leave the root as it is, so that pairs of different
-spread are weighed alike. Randomised Tukey HSD (Carterette, ACM TOIS 30(1), 2012) has one critical difference for all
-pairs instead, which holds only where all pairs spread alike: a pair that spreads more would be told apart too often.
+`corrected_pairs` bounds that chance over all pairs of a board by Westfall & Young's free step-down procedure
+(Resampling-Based Multiple Testing, 1993, algorithm 4.1): the statistic of a pair is compared with the greatest one of
+all pairs that are not clearer, under the same random signs. The statistic is |Σ d| / √(Σ d²), d being the pair's
+differences by query: signs leave the root as it is, so that pairs of different spread are weighed alike. Randomised
+Tukey HSD (Carterette, ACM TOIS 30(1), 2012) has one critical difference for all pairs instead, which holds only where
+all pairs spread alike: a pair that spreads more would be told apart too often.
 
 Given any pairs that do not differ, signs are as likely as their opposites for each of them alone; jointly this holds
 where differences are symmetric, and in the limit of many queries (Romano & Wolf, Econometrica 73(4), 2005).
