@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from evaluation.engines.index import exact_kernels, kernels
+from evaluation.engines.index import kernels
 from evaluation.judgements.qrels import read_qrels
 from evaluation.measures import DEFAULT_MEASURES
 from evaluation.runs.score import Target, score_run
@@ -14,7 +14,6 @@ from evaluation.runs.score import Target, score_run
 def warm_up_engines() -> None:
     """Compile what engines run, or find it compiled: sandboxes are given copies, and can keep nothing they compile."""
     kernels.load()
-    exact_kernels.load()
 
 
 def warm_up() -> None:

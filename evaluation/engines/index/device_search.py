@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 #: Scores held on the device at a time: 512 MiB of them.
 _SCORES_HELD = 2**27
-#: Documents kept beyond those wanted, so that rounding seldom leaves out one that belongs to them.
-_SPARE = 64
 #: Share of the device's free memory that vectors may take to stay there between searches.
 _SHARE_OF_MEMORY = 0.6
 
@@ -30,14 +28,13 @@ class DeviceSearch:
 
     @torch.inference_mode()
     def candidates(
-        self, queries: NDArray[np.float32], wanted: int, block: int | None = None
+        self, queries: NDArray[np.float32], kept: int, block: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores (descending) and numbers of the best documents of each query, `wanted` and some more.
+        """Scores (descending) and numbers of the `kept` best documents of each query.
 
-        There are fewer only where all documents are among them. `block` is how many are scored at a time.
+        `block` is how many documents are scored at a time.
         """
         asked = torch.from_numpy(queries).to(self._device)
-        kept = wanted + _SPARE
         width = block or max(_SCORES_HELD // len(queries), kept)
         scores = torch.empty((len(queries), 0), device=self._device)
         documents = torch.empty((len(queries), 0), dtype=torch.int64, device=self._device)

@@ -3,7 +3,7 @@
 Files of the folder, in numpy's format unless they end in .bin or .json:
 `terms.bin`: sorted terms, UTF-8, one behind the other, and `terms_offsets`: where each starts; `offsets`: the
 postings of term t are [offsets[t]:offsets[t + 1]] of `documents` (numbers in the corpus's order) and
-`frequencies`; `lengths` (fields × documents): encoded as in `lengths.py`; identifiers as in `ordered_ids.py`;
+`frequencies`; `lengths` (fields × documents): encoded in one byte as below; identifiers as in `ordered_ids.py`;
 `statistics.json`.
 
 Document lengths in one byte, as Lucene keeps them (SmallFloat.intToByte4).

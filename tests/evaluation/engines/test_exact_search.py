@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,16 @@ from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
 from evaluation.core.order import trec_order
+from evaluation.engines.index import exact_search
 from evaluation.engines.index.exact_search import ExactSearch, Shard
+
+
+@pytest.fixture(scope="module", params=[1, 1_000], ids=["faiss", "product"], autouse=True)
+def many_queries(request: pytest.FixtureRequest) -> Iterator[None]:
+    """From how many queries on faiss searches: every test is of both ways."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact_search, "MANY_QUERIES", request.param)
+        yield
 
 
 def names(count: int) -> list[str]:
