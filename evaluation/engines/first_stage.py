@@ -1,8 +1,7 @@
 """What finds the documents that a re-ranker looks at: BM25 as on every board, or a run that was made before.
 
-Texts of documents on disk, for engines that read them again when they search.
-
-Files: `titles.bin`, `texts.bin` with their offsets (see `strings`), in the corpus's order, and ids as in `ordered_ids`.
+Re-rankers read the texts of documents again when they search. `Texts` are files: `titles.bin`, `texts.bin` with their
+offsets (see `strings`), in the corpus's order, and ids as in `ordered_ids`.
 """
 
 from __future__ import annotations

@@ -6,17 +6,15 @@ postings of term t are [offsets[t]:offsets[t + 1]] of `documents` (numbers in th
 `frequencies`; `lengths` (fields × documents): encoded in one byte as below; identifiers as in `ordered_ids.py`;
 `statistics.json`.
 
-Document lengths in one byte, as Lucene keeps them (SmallFloat.intToByte4).
+Document lengths are kept in one byte, as Lucene keeps them (SmallFloat.intToByte4). Lengths up to 40 are exact; above,
+what exceeds 24 keeps four significant bits and is otherwise rounded down. BM25 equals Lucene's only with lengths
+rounded in this way.
 
-Lengths up to 40 are exact; above, what exceeds 24 keeps four significant bits and is otherwise rounded down. BM25
-equals Lucene's only with lengths rounded in this way.
-
-Building an inverted index from a stream of documents, in shards, so that no corpus is too large for memory.
-
-Tokens are gathered as term numbers until a shard is full; a shard is inverted in memory and, if it is not the
-only one, written to disk; at the end the shards' vocabularies are merged as sorted streams and their postings
-copied one behind the other. What grows with the corpus in memory is one byte a document and field, the sorting
-of identifiers, and one number for each distinct term of each shard.
+`IndexBuilder` builds an index from a stream of documents, in shards, so that no corpus is too large for memory. Tokens
+are gathered as term numbers until a shard is full; a shard is inverted in memory and, if it is not the only one,
+written to disk; at the end the shards' vocabularies are merged as sorted streams and their postings copied one behind
+the other. What grows with the corpus in memory is one byte a document and field, the sorting of identifiers, and one
+number for each distinct term of each shard.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """The compiled parts of BM25: turning token streams into postings, and adding up scores.
 
-All of it stands in one file, because numba keeps machine code until the file of a function changes. Every
-function releases the GIL. Compiling takes a few seconds once for each machine and is kept on disk.
-
-Compile with numba, and keep the machine code where there is a folder for it.
-
-numba keeps it until the file of the function changes: what functions call each other stands in one file.
+All of it stands in one file, because numba keeps machine code until the file of a function changes. Every function
+releases the GIL. Compiling takes a few seconds once for each machine; the machine code is kept on disk where there is a
+folder for it.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ A shard's folder has `vectors.bin` (vectors × dimension, float32 or float16, on
 in which they were encoded), `documents.npy` (which document of the shard each of these is), `offsets.npy` (the first
 vector of each, and the end), and `vectors.json` (dimension and dtype).
 
-Finding documents by the vectors of their tokens: those that own one of the nearest to any vector of a query.
-
-faiss keeps the vectors in inverted lists, in eight bits a dimension. What is found here only decides which documents
-get a score: the scores come from the stored vectors themselves.
+`NearestTokens` finds the documents that own one of the vectors nearest to any vector of a query. faiss keeps the
+vectors in inverted lists, in eight bits a dimension. This index only decides which documents get a score: the scores
+come from the stored vectors themselves.
 """
 
 from __future__ import annotations

@@ -4,11 +4,9 @@ The folder of an index has `index.json` (the shards' files, their greatest norms
 float16 a copy of each shard, `00000.npy` and so on, or for an approximate search `index.faiss`. The shards themselves,
 in float32, stay where they are: they are what exact search reads, and what the others are compared with.
 
-Approximate search of vectors with faiss: HNSW, inverted lists (IVF), product quantisation (PQ).
-
-Y. Malkov and D. Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small
-World graphs", 2016; H. Jégou et al., "Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). The index
-is held in memory.
+faiss searches approximately by HNSW, inverted lists (IVF) or product quantisation (PQ): Y. Malkov and D. Yashunin,
+"Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small World graphs", 2016; H.
+Jégou et al., "Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). Its index is held in memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Texts as the numbers of a model's word pieces, by its `tokenizer.json` alone: no model is loaded for that.
 
-Texts in groups that a tokenizer can take at once: what it returns is a hundred times larger than what is kept.
+`grouped` makes groups of texts that a tokenizer can take at once: what it returns is a hundred times larger than what
+is kept.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Texts of like length stand together, so that little is padded; since the longest
 for the memory shows at once, and is halved. What comes out is independent of the order the texts came in only as far
 as the arithmetic of a model is: the same texts, batch size and number of threads give the same bytes.
 
-What a model gives is looked at before it is used: numbers, and not the same ones for everything.
+`OutputCheck` refuses a model whose outputs are not numbers, or are the same for every text.
 """
 
 from __future__ import annotations
