@@ -207,7 +207,7 @@ class ExpandedFile:
         self.kind = _kind_of(first) or "plain"
         self.expanded_bytes = 0
         #: Fills the start of a buffer; returns how many bytes it wrote.
-        self._fill: Callable[[memoryview], int] = cast(io.RawIOBase, file).readinto
+        self._fill: Callable[[memoryview], int] = cast(io.BufferedReader, file).readinto
         if self.kind != "plain":
             magic, new = _COMPRESSIONS[self.kind]
             self._fill = _MemberReader(file, magic, new).readinto

@@ -1,1 +1,6 @@
 """The commands of `python -m evaluation`."""
+
+import argparse
+from typing import TypeAlias
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

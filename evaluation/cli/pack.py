@@ -9,15 +9,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
 from evaluation.checkpoints.packing import write_archive
+from evaluation.cli import Subparsers
 from evaluation.core.errors import ModelFailure
 from evaluation.core.problems import Report
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 #: What is copied; pickles beside them are converted, everything else is left.
 _TAKEN = (".json", ".safetensors", ".metadata")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, open_checkpoint
+from evaluation.cli import Subparsers
 from evaluation.core.errors import InvalidContent, ModelFailure
 from evaluation.engines import (
     ENGINES,
@@ -29,8 +30,6 @@ from evaluation.execution.failures import MODEL_FAILURES
 if TYPE_CHECKING:
     from evaluation.engines import Stage
     from evaluation.engines.base import FactValue, ParameterValue
-
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 #: An engine may have no such parameter, and still need to be told how to take a checkpoint that does not say.

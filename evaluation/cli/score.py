@@ -9,17 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
+from evaluation.cli import Subparsers
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Report
 from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.measures import DEFAULT_MEASURES, Measure, UnknownMeasureError, parse_measure
 from evaluation.runs.score import ScoredRun, Target, check_run, score_run
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_parser(subparsers: Subparsers) -> None:

