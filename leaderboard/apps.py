@@ -12,12 +12,13 @@ class LeaderboardConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks of the site, and let histories say why."""
+        from leaderboard.core import checks
         from leaderboard.core.audit import connect_histories
-        from leaderboard.core.checks import check_durability, check_folder, check_mail, check_role
 
         connect_histories()
-        register(check_folder, Tags.security)
-        register(check_mail, Tags.security, deploy=True)
-        register(check_durability, Tags.database)
+        register(checks.check_folder, Tags.security)
+        register(checks.check_mail, Tags.security, deploy=True)
+        register(checks.check_durability, Tags.database)
+        register(checks.check_history, Tags.database)
         # Not at every `migrate`, which is the owner's.
-        register(check_role, Tags.database, deploy=True)
+        register(checks.check_role, Tags.database, deploy=True)

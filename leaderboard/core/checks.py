@@ -10,11 +10,12 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Warning
-from django.db import connections
+from django.core.checks import CheckMessage, Error, Warning
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.utils import CursorWrapper
 
 from leaderboard.core.database_grants import AUDIT_TABLE
+from leaderboard.core.schema_version import describe_earlier_history
 
 
 def check_mail(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
@@ -43,6 +44,15 @@ def check_folder(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
             id="leaderboard.W004",
         )
     ]
+
+
+def check_history(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Whether earlier migrations made the database: `migrate` asks, and leaves it alone then."""
+    if DEFAULT_DB_ALIAS not in (databases or ()) or not (problem := describe_earlier_history()):
+        return []
+    return [Error(problem, id="leaderboard.E001")]
 
 
 def check_durability(

@@ -18,7 +18,7 @@ RETRIEVER = "runboard_retriever"
 
 #: The record of who did what.
 AUDIT_TABLE = "leaderboard_auditrecord"
-#: What the site adds to and reads, and never changes; a trigger says so too (migration 0005).
+#: What the site adds to and reads, and never changes; a trigger says so too (migration 0002).
 ADDED_TO = frozenset({AUDIT_TABLE})
 #: What migrations alone write.
 MIGRATIONS = frozenset({"django_migrations"})

@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Set
 
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from leaderboard.core.database_grants import AUDIT_TABLE
+
+MigrationKey = tuple[str, str]
+
 _SHOWN = 3
+#: The first migrations of the present history. A database that the earlier one has made has the same tables.
+INITIAL: frozenset[MigrationKey] = frozenset(
+    {
+        ("leaderboard", "0001_initial"),
+        ("leaderboard", "0002_append_only_audit"),
+        ("submissions", "0001_initial"),
+    }
+)
+#: A migration that every database of the earlier history has, but for those that it had only begun.
+_EARLIER = ("leaderboard", "0002_model_results")
+#: The last migrations of the earlier history, and the version that still has them.
+EARLIER_LAST: frozenset[MigrationKey] = frozenset(
+    {("leaderboard", "0008_approval_and_held_results_due"), ("submissions", "0009_signatures_are_nobodys")}
+)
+EARLIER_VERSION = "0.1.0 (commit 8b88ba7)"
 
 
 @functools.cache
-def known_migrations() -> frozenset[tuple[str, str]]:
+def known_migrations() -> frozenset[MigrationKey]:
     """App and name of each migration that this code has."""
     return frozenset(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
+
+
+def recorded_migrations() -> set[MigrationKey]:
+    """App and name of each migration that the database has. Raises django.db.Error when it does not answer."""
+    return set(MigrationRecorder(connection).applied_migrations())
 
 
 def mismatch() -> str:
@@ -23,17 +47,41 @@ def mismatch() -> str:
 
     Raises django.db.Error when the database does not answer.
     """
-    known = known_migrations()
-    recorded = set(MigrationRecorder(connection).applied_migrations())
+    known, recorded = known_migrations(), recorded_migrations()
     if missing := known - recorded:
-        return f"The database lacks {_named(missing)}: manage.py migrate brings it up to date."
+        return (
+            describe_earlier_history()
+            or f"The database lacks {_named(missing)}: manage.py migrate brings it up to date."
+        )
     apps = {app for app, _ in known}
     if unknown := {each for each in recorded if each[0] in apps} - known:
         return f"The database has {_named(unknown)}, which this version does not know: it is older, to be upgraded."
     return ""
 
 
-def _named(migrations: Iterable[tuple[str, str]]) -> str:
+def describe_earlier_history(
+    recorded: Set[MigrationKey] | None = None, tables: Collection[str] | None = None
+) -> str:
+    """What to do with a database of the earlier migrations, in one line; empty for any other.
+
+    Of the database that is connected, or of a backup's migrations and tables.
+    """
+    recorded = recorded_migrations() if recorded is None else recorded
+    if recorded >= EARLIER_LAST:
+        return (
+            "The database was made by earlier migrations: run manage.py adopt_history once, which compares the tables "
+            "and changes the record of migrations alone."
+        )
+    tables = connection.introspection.table_names() if tables is None else tables
+    if _EARLIER in recorded or (("leaderboard", "0001_initial") in recorded and AUDIT_TABLE not in tables):
+        return (
+            f"The database lacks {_named(EARLIER_LAST - recorded)}, which this version no longer has: let version "
+            f"{EARLIER_VERSION} migrate it first."
+        )
+    return ""
+
+
+def _named(migrations: Iterable[MigrationKey]) -> str:
     names = [f"{app}.{name}" for app, name in sorted(migrations)]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

@@ -21,7 +21,9 @@ import pyrage
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
+from django.db.migrations.recorder import MigrationRecorder
 
+from leaderboard.core.schema_version import INITIAL, recorded_migrations
 from leaderboard.core.storage import deletion_lock
 from leaderboard.management.backup import making
 from leaderboard.management.backup.archives import BackupProblem, Folders, decrypt, identities_in
@@ -31,6 +33,7 @@ from leaderboard.models import Dataset, User
 from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
 from submissions.models import Job, State, Upload
 from submissions.uploads import service
+from tests.earlier_history import EARLIER, record_earlier_migrations
 from tests.submissions.clients import Api
 from tests.submissions.collections import (  # noqa: F401
     demo,
@@ -303,11 +306,45 @@ def test_migrations_go_back_and_forward_on_a_full_copy(
     folder = backup(tmp_path / "backups", "--in-the-clear")
     new_site.manage("restore_backup", str(folder))
     before, between, after = counts_through(
-        new_site, ["submissions", "0004"], ["leaderboard", "0004"], None, ["submissions"], ["leaderboard"]
+        new_site, ["leaderboard", "0001"], None, ["leaderboard"], ["submissions"]
     )
-    assert between.items() <= before.items()  # tables of this version went, rows of others did not
-    assert {name: after[name] for name in between} == between
-    assert after.keys() == before.keys()
+    assert before == between == after  # the audit log was open meanwhile, and nothing else
+
+
+@pytest.mark.long
+def test_a_backup_of_the_earlier_migrations_comes_back_and_is_adopted(
+    full_site: Path, new_site: NewSite, tmp_path: Path, django_db_use_migrations: bool
+) -> None:
+    if not django_db_use_migrations:
+        pytest.skip("the tables of this run were made without migrations")
+    present = recorded_migrations()
+    record_earlier_migrations()
+    try:
+        folder = backup(tmp_path / "backups", "--in-the-clear")
+    finally:
+        for app, name in EARLIER - INITIAL:
+            MigrationRecorder(connection).record_unapplied(app, name)
+        for app, name in present - recorded_migrations():
+            MigrationRecorder(connection).record_applied(app, name)
+    said = new_site.manage("restore_backup", str(folder))
+    assert "All row counts and hashes are equal" in said
+    assert "run manage.py adopt_history once" in said
+    assert "run manage.py adopt_history once" in new_site.manage("migrate", check=False)
+    before, after = counts_through(new_site)
+    assert "recorded as applied" in new_site.manage("adopt_history")
+    assert "No migrations to apply" in new_site.manage("migrate")
+    assert counts_through(new_site) == [before, after]
+
+
+def test_a_backup_that_is_too_old_is_refused_before_anything_is_written(
+    full_site: Path, tmp_path: Path
+) -> None:
+    folder = backup(tmp_path / "backups", "--in-the-clear")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["migrations"]["leaderboard"] = ["0001_initial", "0002_model_results"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CommandError, match=r"cannot restore the backup\. .* let version .* migrate it first"):
+        call_command("restore_backup", str(folder))
 
 
 #: What migrating itself writes.

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.migrations.recorder import MigrationRecorder
 
+from leaderboard.core.schema_version import recorded_migrations
 from leaderboard.management.backup.archives import BackupProblem, Writer
 
 
@@ -138,6 +138,6 @@ def count_rows() -> dict[str, int]:
 def applied_migrations() -> dict[str, list[str]]:
     """The names of the migrations that the database has, by app."""
     names: dict[str, list[str]] = {}
-    for app, name in sorted(MigrationRecorder(connection).applied_migrations()):
+    for app, name in sorted(recorded_migrations()):
         names.setdefault(app, []).append(name)
     return names

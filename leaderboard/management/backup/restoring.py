@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from leaderboard.core.schema_version import EARLIER_LAST, describe_earlier_history
 from leaderboard.core.storage.store import sha256_of
 from leaderboard.management.backup.archives import BackupProblem, decrypt, hashes_of, identities_in, unpack
 from leaderboard.management.backup.databases import count_rows, is_empty, put_database
@@ -32,10 +33,11 @@ def restore_backup(folder: Path, identities: Path | None, judgements_identities:
     """Fill the empty database and the empty folder of state; compare rows and hashes.
 
     Without a key for them judgements stay out, and are said to. Raises BackupProblem: before anything is written where
-    the backup is damaged, of another kind of database, or the site is not empty.
+    the backup is damaged, of another kind of database or too old, or the site is not empty.
     """
     manifest = Manifest.read(folder)
     _require_whole(folder, manifest)
+    _require_migrations(manifest)
     _require_empty(manifest)
     root = Path(settings.VAR)
     keys = identities_in(identities) if identities else []
@@ -80,6 +82,14 @@ def _require_whole(folder: Path, manifest: Manifest) -> None:
             raise BackupProblem(f"The backup is damaged: {name} is missing.")
         if sha256_of(path) != expected["sha256"]:
             raise BackupProblem(f"The backup is damaged: {name} is not what was written.")
+
+
+def _require_migrations(manifest: Manifest) -> None:
+    """Refuse a database that this version could neither migrate nor adopt."""
+    recorded = {(app, name) for app, names in manifest.migrations.items() for name in names}
+    problem = describe_earlier_history(recorded, manifest.rows)
+    if problem and not recorded >= EARLIER_LAST:
+        raise BackupProblem(f"This version cannot restore the backup. {problem}")
 
 
 def _require_empty(manifest: Manifest) -> None:

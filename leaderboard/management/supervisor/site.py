@@ -15,8 +15,8 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 
+from leaderboard.core.schema_version import describe_earlier_history, known_migrations, recorded_migrations
 from leaderboard.management.supervisor import services, valkey
 from leaderboard.management.supervisor.logs import say
 from leaderboard.management.supervisor.main import run
@@ -140,8 +140,9 @@ def _static_fingerprint() -> str:
 
 def _migrations_are_pending() -> bool:
     try:
-        executor = MigrationExecutor(connection)
-        return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+        if problem := describe_earlier_history():
+            raise SupervisorError(problem)
+        return not known_migrations() <= recorded_migrations()
     except DatabaseError as error:
         raise SupervisorError(f"The database cannot be used: {error}") from error
     finally:

@@ -12,7 +12,7 @@ from leaderboard.models import AuditRecord
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
-migration = import_module("leaderboard.migrations.0005_append_only_audit")
+migration = import_module("leaderboard.migrations.0002_append_only_audit")
 ATTEMPTS = [
     "UPDATE leaderboard_auditrecord SET reason = 'another'",
     "DELETE FROM leaderboard_auditrecord",

@@ -67,7 +67,7 @@ def test_the_announced_version_is_the_packages() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("forget", "The database lacks submissions.0002_model_submissions: manage.py migrate"),
+        ("forget", "The database lacks submissions.0001_initial: manage.py migrate"),
         ("add", "The database has submissions.9999_of_tomorrow, which this version does not know"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
     job = make_job(make_dataset())
     recorder = MigrationRecorder(connection)
     if change == "forget":
-        recorder.record_unapplied("submissions", "0002_model_submissions")
+        recorder.record_unapplied("submissions", "0001_initial")
     else:
         recorder.record_applied("submissions", "9999_of_tomorrow")
     assert refusal().startswith(said)
@@ -88,7 +88,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
     assert (workers_alive("score"), workers_refusing("score")) == (0, 1)
 
     if change == "forget":
-        recorder.record_applied("submissions", "0002_model_submissions")
+        recorder.record_applied("submissions", "0001_initial")
     else:
         recorder.record_unapplied("submissions", "9999_of_tomorrow")
     worker_process._own.ask_at = 0.0

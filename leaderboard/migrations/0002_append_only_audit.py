@@ -50,5 +50,5 @@ def allow(apps: StateApps, editor: BaseDatabaseSchemaEditor) -> None:
 class Migration(migrations.Migration):
     """See the module."""
 
-    dependencies = [("leaderboard", "0004_curation")]
+    dependencies = [("leaderboard", "0001_initial")]
     operations = [migrations.RunPython(refuse, allow)]

@@ -1,0 +1,127 @@
+"""`manage.py adopt_history`: a database of the earlier migrations goes on with the present ones."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
+
+from leaderboard.core.schema_version import EARLIER_LAST, INITIAL, describe_earlier_history
+
+SCRATCH = "adopt_history"
+#: Tables of the site. Indexes and triggers come with their whole text, which names neither a schema nor another table
+#: where `search_path` has one schema. What `database_rights` adds is no migration's.
+POSTGRESQL = r"""
+WITH ours AS (
+    SELECT oid, relname FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
+        AND relname ~ '^(leaderboard|submissions)_'
+)
+SELECT format('column %s.%s %s %s not null: %s, identity: %s, default: %s', relname, attname,
+    format_type(atttypid, atttypmod), attcollation::regcollation, attnotnull, attidentity, pg_get_expr(adbin, adrelid))
+FROM ours JOIN pg_attribute ON attrelid = ours.oid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE attnum > 0 AND NOT attisdropped
+UNION ALL SELECT format('constraint %s.%s %s', relname, conname, pg_get_constraintdef(pg_constraint.oid, true))
+FROM ours JOIN pg_constraint ON conrelid = ours.oid
+UNION ALL SELECT format('index %s', pg_get_indexdef(indexrelid, 0, true)) FROM ours JOIN pg_index ON indrelid = ours.oid
+UNION ALL SELECT format('trigger %s, enabled: %s, %s', pg_get_triggerdef(pg_trigger.oid, true), tgenabled, prosrc)
+FROM ours JOIN pg_trigger ON tgrelid = ours.oid JOIN pg_proc ON tgfoid = pg_proc.oid
+WHERE NOT tgisinternal AND proname NOT IN ('runboard_only_kinds', 'runboard_stays_ended')
+"""
+#: Casts of text. PostgreSQL writes those of `IN` in another place after a dump was restored.
+TEXT_CASTS = re.compile(r"::(character varying|text)(\[\])?")
+SQLITE = r"""
+SELECT type, tbl_name, sql FROM sqlite_master
+WHERE sql IS NOT NULL AND (tbl_name LIKE 'leaderboard\_%' ESCAPE '\' OR tbl_name LIKE 'submissions\_%' ESCAPE '\')
+"""
+
+
+class Command(BaseCommand):
+    """Compares the tables with what the present migrations make, then replaces the record of migrations."""
+
+    help = (
+        "For a database that the migrations before the present ones have made: where its tables are what the present "
+        "ones make, record these as applied. Nothing else is changed. As the owner of the tables."
+    )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Adopt it, in one transaction; refuse it with what differs, or where it is of neither history."""
+        recorder = MigrationRecorder(connection)
+        with transaction.atomic():
+            rows = recorder.migration_qs.select_for_update()
+            recorded = {(row.app, row.name) for row in rows} if recorder.has_table() else set()
+            if recorded >= INITIAL:
+                self.stdout.write("The database has the present migrations: there is nothing to adopt.")
+                return
+            if not recorded >= EARLIER_LAST:
+                raise CommandError(
+                    describe_earlier_history() or "The database has no tables yet: run manage.py migrate."
+                )
+            if differences := compare(describe_new_tables(), describe_tables(connection)):
+                raise CommandError(
+                    "Nothing was changed, since the tables differ:\n  " + "\n  ".join(differences)
+                )
+            rows.filter(app__in={app for app, _ in INITIAL}).delete()
+            for app, name in sorted(INITIAL):
+                recorder.record_applied(app, name)
+        self.stdout.write("The tables are what the present migrations make: these are recorded as applied.")
+
+
+def compare(expected: set[str], present: set[str]) -> list[str]:
+    """What is missing and what is superfluous, a line each."""
+    missing = [f"missing: {line}" for line in sorted(expected - present)]
+    return missing + [f"not expected: {line}" for line in sorted(present - expected)]
+
+
+def describe_new_tables() -> set[str]:
+    """`describe_tables` of a new database: SQLite's in memory, PostgreSQL's in a schema that is rolled back."""
+    scratch = connections[SCRATCH] = connection.copy(alias=SCRATCH)
+    try:
+        if scratch.vendor == "sqlite":
+            scratch.settings_dict["NAME"] = ":memory:"
+            return _migrate_and_describe(scratch)
+        with transaction.atomic(using=SCRATCH):
+            with scratch.cursor() as cursor:
+                cursor.execute(f"CREATE SCHEMA {SCRATCH}")
+                cursor.execute(f"SET LOCAL search_path TO {SCRATCH}")
+            lines = _migrate_and_describe(scratch)
+            transaction.set_rollback(True, using=SCRATCH)
+        return lines
+    finally:
+        scratch.close()
+        del connections[SCRATCH]
+
+
+def _migrate_and_describe(scratch: BaseDatabaseWrapper) -> set[str]:
+    MigrationExecutor(scratch).migrate(sorted(INITIAL))
+    return describe_tables(scratch)
+
+
+def describe_tables(database: BaseDatabaseWrapper) -> set[str]:
+    """Columns, constraints, indexes and triggers of the site's tables, a line each; columns in any order."""
+    with database.cursor() as cursor:
+        if database.vendor == "postgresql":
+            cursor.execute(POSTGRESQL)
+            return {TEXT_CASTS.sub("", line) for (line,) in cursor.fetchall()}
+        cursor.execute(SQLITE)
+        return {
+            f"{kind} {table}: {part}"
+            for kind, table, sql in cursor.fetchall()
+            for part in (split_definitions(sql) if kind == "table" else [sql])
+        }
+
+
+def split_definitions(sql: str) -> list[str]:
+    """The columns and constraints of a CREATE TABLE."""
+    parts, depth = [""], 0
+    for character in sql[sql.index("(") + 1 : sql.rindex(")")]:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
