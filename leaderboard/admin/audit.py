@@ -7,7 +7,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.forms import shown
+from leaderboard.admin.locking import shown
 from leaderboard.models import AuditRecord
 
 

@@ -21,7 +21,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from simple_history.admin import SimpleHistoryAdmin
 
-from leaderboard.admin.forms import LONGEST_REASON, OWN_FIELDS, CurationForm, describe_changes, has_history
+from leaderboard.admin.forms import LONGEST_REASON, OWN_FIELDS, CurationForm
+from leaderboard.admin.locking import describe_changes, has_history
 from leaderboard.core.audit import acting, named, record
 from leaderboard.models import Dataset, User
 from leaderboard.results.history.revisions import lock_boards

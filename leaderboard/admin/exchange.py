@@ -19,7 +19,8 @@ from django.utils import timezone
 from evaluation.core.problems import number_of
 from evaluation.judgements.import_file import FORMULA_STARTS
 from leaderboard.admin.base import CurationAdmin, curator
-from leaderboard.admin.forms import WhyField, shown
+from leaderboard.admin.forms import WhyField
+from leaderboard.admin.locking import shown
 from leaderboard.admin.pages import curation_page
 from leaderboard.admin.resources import (
     BenchmarkResource,

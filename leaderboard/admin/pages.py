@@ -127,6 +127,7 @@ def ask(
     """
     sent = "confirmed" in request.POST
     form = form_class(request.POST if sent else None)
+    refused: tuple[type[Exception], ...] = (NotDone, *refusals)
     problems: list[dict[str, Any]] = []
     if sent and form.is_valid():
         done = []
@@ -138,7 +139,7 @@ def ask(
                     lock_boards(dataset for key in keys for dataset in page.boards_of(key))
                 for row in chosen.order_by("pk"):
                     done.append(act(row, form.cleaned_data))
-        except (NotDone, *refusals) as error:
+        except refused as error:
             problems = [{"message": f"{str(error).removesuffix('.')}."}]
         else:
             for sentence in done:
