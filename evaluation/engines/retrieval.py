@@ -63,15 +63,7 @@ def run_engine(
     with tempfile.TemporaryDirectory(prefix="index-", dir=work_folder) as name:
         folder = Path(name)
         started = perf_counter()
-        encoded = None
-        if isinstance(engine, ShardedEngine):
-            encoded = encode_corpus(engine, corpus, shards or folder / "shards", shard_size, report)
-            index = folder / "index"
-            index.mkdir()
-            engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
-        else:
-            read = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
-            engine.build(read if description.reads_corpus else (), folder)
+        encoded = _build(engine, description, corpus, folder, shards, shard_size, report)
         build_seconds = perf_counter() - started
         report("indexing", 1.0)
         with ExitStack() as files:
@@ -98,6 +90,27 @@ def run_engine(
         if afterwards is not None:
             afterwards(engine, asked, done)
         return done
+
+
+def _build(
+    engine: Engine,
+    description: EngineDescription,
+    corpus: Path,
+    folder: Path,
+    shards: Path | None,
+    shard_size: int,
+    report: StageProgress,
+) -> EncodedCorpus | None:
+    """Build the engine's index in `folder`; the encoded corpus of an engine that encodes in shards."""
+    if isinstance(engine, ShardedEngine):
+        encoded = encode_corpus(engine, corpus, shards or folder / "shards", shard_size, report)
+        index = folder / "index"
+        index.mkdir()
+        engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
+        return encoded
+    read = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
+    engine.build(read if description.reads_corpus else (), folder)
+    return None
 
 
 def _check_run_options(depth: int, tag: str) -> None:

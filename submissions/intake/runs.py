@@ -69,24 +69,21 @@ def accept_submission(
     """Store a submission and queue its jobs, one per file. Raises Refused, and then nothing is stored.
 
     `system` is one of the submitter's teams', or what a new one says of itself. Several files for one dataset are
-    seeds of it, which `seeds` labels in the order of the files. `team` is whose a new system is, the submitter's first
-    one where it is None; until the day `anonymous_until` nobody else learns that. `bulk` names the import of many
-    that it is part of (see `intake.bulk`): a curator's, which counts towards no quota.
+    seeds of it, labelled by `seeds` in the order of the files. `team` owns a new system (None: the submitter's first
+    one); until `anonymous_until` nobody else learns that. `bulk` names a curator's import, which counts to no quota.
     """
     uploads = _uploads(files)
     with reading(uploads):
         with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
             datasets = [run.dataset for run in found]
-            # A refusal makes no team.
-            known_team = system.team if isinstance(system, System) else team or teams_of(submitter).first()
+            known_team = _known_team(submitter, system, team)
             quotas.refuse_unapproved(known_team, datasets)
             runs, problems = label_seeds(found, seeds)
             checked = list(check_files(runs))
             tags, now = [_tag_of(file) for file in checked], timezone.now()
             admission = examine(submitter, known_team, datasets, round_entry, tags, now)
             _refuse_wrong(checked, problems, admission.problems)
-            arrivals = [_store(file) for file in checked]
-            _refuse_same_runs(arrivals)
+            arrivals = _store_all(checked)
         with transaction.atomic():
             # Those that list what waits for judgements. Before all else, and in one order.
             lock_boards(dataset.pk for dataset in datasets if dataset.awaits_judgements)
@@ -109,16 +106,19 @@ def accept_submission(
                 **admission.columns(),
             )
             for arrival in arrivals:
-                job = _create_job(submission, arrival, admission.entry.tag)
-                if arrival.stored is not None and arrival.run.dataset.awaits_judgements:
-                    # A run that was checked and cannot be scored yet. A large one gets its row from its worker.
-                    statistics = arrival.checked_report.statistics
-                    keep_waiting_run(job, submission, arrival.stored, statistics, arrival.run.version)
+                _queue_job(submission, arrival, admission.entry.tag)
             take(submitter, uploads)
             if not bulk:
                 quotas.charge(submission, datasets)
             queue.ring(Job.Queue.SCORE)
     return submission
+
+
+def _known_team(submitter: User, system: System | SystemFields, team: Team | None) -> Team | None:
+    """Whose the submission would be, as far as there is a team: a refusal makes none."""
+    if isinstance(system, System):
+        return system.team
+    return team or teams_of(submitter).first()
 
 
 def _uploads(files: Iterable[IncomingFile]) -> list[str]:
@@ -165,6 +165,13 @@ class _Arrival:
         if self.stored is not None:
             return bool(job.payload.get("run_sha256") == self.stored.sha256)
         return job.upload_sha256 == self.upload_sha256
+
+
+def _store_all(files: Sequence[CheckedFile]) -> list[_Arrival]:
+    """The files with their bytes in the store. Raises Refused for seeds whose text is the same."""
+    arrivals = [_store(file) for file in files]
+    _refuse_same_runs(arrivals)
+    return arrivals
 
 
 def _store(file: CheckedFile) -> _Arrival:
@@ -265,6 +272,14 @@ def _needs_label(arrival: _Arrival, earlier: Submission) -> Refused:
         f"Label this one (configuration=…), or withdraw {earlier.get_absolute_url()} first. Runs that differ by "
         "their seed alone are sent together, and are one result.",
     )
+
+
+def _queue_job(submission: Submission, arrival: _Arrival, run_tag: str) -> None:
+    job = _create_job(submission, arrival, run_tag)
+    if arrival.stored is not None and arrival.run.dataset.awaits_judgements:
+        # A run that was checked and cannot be scored yet. A large one gets its row from its worker.
+        statistics = arrival.checked_report.statistics
+        keep_waiting_run(job, submission, arrival.stored, statistics, arrival.run.version)
 
 
 def _create_job(submission: Submission, arrival: _Arrival, run_tag: str) -> Job:
