@@ -36,7 +36,7 @@ ELSEWHERE = {
     "view_on_site", "",
     "account.EmailAddress:make_verified",
     "leaderboard.Team:approve", "leaderboard.Team:withdraw_approval", "leaderboard.User:approve", "approve_teams",
-    "api_token", "backup", "database_rights", "load_reported", "make_curator", "restore_backup",
+    "adopt_history", "api_token", "backup", "database_rights", "load_reported", "make_curator", "restore_backup",
     "reset_second_factor", "runboard", "sweep", "team",
 }  # fmt: skip
 

@@ -133,7 +133,8 @@ def _read(measurements: QuerySet[Measurement]) -> list[Measured]:
     for row in rows:
         hardware, slug, name, details = row[4:8]
         machine = Machine(slug, name, bool(details.get("gpu")))
-        found.append(Measured._make((*row[:4], machine, *row[8:], *prices.get(hardware, (None, "")))))
+        values: list[Any] = [*row[:4], machine, *row[8:], *prices.get(hardware, (None, ""))]
+        found.append(Measured(*values))
     return found
 
 
