@@ -119,7 +119,7 @@ def test_boards_are_locked_before_the_person_whose_team_is_renamed(alice: User) 
         set_profile(alice, "Alice A.", "The Retrievers")
     said = [each["sql"] for each in asked]
     person = next(at for at, sql in enumerate(said) if sql.startswith('UPDATE "leaderboard_user"'))
-    locked = 'FROM "leaderboard_dataset" WHERE "leaderboard_dataset"."id" IN'
+    locked = 'FROM "leaderboard_dataset" WHERE ("leaderboard_dataset"."id" IN'
     board = next(at for at, sql in enumerate(said) if locked in sql)
     assert board < person
 
