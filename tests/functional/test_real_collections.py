@@ -78,7 +78,7 @@ def test_a_hidden_collection_shows_three_measures_of_three_decimals(shared_folde
 
 
 @pytest.mark.long_on_postgresql
-@pytest.mark.parametrize("every", [14, pytest.param(1, marks=pytest.mark.long)], ids=["a few", "all"])
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)], ids=["a few", "all"])
 def test_trec_covid_round_one_ranks_as_published(
     shared_folder: Path, worker: Any, live_server: Any, every: int
 ) -> None:
