@@ -294,7 +294,11 @@ def curator(request: HttpRequest) -> User:
 
 def reason_of(request: HttpRequest) -> str:
     """The reason that came with a form, or nothing."""
-    return request.POST.get("why", "").strip()[:LONGEST_REASON] if request.method == "POST" else ""
+    return (
+        request.POST.get("why", "").replace("\0", "").strip()[:LONGEST_REASON]
+        if request.method == "POST"
+        else ""
+    )
 
 
 def _filtered(item: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, Literal
 
 from leaderboard.boards.columns.costs import describe_costs
@@ -173,9 +172,13 @@ def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> lis
     """The rows by one column. They must come in order of publication, which then decides among equals."""
     present = [(value, row) for row in rows if (value := row.value(key)) is not None]
     missing = [row for row in rows if row.value(key) is None]
-    texts = [(value.casefold(), row) for value, row in present if isinstance(value, str)]
-    ordered_rows = sorted(texts or present, key=itemgetter(0), reverse=order == "desc")
-    return [row for _, row in ordered_rows] + missing
+    present.sort(key=lambda pair: _sort_key(pair[0]), reverse=order == "desc")
+    return [row for _, row in present] + missing
+
+
+def _sort_key(value: Any) -> tuple[bool, Any]:
+    """Numbers come before texts, whose case does not count."""
+    return (True, value.casefold()) if isinstance(value, str) else (False, value)
 
 
 def assign_ranks(rows: Sequence[Row], key: str, *, lower_is_better: bool = False) -> None:

@@ -22,6 +22,7 @@ Content = TypeVar("Content")
 ANONYMOUS = "anonymous"
 #: What is kept back, by the column of a system that has it, and what stands there instead.
 KEPT_BACK: Mapping[str, Any] = {
+    "team_id": None,
     "team__name": ANONYMOUS,
     "team__slug": None,
     "participant": "",
@@ -31,6 +32,7 @@ KEPT_BACK: Mapping[str, Any] = {
     "model_url": "",
     "bibtex": "",
     # A predecessor that everyone knows names whose the successor is.
+    "variant_of_id": None,
     "variant_of__name": None,
     "variant_of__slug": None,
 }

@@ -95,7 +95,7 @@ def _record_of(action: str, subject: str, **values: Any) -> AuditRecord:
     """A record of what is done now by whoever acts, not written yet."""
     who = actor()
     return AuditRecord(
-        at=timezone.now(),
+        at=values.pop("at", None) or timezone.now(),
         actor=who.person,
         actor_name=who.name,
         action=action,
@@ -113,7 +113,7 @@ def record_numbers(
     after: Mapping[int, Mapping[str, Any]],
 ) -> None:
     """Write down which public numbers of a board changed: rows by entry, as they were and as they are now."""
-    records = []
+    records, now = [], timezone.now()
     for entry in sorted({*before, *after}):
         old, new = _numbers(before.get(entry)), _numbers(after.get(entry))
         if old != new:
@@ -122,6 +122,7 @@ def record_numbers(
                 _record_of(
                     action,
                     system,
+                    at=now,
                     dataset_id=dataset,
                     entry_id=entry,
                     revision=revision,

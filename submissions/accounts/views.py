@@ -210,7 +210,7 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
     """Invite somebody, and show the link this once."""
     form = InvitationForm(request.POST)
     if not form.is_valid():
-        return _team_page(request, team, status=400, invitationform=form)
+        return _team_page(request, team, status=400, invitation_form=form)
     limit(InviteThrottle(), request)
     invitation, secret = membership.invite(
         team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=signed_in(request)
@@ -310,9 +310,9 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
         "members": members,
         "last_owner": owner and sum(each.owner for each, _, _ in members) == 1,
         "invitations": membership.waiting_invitations(team) if owner else [],
-        "invitationform": InvitationForm(),
+        "invitation_form": InvitationForm(),
         "name_form": TeamForm(initial={"name": team.name}),
-        "invitationdays": membership.INVITATION_LIFETIME.days,
+        "invitation_days": membership.INVITATION_LIFETIME.days,
         "now": timezone.now(),
         **changes,
     }

@@ -16,6 +16,7 @@ from evaluation.archives.compression import Limits, describe_bytes, open_blocks
 from evaluation.archives.zip import TOO_MANY_FILES, Allowance, Policy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode, Report
+from evaluation.runs.mteb import looks_like_json
 from evaluation.runs.problems import EMPTY
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.disk import naming
@@ -267,7 +268,9 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
             text = _read_expanded(run.path, at_most)
             in_all -= at_most if text is None else len(text)
             if text is not None:
-                report = check_run(text, scoring_target(run.version))
+                # JSON is read from the file: how far it may expand depends on how it is compressed.
+                content = run.path if looks_like_json(text) else text
+                report = check_run(content, scoring_target(run.version))
         except InvalidContent as error:
             report = error.report
         if text is None or len(text) > in_memory or report is None or not report.valid:

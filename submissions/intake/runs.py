@@ -12,7 +12,6 @@ from datetime import date
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from evaluation.core.problems import Problem, ProblemCode, Report
 from leaderboard.core.storage.runs import StoredRun, store_run
@@ -80,8 +79,8 @@ def accept_submission(
             quotas.refuse_unapproved(known_team, datasets)
             runs, problems = label_seeds(found, seeds)
             checked = list(check_files(runs))
-            tags, now = [_tag_of(file) for file in checked], timezone.now()
-            admission = examine(submitter, known_team, datasets, round_entry, tags, now)
+            tags = [_tag_of(file) for file in checked]
+            admission = examine(submitter, known_team, datasets, round_entry, tags)
             _refuse_wrong(checked, problems, admission.problems)
             arrivals = _store_all(checked)
         with transaction.atomic():
@@ -90,7 +89,7 @@ def accept_submission(
             team = quotas.hold(submitter, expected_team(submitter, system, team))
             if admission.round is not None:
                 # The places of a round are counted again, now that nobody else can take one.
-                admission = admit(submitter, team, datasets, round_entry, tags, now)
+                admission = admit(submitter, team, datasets, round_entry, tags)
             row = system_row(system, team, anonymous_until)
             if isinstance(system, System):
                 _refuse_repeats(row, configuration, arrivals)

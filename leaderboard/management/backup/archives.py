@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -136,20 +137,23 @@ class _Hashed:
 
 def unpack(source: Path, root: Path) -> None:
     """Write the regular files of a tar that we made below `root`, for us alone. Raises BackupProblem."""
-
-    def check(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
-        if not (member.isfile() or member.isdir()):
-            raise tarfile.SpecialFileError(member)
-        own = {"mode": 0o700, "mtime": None} if member.isdir() else {"mode": member.mode & 0o700}
-        return tarfile.data_filter(member, path).replace(**own, deep=False)
-
     with tarfile.open(source, mode="r:") as archive:
-        try:
-            archive.extractall(root, filter=check)  # noqa: S202  (each member is checked)
-        except tarfile.FilterError as error:
-            raise BackupProblem(f"{source.name} has a member that no backup of ours has.") from error
-        except tarfile.TarError as error:
-            raise BackupProblem(f"{source.name} is damaged.") from error
+        for member in archive:
+            name = PurePosixPath(member.name)
+            if name.is_absolute() or ".." in name.parts or not (member.isfile() or member.isdir()):
+                raise BackupProblem(f"{source.name} has a member that no backup of ours has.")
+            target = root.joinpath(*name.parts)
+            if member.isdir():
+                target.mkdir(parents=True, exist_ok=True, mode=0o700)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            content = archive.extractfile(member)
+            if content is None:
+                raise BackupProblem(f"{source.name} is damaged.")
+            with content, target.open("xb") as file:
+                shutil.copyfileobj(content, file, 1 << 20)
+            target.chmod(member.mode & 0o700)
+            os.utime(target, (member.mtime, member.mtime))
 
 
 def hashes_of(root: Path, names: Iterable[str]) -> dict[str, str]:

@@ -127,9 +127,8 @@ def accept_model(
         with transaction.atomic():
             team = quotas.hold(submitter, team)
             refuse_beyond_quota(team, len(plan.datasets))
-            if admission.round is not None:
-                # The places of a round are counted again, now that nobody else can take one.
-                admission = admit(submitter, team, plan.datasets, round_entry, ())
+            # Once more: the places of a round are counted now that nobody else can take one.
+            admission = admit(submitter, team, plan.datasets, round_entry, ())
             submission = Submission(
                 kind=Submission.Kind.MODEL,
                 submitter=submitter,

@@ -81,6 +81,8 @@ def test_an_invitation_is_mailed_shown_once_and_good_once(signed_in: Client, lab
     assert link_in(sent.body) == path
     page = signed_in.get(f"/teams/{lab.slug}/manage/").content.decode()
     assert bob.email in page
+    assert 'name="email"' in page
+    assert f"for {membership.INVITATION_LIFETIME.days} days" in page
     assert path not in page
     secret = path.split("/")[2]
     assert secret not in str(Invitation.objects.values().get())

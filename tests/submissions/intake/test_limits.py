@@ -126,6 +126,13 @@ def test_a_bomb_is_refused(demo: Dataset, api: Api, small_limit: None) -> None:
     assert [problem["code"] for problem in ended["jobs"][0]["problems"]] == ["expansion"]
 
 
+def test_json_that_expands_more_than_json_may_is_refused_at_once(demo: Dataset, api: Api) -> None:
+    bomb = gzip.compress(b'{"q1": {"d1": 1.0' + b" " * 4_000_000 + b"}}")
+    answer = api.submit(bomb, file=upload(bomb, "demo.json.gz"))
+    assert answer.status == 400
+    assert "expansion" in str(answer.body)
+
+
 def test_a_request_over_the_limit_is_answered_413(demo: Dataset, api: Api, settings: Any) -> None:
     settings.UPLOAD_LIMIT_BYTES = 3000
     answer = api.submit()
