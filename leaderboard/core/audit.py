@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -82,6 +83,7 @@ def record(
     row = _record_of(
         action,
         named(subject),
+        timezone.now(),
         dataset_id=_key(dataset),
         entry_id=_key(entry),
         before=dict(before or {}),
@@ -91,11 +93,11 @@ def record(
     return row
 
 
-def _record_of(action: str, subject: str, **values: Any) -> AuditRecord:
-    """A record of what is done now by whoever acts, not written yet."""
+def _record_of(action: str, subject: str, at: datetime, **values: Any) -> AuditRecord:
+    """A record of what whoever acts does at that time, not written yet."""
     who = actor()
     return AuditRecord(
-        at=values.pop("at", None) or timezone.now(),
+        at=at,
         actor=who.person,
         actor_name=who.name,
         action=action,
@@ -122,7 +124,7 @@ def record_numbers(
                 _record_of(
                     action,
                     system,
-                    at=now,
+                    now,
                     dataset_id=dataset,
                     entry_id=entry,
                     revision=revision,

@@ -115,11 +115,6 @@ def workers_alive(queue: str) -> int:
     return count_workers(queue)[0]
 
 
-def workers_refusing(queue: str) -> int:
-    """How many were heard of lately and take nothing, since their version is not the database's."""
-    return count_workers(queue)[1]
-
-
 def forget_silent_workers() -> None:
     """Remove the rows of workers not heard of for a day."""
     Worker.objects.filter(seen_at__lt=Now() - MEMORY).delete()

@@ -27,7 +27,7 @@ from submissions.jobs.worker.registration import HungProcesses
 from submissions.models import TERMINAL, Job, State, Worker
 from submissions.queue import lease as leases
 from submissions.queue import process as worker_process
-from submissions.queue.heartbeat import Heartbeat, workers_alive, workers_refusing
+from submissions.queue.heartbeat import Heartbeat, count_workers, workers_alive
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import advance
 from submissions.queue.process import STOPPING, refusal
@@ -85,7 +85,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
     job.refresh_from_db()
     assert (job.state, job.attempts) == (State.QUEUED, 0)
     Heartbeat("host:1", ["score"], VERSION)._write_row()
-    assert (workers_alive("score"), workers_refusing("score")) == (0, 1)
+    assert (workers_alive("score"), count_workers("score")[1]) == (0, 1)
 
     if change == "forget":
         recorder.record_applied("submissions", "0001_initial")
@@ -93,7 +93,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
         recorder.record_unapplied("submissions", "9999_of_tomorrow")
     worker_process._own.ask_at = 0.0
     Heartbeat("host:1", ["score"], VERSION)._write_row()
-    assert (workers_alive("score"), workers_refusing("score")) == (1, 0)
+    assert (workers_alive("score"), count_workers("score")[1]) == (1, 0)
     assert claim(["score"], "host:1:2") is not None
 
 
