@@ -18,83 +18,6 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Benchmark',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=80, unique=True)),
-                ('name', models.CharField(max_length=120)),
-                ('description', models.TextField(blank=True, help_text='Markdown')),
-                ('citation', models.TextField(blank=True)),
-                ('measure', models.CharField(default='nDCG@10', max_length=40)),
-                ('position', models.PositiveSmallIntegerField(default=0)),
-            ],
-            options={
-                'ordering': ['position', 'name'],
-            },
-        ),
-        migrations.CreateModel(
-            name='Evaluation',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('specification', models.CharField(help_text="Version of the measures' specification.", max_length=20)),
-                ('measures', models.JSONField(help_text='Names, in the order of the columns of `values`.')),
-                ('means', models.JSONField(help_text='Measure → mean over all judged queries, unrounded.')),
-                ('values', models.BinaryField(help_text="zlib of float64, queries × measures, queries in the qrels' order.")),
-                ('judged_queries', models.PositiveIntegerField()),
-                ('missing_queries', models.PositiveIntegerField(default=0)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-            ],
-        ),
-        migrations.CreateModel(
-            name='HardwareClass',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=160, unique=True)),
-                ('name', models.CharField(max_length=200)),
-                ('details', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-            ],
-            options={
-                'verbose_name_plural': 'hardware classes',
-                'ordering': ['name'],
-            },
-        ),
-        migrations.CreateModel(
-            name='Source',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.SlugField(max_length=80, unique=True)),
-                ('title', models.CharField(max_length=300)),
-                ('authors', models.CharField(max_length=500)),
-                ('year', models.PositiveSmallIntegerField()),
-                ('venue', models.CharField(blank=True, max_length=200)),
-                ('url', models.URLField(blank=True)),
-                ('bibtex', models.TextField(blank=True)),
-            ],
-        ),
-        migrations.CreateModel(
-            name='User',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('password', models.CharField(max_length=128, verbose_name='password')),
-                ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
-                ('is_superuser', models.BooleanField(default=False, help_text='Designates that this user has all permissions without explicitly assigning them.', verbose_name='superuser status')),
-                ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
-                ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
-                ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
-                ('email', models.EmailField(max_length=254, unique=True, verbose_name='e-mail address')),
-                ('name', models.CharField(blank=True, max_length=150)),
-                ('approval_awaited', models.BooleanField(default=False, help_text='Signed up, and cannot sign in before a curator approves the account.')),
-                ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
-                ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
-            ],
-            options={
-                'verbose_name': 'user',
-                'verbose_name_plural': 'users',
-                'abstract': False,
-            },
-        ),
-        migrations.CreateModel(
             name='Dataset',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -132,31 +55,38 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['name'],
                 'permissions': [('read_qrels', 'Can read hidden judgements (each reading is logged)'), ('judge_dataset', 'Can draw pools, import judgements and rescore'), ('reveal_dataset', 'Can reveal the private part of a competition')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('public_share__gt', 0), ('public_share__lt', 1)), name='public_share_is_a_part')],
             },
         ),
         migrations.CreateModel(
-            name='BenchmarkMember',
+            name='Source',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('key', models.SlugField(max_length=80, unique=True)),
+                ('title', models.CharField(max_length=300)),
+                ('authors', models.CharField(max_length=500)),
+                ('year', models.PositiveSmallIntegerField()),
+                ('venue', models.CharField(blank=True, max_length=200)),
+                ('url', models.URLField(blank=True)),
+                ('bibtex', models.TextField(blank=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Benchmark',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('slug', models.SlugField(max_length=80, unique=True)),
+                ('name', models.CharField(max_length=120)),
+                ('description', models.TextField(blank=True, help_text='Markdown')),
+                ('citation', models.TextField(blank=True)),
+                ('measure', models.CharField(default='nDCG@10', max_length=40)),
                 ('position', models.PositiveSmallIntegerField(default=0)),
-                ('counted', models.BooleanField(default=True)),
-                ('stand_ins', models.JSONField(blank=True, default=dict, help_text='Measures this dataset shows instead of others: {"R@100": "R_cap@100"}')),
-                ('benchmark', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='members', to='leaderboard.benchmark')),
-                ('dataset', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='leaderboard.dataset')),
+                ('efficiency_from', models.ForeignKey(blank=True, help_text='The dataset whose measured costs the board shows; empty for the one that most systems share.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='leaderboard.dataset')),
+                ('source', models.ForeignKey(blank=True, help_text='Where the reported figures come from; empty for a benchmark of scored results only.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='benchmarks', to='leaderboard.source')),
             ],
             options={
-                'ordering': ['position'],
+                'ordering': ['position', 'name'],
             },
-        ),
-        migrations.AddField(
-            model_name='benchmark',
-            name='datasets',
-            field=models.ManyToManyField(related_name='benchmarks', through='leaderboard.BenchmarkMember', to='leaderboard.dataset'),
-        ),
-        migrations.AddField(
-            model_name='benchmark',
-            name='efficiency_from',
-            field=models.ForeignKey(blank=True, help_text='The dataset whose measured costs the board shows; empty for the one that most systems share.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='leaderboard.dataset'),
         ),
         migrations.CreateModel(
             name='DatasetVersion',
@@ -173,6 +103,209 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('dataset', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='leaderboard.dataset')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('dataset', 'number'), name='version_number_once'), models.UniqueConstraint(fields=('dataset', 'content_sha256'), name='version_content_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Qrels',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('split', models.CharField(default='test', max_length=20)),
+                ('number', models.PositiveIntegerField(default=1)),
+                ('sha256', models.CharField(max_length=64)),
+                ('parts_sha256', models.CharField(blank=True, help_text='Which queries are public and which private, in private storage; empty: no parts were drawn.', max_length=64)),
+                ('note', models.CharField(blank=True, help_text='What was added, and from where.', max_length=300)),
+                ('statistics', models.JSONField(default=dict)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('made_from', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='made_into', to='leaderboard.qrels')),
+                ('version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='qrels', to='leaderboard.datasetversion')),
+            ],
+            options={
+                'verbose_name_plural': 'qrels',
+                'constraints': [models.UniqueConstraint(fields=('version', 'split', 'number'), name='qrels_number_once'), models.UniqueConstraint(fields=('version', 'split', 'sha256'), name='qrels_content_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='User',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('password', models.CharField(max_length=128, verbose_name='password')),
+                ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
+                ('is_superuser', models.BooleanField(default=False, help_text='Designates that this user has all permissions without explicitly assigning them.', verbose_name='superuser status')),
+                ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
+                ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
+                ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
+                ('email', models.EmailField(max_length=254, unique=True, verbose_name='e-mail address')),
+                ('name', models.CharField(blank=True, max_length=150)),
+                ('approval_awaited', models.BooleanField(default=False, help_text='Signed up, and cannot sign in before a curator approves the account.')),
+                ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
+                ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
+            ],
+            options={
+                'verbose_name': 'user',
+                'verbose_name_plural': 'users',
+                'abstract': False,
+            },
+        ),
+        migrations.CreateModel(
+            name='Round',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('slug', models.SlugField(max_length=80, unique=True)),
+                ('name', models.CharField(max_length=120)),
+                ('description', models.TextField(blank=True, help_text='Markdown')),
+                ('opens_at', models.DateTimeField(help_text='UTC')),
+                ('closes_at', models.DateTimeField(help_text='UTC')),
+                ('reveals_at', models.DateTimeField(help_text='UTC: from then on a curator may reveal the results.')),
+                ('runs_per_team', models.PositiveSmallIntegerField(default=5, validators=[django.core.validators.MinValueValidator(1)])),
+                ('visible_per_team', models.PositiveSmallIntegerField(default=1, help_text="Results of one team that a competition's board shows at a time.", validators=[django.core.validators.MinValueValidator(1)])),
+                ('takes_late', models.BooleanField(default=True, help_text='Runs that come later are taken, and marked.')),
+                ('per_topic_at_reveal', models.BooleanField(default=True, help_text='At the reveal each team gets its scores by topic beside best, median and worst. They tell much about hidden judgements: not where these will be used again.')),
+                ('revealed_at', models.DateTimeField(blank=True, null=True)),
+                ('announced', models.JSONField(blank=True, default=dict, help_text='Which notices went out, and when.')),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('benchmark', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='rounds', to='leaderboard.benchmark')),
+                ('dataset', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='rounds', to='leaderboard.dataset')),
+                ('revealed_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ['-opens_at', '-pk'],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('benchmark__isnull', False), ('dataset', None)), models.Q(('benchmark', None), ('dataset__isnull', False)), _connector='OR'), name='round_of_a_dataset_or_a_benchmark'), models.CheckConstraint(condition=models.Q(('opens_at__lt', models.F('closes_at')), ('closes_at__lte', models.F('reveals_at'))), name='round_in_order')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Membership',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('owner', models.BooleanField(default=False)),
+                ('joined_at', models.DateTimeField(auto_now_add=True)),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Team',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('slug', models.SlugField(max_length=80, unique=True)),
+                ('name', models.CharField(max_length=120)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('approved_at', models.DateTimeField(blank=True, help_text='When a curator approved it for hidden judgements; empty: nobody did.', null=True)),
+                ('members', models.ManyToManyField(related_name='teams', through='leaderboard.Membership', to=settings.AUTH_USER_MODEL)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='System',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('slug', models.SlugField(max_length=120, unique=True)),
+                ('name', models.CharField(max_length=120)),
+                ('architecture', models.CharField(choices=[('lexical', 'lexical'), ('learned-sparse', 'learned sparse'), ('dense', 'dense'), ('late-interaction', 'late interaction'), ('re-ranking', 're-ranking'), ('document-expansion', 'document expansion'), ('query-augmentation', 'query augmentation'), ('generative', 'generative'), ('fusion', 'fusion'), ('other', 'other')], max_length=24)),
+                ('description', models.TextField(blank=True, help_text='Markdown')),
+                ('parameters', models.JSONField(blank=True, default=dict)),
+                ('participant', models.CharField(blank=True, help_text="Who made the runs, where that is not the team that sent them: boards show it in the team's place.", max_length=120)),
+                ('training_declared', models.BooleanField(default=False)),
+                ('training_datasets', models.JSONField(blank=True, default=list, help_text='Slugs or names of datasets.')),
+                ('backbone', models.CharField(blank=True, max_length=120)),
+                ('dimension', models.PositiveIntegerField(blank=True, null=True)),
+                ('maximum_length', models.PositiveIntegerField(blank=True, null=True)),
+                ('paper_url', models.URLField(blank=True)),
+                ('code_url', models.URLField(blank=True)),
+                ('model_url', models.URLField(blank=True)),
+                ('licence', models.CharField(blank=True, max_length=120)),
+                ('bibtex', models.TextField(blank=True)),
+                ('authors', models.CharField(blank=True, help_text='As in BibTeX: names joined by “ and ”; empty: those of the source.', max_length=500)),
+                ('year', models.PositiveSmallIntegerField(blank=True, help_text='When it came out; empty: the year of its source.', null=True)),
+                ('open_weights', models.BooleanField(blank=True, help_text='Empty: nobody said.', null=True)),
+                ('commercial_use', models.BooleanField(blank=True, help_text='Whether its licence permits it; empty: nobody said.', null=True)),
+                ('closed_api', models.BooleanField(default=False, help_text="Runs behind somebody's paid interface: cannot be repeated, and is ranked apart.")),
+                ('parameter_count', models.PositiveBigIntegerField(blank=True, help_text='Weights of the model.', null=True)),
+                ('training_compute', models.CharField(blank=True, help_text="In the team's words: 8 A100, 3 days.", max_length=120)),
+                ('adapted_to', models.JSONField(blank=True, default=list, help_text='Slugs or names of datasets whose corpus it saw, without labels.')),
+                ('anonymous_until', models.DateTimeField(blank=True, db_index=True, help_text='Team, authors and links are kept back until then: a review is under way. Emptied when it is over.', null=True)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('source', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='systems', to='leaderboard.source')),
+                ('variant_of', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='variants', to='leaderboard.system')),
+                ('team', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='systems', to='leaderboard.team')),
+            ],
+            options={
+                'ordering': ['name'],
+                'constraints': [models.UniqueConstraint(fields=('source', 'name'), name='system_name_once_per_source'), models.UniqueConstraint(fields=('team', 'name'), name='system_name_once_per_team')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Run',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('sha256', models.CharField(max_length=64)),
+                ('configuration', models.CharField(blank=True, help_text='Seed or configuration label.', max_length=80)),
+                ('tag', models.CharField(blank=True, max_length=120)),
+                ('origin', models.CharField(choices=[('uploaded', 'uploaded'), ('retrieved', 'retrieved here')], max_length=10)),
+                ('size', models.PositiveBigIntegerField(help_text='Bytes of the text.')),
+                ('lines', models.PositiveBigIntegerField(default=0)),
+                ('metadata', models.JSONField(blank=True, default=dict)),
+                ('priority', models.PositiveSmallIntegerField(blank=True, help_text="The team's own order of its runs for pooling, 1 first.", null=True)),
+                ('late', models.BooleanField(default=False, help_text='It came after its round had closed.')),
+                ('run_type', models.CharField(blank=True, choices=[('automatic', 'automatic'), ('manual', 'manual')], max_length=10)),
+                ('submission_reference', models.CharField(blank=True, db_index=True, max_length=20)),
+                ('public', models.BooleanField(default=False, help_text='Everyone may know of it while it waits for the first judgements.')),
+                ('reusable', models.BooleanField(default=False, help_text='Others may re-rank or fuse it, and credit its system.')),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('built_from', models.ManyToManyField(blank=True, help_text='Runs re-ranked or fused.', related_name='used_by', to='leaderboard.run')),
+                ('round', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='leaderboard.round')),
+                ('version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='leaderboard.datasetversion')),
+                ('system', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='leaderboard.system')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('version', 'system', 'sha256', 'configuration'), name='run_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Evaluation',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('specification', models.CharField(help_text="Version of the measures' specification.", max_length=20)),
+                ('measures', models.JSONField(help_text='Names, in the order of the columns of `values`.')),
+                ('means', models.JSONField(help_text='Measure → mean over all judged queries, unrounded.')),
+                ('values', models.BinaryField(help_text="zlib of float64, queries × measures, queries in the qrels' order.")),
+                ('judged_queries', models.PositiveIntegerField()),
+                ('missing_queries', models.PositiveIntegerField(default=0)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('qrels', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='leaderboard.qrels')),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='leaderboard.run')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('run', 'qrels', 'specification'), name='evaluation_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='HardwareClass',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('slug', models.SlugField(max_length=160, unique=True)),
+                ('name', models.CharField(max_length=200)),
+                ('details', models.JSONField(default=dict)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+            ],
+            options={
+                'verbose_name_plural': 'hardware classes',
+                'ordering': ['name'],
+            },
+        ),
+        migrations.CreateModel(
+            name='BenchmarkMember',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('position', models.PositiveSmallIntegerField(default=0)),
+                ('counted', models.BooleanField(default=True)),
+                ('stand_ins', models.JSONField(blank=True, default=dict, help_text='Measures this dataset shows instead of others: {"R@100": "R_cap@100"}')),
+                ('benchmark', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='members', to='leaderboard.benchmark')),
+                ('dataset', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='leaderboard.dataset')),
+            ],
+            options={
+                'ordering': ['position'],
+                'constraints': [models.UniqueConstraint(fields=('benchmark', 'dataset'), name='dataset_once_in_benchmark')],
+            },
         ),
         migrations.CreateModel(
             name='DatasetFile',
@@ -187,12 +320,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['kind', 'name'],
+                'constraints': [models.UniqueConstraint(fields=('version', 'name'), name='file_name_once')],
             },
-        ),
-        migrations.AddField(
-            model_name='dataset',
-            name='current_version',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='leaderboard.datasetversion'),
         ),
         migrations.CreateModel(
             name='CollectionProfile',
@@ -239,10 +368,15 @@ class Migration(migrations.Migration):
                 ('dataset', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='entries', to='leaderboard.dataset')),
                 ('submitter', models.ForeignKey(blank=True, help_text='Who sent it, and so was told its scores: the Ladder asks, whatever team they join later.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('evaluation', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='entry', to='leaderboard.evaluation')),
+                ('round', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='entries', to='leaderboard.round')),
+                ('source', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='entries', to='leaderboard.source')),
+                ('system', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='entries', to='leaderboard.system')),
             ],
             options={
                 'verbose_name_plural': 'entries',
                 'permissions': [('moderate_entry', 'Can quarantine and un-publish results, and merge systems')],
+                'indexes': [models.Index(fields=['dataset', 'visibility'], name='leaderboard_dataset_4917e5_idx')],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('is_baseline', True), ('visibility', 'public')), fields=('dataset', 'comparison_group'), name='one_baseline_per_comparison_group'), models.CheckConstraint(condition=models.Q(models.Q(('evaluation__isnull', True), ('provenance', 'reported'), ('source__isnull', False)), models.Q(('evaluation__isnull', False), ('provenance__in', ['scored', 'measured']), ('seed_count', 0)), models.Q(('evaluation__isnull', True), ('provenance__in', ['scored', 'measured']), ('seed_count__gte', 2)), _connector='OR'), name='provenance_has_its_evidence')],
             },
         ),
         migrations.CreateModel(
@@ -258,6 +392,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-at', '-pk'],
+                'constraints': [models.UniqueConstraint(fields=('dataset', 'revision'), name='board_revision_once')],
             },
         ),
         migrations.CreateModel(
@@ -290,6 +425,10 @@ class Migration(migrations.Migration):
                 ('dataset', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='entry_versions', to='leaderboard.dataset')),
                 ('entry', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='leaderboard.entry')),
             ],
+            options={
+                'indexes': [models.Index(fields=['dataset', 'from_revision'], name='leaderboard_dataset_e78eb6_idx')],
+                'constraints': [models.UniqueConstraint(fields=('entry', 'from_revision'), name='entry_version_once'), models.UniqueConstraint(condition=models.Q(('until_revision', None)), fields=('entry',), name='one_present_version_of_an_entry')],
+            },
         ),
         migrations.CreateModel(
             name='EvaluationPart',
@@ -300,6 +439,9 @@ class Migration(migrations.Migration):
                 ('judged_queries', models.PositiveIntegerField()),
                 ('evaluation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='parts', to='leaderboard.evaluation')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('evaluation', 'part'), name='part_once_per_evaluation')],
+            },
         ),
         migrations.CreateModel(
             name='HistoricalBenchmarkMember',
@@ -460,15 +602,9 @@ class Migration(migrations.Migration):
                 ('entry', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='measurements', to='leaderboard.entry')),
                 ('hardware', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='measurements', to='leaderboard.hardwareclass')),
             ],
-        ),
-        migrations.CreateModel(
-            name='Membership',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('owner', models.BooleanField(default=False)),
-                ('joined_at', models.DateTimeField(auto_now_add=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
-            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('entry', 'hardware', 'protocol'), name='measured_once_per_class')],
+            },
         ),
         migrations.CreateModel(
             name='Overlap',
@@ -478,6 +614,9 @@ class Migration(migrations.Migration):
                 ('first', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='leaderboard.datasetversion')),
                 ('second', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='leaderboard.datasetversion')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('first', 'second'), name='overlap_once'), models.CheckConstraint(condition=models.Q(('weighted_jaccard__gte', 0), ('weighted_jaccard__lte', 1.000001)), name='overlap_is_a_share')],
+            },
         ),
         migrations.CreateModel(
             name='Price',
@@ -491,24 +630,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['hardware', '-valid_from'],
-            },
-        ),
-        migrations.CreateModel(
-            name='Qrels',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('split', models.CharField(default='test', max_length=20)),
-                ('number', models.PositiveIntegerField(default=1)),
-                ('sha256', models.CharField(max_length=64)),
-                ('parts_sha256', models.CharField(blank=True, help_text='Which queries are public and which private, in private storage; empty: no parts were drawn.', max_length=64)),
-                ('note', models.CharField(blank=True, help_text='What was added, and from where.', max_length=300)),
-                ('statistics', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('made_from', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='made_into', to='leaderboard.qrels')),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='qrels', to='leaderboard.datasetversion')),
-            ],
-            options={
-                'verbose_name_plural': 'qrels',
+                'constraints': [models.UniqueConstraint(fields=('hardware', 'valid_from'), name='one_price_per_day'), models.CheckConstraint(condition=models.Q(('per_hour__gte', 0)), name='price_not_negative')],
             },
         ),
         migrations.CreateModel(
@@ -525,6 +647,8 @@ class Migration(migrations.Migration):
                 ('dataset', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pools', to='leaderboard.dataset')),
                 ('version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='leaderboard.datasetversion')),
                 ('qrels', models.ForeignKey(blank=True, help_text='The judgements whose pairs were left out; none where there were none.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='leaderboard.qrels')),
+                ('round', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='pools', to='leaderboard.round')),
+                ('runs', models.ManyToManyField(related_name='pools', to='leaderboard.run')),
             ],
             options={
                 'ordering': ['-pk'],
@@ -601,16 +725,6 @@ class Migration(migrations.Migration):
             },
             bases=(simple_history.models.HistoricalChanges, models.Model),
         ),
-        migrations.AddField(
-            model_name='evaluation',
-            name='qrels',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='leaderboard.qrels'),
-        ),
-        migrations.AddField(
-            model_name='dataset',
-            name='current_qrels',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='leaderboard.qrels'),
-        ),
         migrations.CreateModel(
             name='Rescore',
             fields=[
@@ -632,42 +746,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-pk'],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('state__in', ['evaluating', 'ready'])), fields=('dataset',), name='one_rescore_at_a_time')],
             },
-        ),
-        migrations.CreateModel(
-            name='Round',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=80, unique=True)),
-                ('name', models.CharField(max_length=120)),
-                ('description', models.TextField(blank=True, help_text='Markdown')),
-                ('opens_at', models.DateTimeField(help_text='UTC')),
-                ('closes_at', models.DateTimeField(help_text='UTC')),
-                ('reveals_at', models.DateTimeField(help_text='UTC: from then on a curator may reveal the results.')),
-                ('runs_per_team', models.PositiveSmallIntegerField(default=5, validators=[django.core.validators.MinValueValidator(1)])),
-                ('visible_per_team', models.PositiveSmallIntegerField(default=1, help_text="Results of one team that a competition's board shows at a time.", validators=[django.core.validators.MinValueValidator(1)])),
-                ('takes_late', models.BooleanField(default=True, help_text='Runs that come later are taken, and marked.')),
-                ('per_topic_at_reveal', models.BooleanField(default=True, help_text='At the reveal each team gets its scores by topic beside best, median and worst. They tell much about hidden judgements: not where these will be used again.')),
-                ('revealed_at', models.DateTimeField(blank=True, null=True)),
-                ('announced', models.JSONField(blank=True, default=dict, help_text='Which notices went out, and when.')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('benchmark', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='rounds', to='leaderboard.benchmark')),
-                ('dataset', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='rounds', to='leaderboard.dataset')),
-                ('revealed_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-            ],
-            options={
-                'ordering': ['-opens_at', '-pk'],
-            },
-        ),
-        migrations.AddField(
-            model_name='pool',
-            name='round',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='pools', to='leaderboard.round'),
-        ),
-        migrations.AddField(
-            model_name='entry',
-            name='round',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='entries', to='leaderboard.round'),
         ),
         migrations.CreateModel(
             name='RoundSummary',
@@ -683,40 +763,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name_plural': 'round summaries',
+                'constraints': [models.UniqueConstraint(fields=('round', 'dataset'), name='summed_up_once')],
             },
-        ),
-        migrations.CreateModel(
-            name='Run',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('sha256', models.CharField(max_length=64)),
-                ('configuration', models.CharField(blank=True, help_text='Seed or configuration label.', max_length=80)),
-                ('tag', models.CharField(blank=True, max_length=120)),
-                ('origin', models.CharField(choices=[('uploaded', 'uploaded'), ('retrieved', 'retrieved here')], max_length=10)),
-                ('size', models.PositiveBigIntegerField(help_text='Bytes of the text.')),
-                ('lines', models.PositiveBigIntegerField(default=0)),
-                ('metadata', models.JSONField(blank=True, default=dict)),
-                ('priority', models.PositiveSmallIntegerField(blank=True, help_text="The team's own order of its runs for pooling, 1 first.", null=True)),
-                ('late', models.BooleanField(default=False, help_text='It came after its round had closed.')),
-                ('run_type', models.CharField(blank=True, choices=[('automatic', 'automatic'), ('manual', 'manual')], max_length=10)),
-                ('submission_reference', models.CharField(blank=True, db_index=True, max_length=20)),
-                ('public', models.BooleanField(default=False, help_text='Everyone may know of it while it waits for the first judgements.')),
-                ('reusable', models.BooleanField(default=False, help_text='Others may re-rank or fuse it, and credit its system.')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('built_from', models.ManyToManyField(blank=True, help_text='Runs re-ranked or fused.', related_name='used_by', to='leaderboard.run')),
-                ('round', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='leaderboard.round')),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='leaderboard.datasetversion')),
-            ],
-        ),
-        migrations.AddField(
-            model_name='pool',
-            name='runs',
-            field=models.ManyToManyField(related_name='pools', to='leaderboard.run'),
-        ),
-        migrations.AddField(
-            model_name='evaluation',
-            name='run',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='leaderboard.run'),
         ),
         migrations.CreateModel(
             name='RunProfile',
@@ -740,6 +788,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['pk'],
+                'constraints': [models.UniqueConstraint(fields=('entry', 'label'), name='seed_label_once_per_entry')],
             },
         ),
         migrations.CreateModel(
@@ -767,63 +816,6 @@ class Migration(migrations.Migration):
                 'get_latest_by': ('history_date', 'history_id'),
             },
             bases=(simple_history.models.HistoricalChanges, models.Model),
-        ),
-        migrations.AddField(
-            model_name='entry',
-            name='source',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='entries', to='leaderboard.source'),
-        ),
-        migrations.AddField(
-            model_name='benchmark',
-            name='source',
-            field=models.ForeignKey(blank=True, help_text='Where the reported figures come from; empty for a benchmark of scored results only.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='benchmarks', to='leaderboard.source'),
-        ),
-        migrations.CreateModel(
-            name='System',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=120, unique=True)),
-                ('name', models.CharField(max_length=120)),
-                ('architecture', models.CharField(choices=[('lexical', 'lexical'), ('learned-sparse', 'learned sparse'), ('dense', 'dense'), ('late-interaction', 'late interaction'), ('re-ranking', 're-ranking'), ('document-expansion', 'document expansion'), ('query-augmentation', 'query augmentation'), ('generative', 'generative'), ('fusion', 'fusion'), ('other', 'other')], max_length=24)),
-                ('description', models.TextField(blank=True, help_text='Markdown')),
-                ('parameters', models.JSONField(blank=True, default=dict)),
-                ('participant', models.CharField(blank=True, help_text="Who made the runs, where that is not the team that sent them: boards show it in the team's place.", max_length=120)),
-                ('training_declared', models.BooleanField(default=False)),
-                ('training_datasets', models.JSONField(blank=True, default=list, help_text='Slugs or names of datasets.')),
-                ('backbone', models.CharField(blank=True, max_length=120)),
-                ('dimension', models.PositiveIntegerField(blank=True, null=True)),
-                ('maximum_length', models.PositiveIntegerField(blank=True, null=True)),
-                ('paper_url', models.URLField(blank=True)),
-                ('code_url', models.URLField(blank=True)),
-                ('model_url', models.URLField(blank=True)),
-                ('licence', models.CharField(blank=True, max_length=120)),
-                ('bibtex', models.TextField(blank=True)),
-                ('authors', models.CharField(blank=True, help_text='As in BibTeX: names joined by “ and ”; empty: those of the source.', max_length=500)),
-                ('year', models.PositiveSmallIntegerField(blank=True, help_text='When it came out; empty: the year of its source.', null=True)),
-                ('open_weights', models.BooleanField(blank=True, help_text='Empty: nobody said.', null=True)),
-                ('commercial_use', models.BooleanField(blank=True, help_text='Whether its licence permits it; empty: nobody said.', null=True)),
-                ('closed_api', models.BooleanField(default=False, help_text="Runs behind somebody's paid interface: cannot be repeated, and is ranked apart.")),
-                ('parameter_count', models.PositiveBigIntegerField(blank=True, help_text='Weights of the model.', null=True)),
-                ('training_compute', models.CharField(blank=True, help_text="In the team's words: 8 A100, 3 days.", max_length=120)),
-                ('adapted_to', models.JSONField(blank=True, default=list, help_text='Slugs or names of datasets whose corpus it saw, without labels.')),
-                ('anonymous_until', models.DateTimeField(blank=True, db_index=True, help_text='Team, authors and links are kept back until then: a review is under way. Emptied when it is over.', null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('source', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='systems', to='leaderboard.source')),
-                ('variant_of', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='variants', to='leaderboard.system')),
-            ],
-            options={
-                'ordering': ['name'],
-            },
-        ),
-        migrations.AddField(
-            model_name='run',
-            name='system',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='leaderboard.system'),
-        ),
-        migrations.AddField(
-            model_name='entry',
-            name='system',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='entries', to='leaderboard.system'),
         ),
         migrations.CreateModel(
             name='Challenge',
@@ -853,27 +845,6 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('system', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='redirects', to='leaderboard.system')),
             ],
-        ),
-        migrations.CreateModel(
-            name='Team',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=80, unique=True)),
-                ('name', models.CharField(max_length=120)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('approved_at', models.DateTimeField(blank=True, help_text='When a curator approved it for hidden judgements; empty: nobody did.', null=True)),
-                ('members', models.ManyToManyField(related_name='teams', through='leaderboard.Membership', to=settings.AUTH_USER_MODEL)),
-            ],
-        ),
-        migrations.AddField(
-            model_name='system',
-            name='team',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='systems', to='leaderboard.team'),
-        ),
-        migrations.AddField(
-            model_name='membership',
-            name='team',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='leaderboard.team'),
         ),
         migrations.CreateModel(
             name='Invitation',
@@ -986,121 +957,25 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('dataset', 'from_revision'), name='certainty_once_per_revision')],
             },
         ),
-        migrations.AddConstraint(
-            model_name='benchmarkmember',
-            constraint=models.UniqueConstraint(fields=('benchmark', 'dataset'), name='dataset_once_in_benchmark'),
+        migrations.AddField(
+            model_name='benchmark',
+            name='datasets',
+            field=models.ManyToManyField(related_name='benchmarks', through='leaderboard.BenchmarkMember', to='leaderboard.dataset'),
         ),
-        migrations.AddConstraint(
-            model_name='datasetversion',
-            constraint=models.UniqueConstraint(fields=('dataset', 'number'), name='version_number_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='datasetversion',
-            constraint=models.UniqueConstraint(fields=('dataset', 'content_sha256'), name='version_content_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='datasetfile',
-            constraint=models.UniqueConstraint(fields=('version', 'name'), name='file_name_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='boardchange',
-            constraint=models.UniqueConstraint(fields=('dataset', 'revision'), name='board_revision_once'),
-        ),
-        migrations.AddIndex(
-            model_name='entryversion',
-            index=models.Index(fields=['dataset', 'from_revision'], name='leaderboard_dataset_e78eb6_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='entryversion',
-            constraint=models.UniqueConstraint(fields=('entry', 'from_revision'), name='entry_version_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='entryversion',
-            constraint=models.UniqueConstraint(condition=models.Q(('until_revision', None)), fields=('entry',), name='one_present_version_of_an_entry'),
-        ),
-        migrations.AddConstraint(
-            model_name='evaluationpart',
-            constraint=models.UniqueConstraint(fields=('evaluation', 'part'), name='part_once_per_evaluation'),
-        ),
-        migrations.AddConstraint(
-            model_name='measurement',
-            constraint=models.UniqueConstraint(fields=('entry', 'hardware', 'protocol'), name='measured_once_per_class'),
-        ),
-        migrations.AddConstraint(
-            model_name='overlap',
-            constraint=models.UniqueConstraint(fields=('first', 'second'), name='overlap_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='overlap',
-            constraint=models.CheckConstraint(condition=models.Q(('weighted_jaccard__gte', 0), ('weighted_jaccard__lte', 1.000001)), name='overlap_is_a_share'),
-        ),
-        migrations.AddConstraint(
-            model_name='price',
-            constraint=models.UniqueConstraint(fields=('hardware', 'valid_from'), name='one_price_per_day'),
-        ),
-        migrations.AddConstraint(
-            model_name='price',
-            constraint=models.CheckConstraint(condition=models.Q(('per_hour__gte', 0)), name='price_not_negative'),
-        ),
-        migrations.AddConstraint(
-            model_name='qrels',
-            constraint=models.UniqueConstraint(fields=('version', 'split', 'number'), name='qrels_number_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='qrels',
-            constraint=models.UniqueConstraint(fields=('version', 'split', 'sha256'), name='qrels_content_once'),
-        ),
-        migrations.AddConstraint(
+        migrations.AddField(
             model_name='dataset',
-            constraint=models.CheckConstraint(condition=models.Q(('public_share__gt', 0), ('public_share__lt', 1)), name='public_share_is_a_part'),
+            name='current_version',
+            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='leaderboard.datasetversion'),
         ),
-        migrations.AddConstraint(
-            model_name='rescore',
-            constraint=models.UniqueConstraint(condition=models.Q(('state__in', ['evaluating', 'ready'])), fields=('dataset',), name='one_rescore_at_a_time'),
+        migrations.AddField(
+            model_name='dataset',
+            name='current_qrels',
+            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='leaderboard.qrels'),
         ),
-        migrations.AddConstraint(
-            model_name='round',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('benchmark__isnull', False), ('dataset', None)), models.Q(('benchmark', None), ('dataset__isnull', False)), _connector='OR'), name='round_of_a_dataset_or_a_benchmark'),
-        ),
-        migrations.AddConstraint(
-            model_name='round',
-            constraint=models.CheckConstraint(condition=models.Q(('opens_at__lt', models.F('closes_at')), ('closes_at__lte', models.F('reveals_at'))), name='round_in_order'),
-        ),
-        migrations.AddConstraint(
-            model_name='roundsummary',
-            constraint=models.UniqueConstraint(fields=('round', 'dataset'), name='summed_up_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='evaluation',
-            constraint=models.UniqueConstraint(fields=('run', 'qrels', 'specification'), name='evaluation_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='seed',
-            constraint=models.UniqueConstraint(fields=('entry', 'label'), name='seed_label_once_per_entry'),
-        ),
-        migrations.AddConstraint(
-            model_name='run',
-            constraint=models.UniqueConstraint(fields=('version', 'system', 'sha256', 'configuration'), name='run_once'),
-        ),
-        migrations.AddIndex(
-            model_name='entry',
-            index=models.Index(fields=['dataset', 'visibility'], name='leaderboard_dataset_4917e5_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='entry',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_baseline', True), ('visibility', 'public')), fields=('dataset', 'comparison_group'), name='one_baseline_per_comparison_group'),
-        ),
-        migrations.AddConstraint(
-            model_name='entry',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('evaluation__isnull', True), ('provenance', 'reported'), ('source__isnull', False)), models.Q(('evaluation__isnull', False), ('provenance__in', ['scored', 'measured']), ('seed_count', 0)), models.Q(('evaluation__isnull', True), ('provenance__in', ['scored', 'measured']), ('seed_count__gte', 2)), _connector='OR'), name='provenance_has_its_evidence'),
-        ),
-        migrations.AddConstraint(
-            model_name='system',
-            constraint=models.UniqueConstraint(fields=('team', 'name'), name='system_name_once_per_team'),
-        ),
-        migrations.AddConstraint(
-            model_name='system',
-            constraint=models.UniqueConstraint(fields=('source', 'name'), name='system_name_once_per_source'),
+        migrations.AddField(
+            model_name='membership',
+            name='team',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='leaderboard.team'),
         ),
         migrations.AddConstraint(
             model_name='membership',

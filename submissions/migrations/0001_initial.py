@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('leaderboard', '0001_initial'),
-        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+        ('leaderboard', '__first__'),
     ]
 
     operations = [
@@ -85,6 +85,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at'],
+                'constraints': [models.UniqueConstraint(fields=('team', 'sha256', 'kind'), name='checkpoint_once_per_team'), models.UniqueConstraint(condition=models.Q(('team', None)), fields=('sha256', 'kind'), name='checkpoint_once_of_the_house')],
             },
         ),
         migrations.CreateModel(
@@ -126,6 +127,35 @@ class Migration(migrations.Migration):
             bases=(simple_history.models.HistoricalChanges, models.Model),
         ),
         migrations.CreateModel(
+            name='Submission',
+            fields=[
+                ('id', models.CharField(default=submissions.models.work.new_identifier, editable=False, max_length=20, primary_key=True, serialize=False)),
+                ('kind', models.CharField(choices=[('run', 'run files'), ('model', 'a model')], default='run', max_length=8)),
+                ('configuration', models.CharField(blank=True, max_length=80)),
+                ('engine', models.CharField(blank=True, help_text='What a model is run with.', max_length=40)),
+                ('parameters', models.JSONField(blank=True, default=dict, help_text="All of the engine's parameters.")),
+                ('reusable', models.BooleanField(default=False, help_text='Others may re-rank or fuse its runs.')),
+                ('late', models.BooleanField(default=False, help_text='It came after its round had closed.')),
+                ('run_type', models.CharField(blank=True, choices=[('automatic', 'automatic'), ('manual', 'manual')], max_length=10)),
+                ('priority', models.PositiveSmallIntegerField(blank=True, help_text="The team's own order of its runs for pooling, 1 first.", null=True)),
+                ('public', models.BooleanField(default=True)),
+                ('note', models.TextField(blank=True)),
+                ('bulk', models.CharField(blank=True, db_index=True, help_text='The import of many that it came with: told of as one.', max_length=20)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('withdrawn_at', models.DateTimeField(blank=True, null=True)),
+                ('withdrawal_reason', models.CharField(blank=True, max_length=300)),
+                ('noticed_at', models.DateTimeField(blank=True, db_index=True, help_text='When its people were told how it ended.', null=True)),
+                ('checkpoint', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to='submissions.checkpoint')),
+                ('round', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to='leaderboard.round')),
+                ('submitter', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to=settings.AUTH_USER_MODEL)),
+                ('system', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to='leaderboard.system')),
+                ('team', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to='leaderboard.team')),
+            ],
+            options={
+                'ordering': ['-created_at'],
+            },
+        ),
+        migrations.CreateModel(
             name='Job',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -158,9 +188,12 @@ class Migration(migrations.Migration):
                 ('evaluation', models.ForeignKey(blank=True, help_text='Of a run of a seed set, which makes an entry only with all others of the set.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='leaderboard.evaluation')),
                 ('further_entries', models.ManyToManyField(blank=True, help_text='Variants, such as lesser depths.', related_name='+', to='leaderboard.entry')),
                 ('waits_for', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='waiting_jobs', to='submissions.encoding')),
+                ('submission', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='jobs', to='submissions.submission')),
             ],
             options={
                 'ordering': ['pk'],
+                'indexes': [models.Index(fields=['state', 'queue'], name='submissions_state_fe09fe_idx')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('progress__gte', 0), ('progress__lte', 1)), name='progress_is_a_share'), models.UniqueConstraint(condition=models.Q(('seed', '')), fields=('entry',), name='entry_of_one_job')],
             },
         ),
         migrations.CreateModel(
@@ -182,6 +215,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-pk'],
+                'indexes': [models.Index(condition=models.Q(('in_inbox', True), ('read_at', None)), fields=['person'], name='notice_unread')],
+                'constraints': [models.UniqueConstraint(fields=('person', 'kind', 'key'), name='told_once')],
             },
         ),
         migrations.CreateModel(
@@ -194,6 +229,9 @@ class Migration(migrations.Migration):
                 ('everywhere', models.BooleanField(default=False, help_text="Of rounds: also where none of the person's teams has submitted.")),
                 ('person', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='notice_preferences', to=settings.AUTH_USER_MODEL)),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('person', 'kind'), name='one_preference_per_kind')],
+            },
         ),
         migrations.CreateModel(
             name='QuotaException',
@@ -206,6 +244,9 @@ class Migration(migrations.Migration):
                 ('dataset', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='quota_exceptions', to='leaderboard.dataset')),
                 ('team', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='quota_exceptions', to='leaderboard.team')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('team', 'dataset'), name='one_exception_per_dataset'), models.UniqueConstraint(condition=models.Q(('dataset', None)), fields=('team',), name='one_exception_for_all_datasets')],
+            },
         ),
         migrations.CreateModel(
             name='Shard',
@@ -222,6 +263,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['number'],
+                'constraints': [models.UniqueConstraint(fields=('encoding', 'number'), name='shard_once')],
             },
         ),
         migrations.CreateModel(
@@ -237,35 +279,6 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['kind', 'stage', 'limit'],
                 'constraints': [models.UniqueConstraint(fields=('kind', 'stage', 'limit'), name='one_bucket_of_a_stage')],
-            },
-        ),
-        migrations.CreateModel(
-            name='Submission',
-            fields=[
-                ('id', models.CharField(default=submissions.models.work.new_identifier, editable=False, max_length=20, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('run', 'run files'), ('model', 'a model')], default='run', max_length=8)),
-                ('configuration', models.CharField(blank=True, max_length=80)),
-                ('engine', models.CharField(blank=True, help_text='What a model is run with.', max_length=40)),
-                ('parameters', models.JSONField(blank=True, default=dict, help_text="All of the engine's parameters.")),
-                ('reusable', models.BooleanField(default=False, help_text='Others may re-rank or fuse its runs.')),
-                ('late', models.BooleanField(default=False, help_text='It came after its round had closed.')),
-                ('run_type', models.CharField(blank=True, choices=[('automatic', 'automatic'), ('manual', 'manual')], max_length=10)),
-                ('priority', models.PositiveSmallIntegerField(blank=True, help_text="The team's own order of its runs for pooling, 1 first.", null=True)),
-                ('public', models.BooleanField(default=True)),
-                ('note', models.TextField(blank=True)),
-                ('bulk', models.CharField(blank=True, db_index=True, help_text='The import of many that it came with: told of as one.', max_length=20)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('withdrawn_at', models.DateTimeField(blank=True, null=True)),
-                ('withdrawal_reason', models.CharField(blank=True, max_length=300)),
-                ('noticed_at', models.DateTimeField(blank=True, db_index=True, help_text='When its people were told how it ended.', null=True)),
-                ('checkpoint', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to='submissions.checkpoint')),
-                ('round', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to='leaderboard.round')),
-                ('submitter', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to=settings.AUTH_USER_MODEL)),
-                ('system', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to='leaderboard.system')),
-                ('team', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='submissions', to='leaderboard.team')),
-            ],
-            options={
-                'ordering': ['-created_at'],
             },
         ),
         migrations.CreateModel(
@@ -293,12 +306,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-pk'],
+                'indexes': [models.Index(fields=['dataset', 'team', 'at'], name='submissions_dataset_1d4826_idx'), models.Index(fields=['dataset', 'person', 'at'], name='submissions_dataset_de8e2c_idx')],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('kind', 'submission'), ('submission__isnull', False)), fields=('submission', 'dataset'), name='counted_once_per_dataset')],
             },
-        ),
-        migrations.AddField(
-            model_name='job',
-            name='submission',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='jobs', to='submissions.submission'),
         ),
         migrations.CreateModel(
             name='Flag',
@@ -318,6 +328,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-pk'],
+                'constraints': [models.UniqueConstraint(fields=('job', 'kind'), name='flagged_once_per_job')],
             },
         ),
         migrations.CreateModel(
@@ -337,6 +348,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at'],
+                'constraints': [models.CheckConstraint(condition=models.Q(('offset__lte', models.F('length'))), name='upload_no_longer_than_announced')],
             },
         ),
         migrations.CreateModel(
@@ -373,78 +385,8 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name_plural': 'deliveries',
                 'ordering': ['-pk'],
+                'indexes': [models.Index(condition=models.Q(('state', 'waiting')), fields=['state'], name='delivery_waiting')],
+                'constraints': [models.UniqueConstraint(fields=('webhook', 'event', 'key'), name='delivered_once')],
             },
-        ),
-        migrations.AddConstraint(
-            model_name='checkpoint',
-            constraint=models.UniqueConstraint(fields=('team', 'sha256', 'kind'), name='checkpoint_once_per_team'),
-        ),
-        migrations.AddConstraint(
-            model_name='checkpoint',
-            constraint=models.UniqueConstraint(condition=models.Q(('team', None)), fields=('sha256', 'kind'), name='checkpoint_once_of_the_house'),
-        ),
-        migrations.AddIndex(
-            model_name='notice',
-            index=models.Index(condition=models.Q(('in_inbox', True), ('read_at', None)), fields=['person'], name='notice_unread'),
-        ),
-        migrations.AddConstraint(
-            model_name='notice',
-            constraint=models.UniqueConstraint(fields=('person', 'kind', 'key'), name='told_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='noticepreference',
-            constraint=models.UniqueConstraint(fields=('person', 'kind'), name='one_preference_per_kind'),
-        ),
-        migrations.AddConstraint(
-            model_name='quotaexception',
-            constraint=models.UniqueConstraint(fields=('team', 'dataset'), name='one_exception_per_dataset'),
-        ),
-        migrations.AddConstraint(
-            model_name='quotaexception',
-            constraint=models.UniqueConstraint(condition=models.Q(('dataset', None)), fields=('team',), name='one_exception_for_all_datasets'),
-        ),
-        migrations.AddConstraint(
-            model_name='shard',
-            constraint=models.UniqueConstraint(fields=('encoding', 'number'), name='shard_once'),
-        ),
-        migrations.AddIndex(
-            model_name='quotause',
-            index=models.Index(fields=['dataset', 'team', 'at'], name='submissions_dataset_1d4826_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='quotause',
-            index=models.Index(fields=['dataset', 'person', 'at'], name='submissions_dataset_de8e2c_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='quotause',
-            constraint=models.UniqueConstraint(condition=models.Q(('kind', 'submission'), ('submission__isnull', False)), fields=('submission', 'dataset'), name='counted_once_per_dataset'),
-        ),
-        migrations.AddIndex(
-            model_name='job',
-            index=models.Index(fields=['state', 'queue'], name='submissions_state_fe09fe_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('progress__gte', 0), ('progress__lte', 1)), name='progress_is_a_share'),
-        ),
-        migrations.AddConstraint(
-            model_name='job',
-            constraint=models.UniqueConstraint(condition=models.Q(('seed', '')), fields=('entry',), name='entry_of_one_job'),
-        ),
-        migrations.AddConstraint(
-            model_name='flag',
-            constraint=models.UniqueConstraint(fields=('job', 'kind'), name='flagged_once_per_job'),
-        ),
-        migrations.AddConstraint(
-            model_name='upload',
-            constraint=models.CheckConstraint(condition=models.Q(('offset__lte', models.F('length'))), name='upload_no_longer_than_announced'),
-        ),
-        migrations.AddIndex(
-            model_name='delivery',
-            index=models.Index(condition=models.Q(('state', 'waiting')), fields=['state'], name='delivery_waiting'),
-        ),
-        migrations.AddConstraint(
-            model_name='delivery',
-            constraint=models.UniqueConstraint(fields=('webhook', 'event', 'key'), name='delivered_once'),
         ),
     ]
