@@ -26,7 +26,7 @@ class DeviceSearch:
         if sum(shard.nbytes for shard in shards) < _SHARE_OF_MEMORY * _free_memory(self._device):
             self._shards = [tensor_of(shard).to(self._device) for shard in shards]
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def candidates(
         self, queries: NDArray[np.float32], kept: int, block: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

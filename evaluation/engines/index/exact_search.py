@@ -147,7 +147,10 @@ class ExactSearch:
     def _candidates(self, queries: Scores, kept: int) -> tuple[Scores, NDArray[np.int64]]:
         """Scores (descending) and numbers of the `kept` best documents of each query, by scores in float32."""
         if self._device_search is not None:
-            return self._device_search.candidates(queries, kept, self._block)
+            found: tuple[Scores, NDArray[np.int64]] = self._device_search.candidates(
+                queries, kept, self._block
+            )
+            return found
         if len(queries) < MANY_QUERIES:
             return self._candidates_of_few(queries, kept)
         import faiss

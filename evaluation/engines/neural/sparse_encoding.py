@@ -88,7 +88,7 @@ class SparseTextEncoder:
         room, most = (_CPU_BYTES, CPU_BATCH) if self._device == "cpu" else (_CUDA_BYTES, CUDA_BATCH)
         return max(min(room // (8 * self.maximum_length * self.dimension), most), 1)
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def _outputs(
         self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck | None
     ) -> torch.Tensor:

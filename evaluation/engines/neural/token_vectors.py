@@ -78,7 +78,7 @@ class TokenEncoder:
         self.encode(texts, "query", keep)
         return [found[index] for index in range(len(texts))]
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def _outputs(
         self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck | None
     ) -> _Batch:
@@ -129,7 +129,7 @@ def _limit_lengths(models: Mapping[Role, MultiVectorEncoder], wanted: int) -> in
     return lengths["document"]
 
 
-@torch.inference_mode()
+@torch.inference_mode()  # type: ignore[untyped-decorator]
 def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) -> NDArray[np.float32]:
     """MaxSim (queries × documents): the sum, over a query's vectors, of each one's greatest inner product.
 
@@ -143,4 +143,5 @@ def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) 
     greatest = torch.segment_reduce(products, "max", lengths=counts, axis=0, initial=-torch.inf)
     parts = torch.split(greatest, [len(query) for query in queries], dim=1)
     scores = [part.mean(1) if mean else part.sum(1) for part in parts]
-    return torch.stack(scores).cpu().numpy()
+    similarities: NDArray[np.float32] = torch.stack(scores).cpu().numpy()
+    return similarities
