@@ -2,8 +2,8 @@
 
 `python tests/side_by_side.py` prints what each part said once it has ended, the failures last, and exits with 1 where a
 part failed. Every part has servers and folders of its own, so nothing is shared but the processor. Whoever of the two
-is free takes the longest part that is left, so both end at about the same time. A third takes the shortest ones and
-gives way to these two: tests wait now and then, for a browser or a lease, and the processor would too. `long` as an
+is free takes the longest part that is left, so both end at about the same time. Two more take parts from the other end
+and give way to these two: tests wait now and then, for a browser or a lease, and the processor would too. `long` as an
 argument runs the tests that are marked so instead, on both databases.
 """
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-#: So many parts run at a time; one more begins at the other end of the list, and gives way to them.
+#: So many parts run at a time; as many more begin at the other end of the list, and give way to them.
 LANES = 2
 GIVES_WAY = ("nice", "-n", "10")
 #: Migrations are run, step by step, on PostgreSQL and by the site that is started; elsewhere tables are made at once,
@@ -49,8 +49,8 @@ FOLDERS = {
     "from upload to verdict": ["tests/submissions"],
     "boards and pages": ["tests/leaderboard"],
     "evaluation": ["tests/evaluation"],
-    "the whole site": ["tests/functional", "tests/faults", "tests/load"],
     "who attacks it": ["tests/leaks", "tests/attack", "tests/doors"],
+    "the whole site": ["tests/functional", "tests/faults", "tests/load"],
 }
 
 
@@ -86,7 +86,7 @@ def main(parts: Sequence[Part]) -> int:
     """Run all parts; the exit status."""
     failed: list[str] = []
     waiting = deque(parts)
-    lanes = [(waiting.popleft, ()) for _ in range(LANES)] + [(waiting.pop, GIVES_WAY)]
+    lanes = [(waiting.popleft, ()), (waiting.pop, GIVES_WAY)] * LANES
     threads = [threading.Thread(target=_run_lane, args=(*lane, failed)) for lane in lanes]
     for thread in threads:
         thread.start()

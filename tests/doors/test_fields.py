@@ -123,9 +123,11 @@ def test_no_field_of_a_form_breaks_the_site(site: Site, person: str, whole: bool
     curates, client = person == "root", site.people[person]
     addresses = [door.address for door in doors_of(site, ROWS) if not door.is_api]
     mine = [each for each in addresses if each.startswith("/admin/") == curates]
-    mine = mine if whole or not curates else mine[::5]
+    if not whole:  # one database takes these, the other those between them
+        first = connection.vendor == "postgresql"
+        mine = mine[first :: 10 if curates else 2]
     forms = [form for form in forms_of(client, mine) if form.address in mine and "logout" not in form.address]
-    assert len(forms) > 15
+    assert len(forms) > (15 if whole else 5)
     seen = {form.address for form in forms if form.method == "post"}
     names = dict.fromkeys(names_in_the_source(), "")
     forms += [Form(each, "post", names) for each in mine if each not in seen and "logout" not in each]

@@ -94,7 +94,8 @@ def walk(
     Scripts ask the API and downloads alone, and who is like somebody else not for what is the same for all.
     `only` names routes, where not all are meant. In a short walk somebody asks for every address still, but those who
     are like somebody else take turns, a curator takes every other address of curation and who may not enter one of
-    each page, and of pages that are the same for all one is seen by everybody.
+    each page, and of pages that are the same for all one is seen by everybody; of the others, people who submitted
+    nothing take every other one.
     """
     answered = set()
     wanted = set(only)
@@ -120,7 +121,9 @@ def _takes_its_turn(who: str, route: Route, number: int) -> bool:
         return number % len(FEWER) == FEWER.index(who)
     if route.text.startswith("admin/"):
         return number % 2 == 0 if who == "curator" else number == 0
-    return _concerns(route) or number == 0 or who == "nobody"
+    if who == "nobody":
+        return True
+    return (number % 2 == 0 or who == "submitter") if _concerns(route) else number == 0
 
 
 def _concerns(route: Route) -> bool:
