@@ -136,6 +136,30 @@ class Ranking:
     scores: NDArray[np.float32]
 
 
+#: The most tokens of a text that a submission may have read.
+LONGEST_TEXT = 32_768
+MAXIMUM_LENGTH = Parameter(
+    "maximum_length",
+    0,
+    "tokens read of a text; 0 is what the checkpoint says, at most 8,192; never more than it has positions for",
+    least=0,
+    most=LONGEST_TEXT,
+)
+COMPUTE_DTYPE = Parameter(
+    "compute_dtype",
+    AUTO,
+    "what the model computes in; auto is bfloat16 on a GPU and float32 elsewhere; outputs are float32 in any case",
+    choices=(AUTO, "float32", "bfloat16", "float16"),
+)
+BATCH_TOKENS = Parameter(
+    "batch_tokens",
+    0,
+    "tokens that go through the model at a time, padding included; 0 chooses by the machine",
+    least=0,
+    most=16_777_216,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What an engine is given beside its parameters.

@@ -18,6 +18,9 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.core.order import trec_order
 from evaluation.engines.base import (
+    BATCH_TOKENS,
+    COMPUTE_DTYPE,
+    MAXIMUM_LENGTH,
     Clock,
     Engine,
     EngineDescription,
@@ -194,14 +197,9 @@ PARAMETERS = (
         check=_named_depths,
     ),
     Parameter("fields", "title+text", "what of a document is read", choices=tuple(FIELDS)),
-    Parameter(
-        "maximum_length",
-        0,
-        "tokens of query and document that are read; 0 is what the checkpoint says, at most 512",
-        least=0,
-        most=512,
-    ),
-    Parameter("batch_size", 0, "pairs scored at a time; 0 chooses by the machine", least=0, most=4096),
+    MAXIMUM_LENGTH,
+    COMPUTE_DTYPE,
+    BATCH_TOKENS,
 )
 
 DESCRIPTIONS = (

@@ -20,6 +20,9 @@ from evaluation.collections.beir import Document, Query
 from evaluation.core.strings import Strings, StringsWriter
 from evaluation.engines.base import (
     AUTO,
+    BATCH_TOKENS,
+    COMPUTE_DTYPE,
+    MAXIMUM_LENGTH,
     EngineDescription,
     FactValue,
     InvalidParameter,
@@ -33,6 +36,7 @@ from evaluation.engines.base import (
 )
 from evaluation.engines.index.vector_index import (
     APPROXIMATE_PARAMETERS,
+    STORED,
     VectorIndex,
     build_index,
     new_vectors,
@@ -81,7 +85,7 @@ class DenseRetrieval(ShardedEngine):
             maximum_length=parameters["maximum_length"],
             truncate_dimension=parameters["truncate_dimension"],
             unit_length=self.similarity == "cosine" or parameters["normalise"],
-            batch_size=parameters["batch_size"],
+            batch_tokens=parameters["batch_tokens"],
             compute_dtype=parameters["compute_dtype"],
         )
         encoders = {
@@ -207,24 +211,11 @@ PARAMETERS = (
         "what the checkpoint says",
         choices=(AUTO, "mean", "cls", "max", "lasttoken"),
     ),
-    Parameter(
-        "maximum_length",
-        0,
-        "tokens read of a text; 0 is what the checkpoint says; never more than it has positions for",
-        least=0,
-        most=512,
-    ),
+    MAXIMUM_LENGTH,
     Parameter("truncate_dimension", 0, "leading dimensions kept of a vector; 0 is all", least=0, most=65_536),
-    Parameter(
-        "compute_dtype",
-        "float32",
-        "what the model computes in; its vectors are float32 in any case",
-        choices=("float32", "bfloat16"),
-    ),
-    Parameter("batch_size", 0, "texts encoded at a time; 0 chooses by the machine", least=0, most=65_536),
-    Parameter(
-        "stored_dtype", "float32", "what vectors are stored and searched in", choices=("float32", "float16")
-    ),
+    COMPUTE_DTYPE,
+    BATCH_TOKENS,
+    Parameter("stored_dtype", "float32", "what vectors are stored and searched in", choices=STORED),
     Parameter(
         "search",
         "exact",
@@ -252,7 +243,7 @@ DESCRIPTIONS = (
             "maximum_length",
             "truncate_dimension",
             "compute_dtype",
-            "batch_size",
+            "batch_tokens",
         ),
     ),
 )

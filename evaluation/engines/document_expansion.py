@@ -17,6 +17,7 @@ import orjson
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document
 from evaluation.engines.base import (
+    LONGEST_TEXT,
     EngineDescription,
     FactValue,
     Parameter,
@@ -107,7 +108,7 @@ def load_writer(resources: Resources) -> TextWriter:
 _SAMPLING = (
     Parameter("queries_per_document", 40, "how many queries are written for a document", least=1, most=200),
     Parameter("top_k", 10, "how many of the likeliest tokens each is drawn from", least=1, most=1000),
-    Parameter("maximum_length", 512, "how many tokens of a text are read", least=8, most=512),
+    Parameter("maximum_length", 512, "how many tokens of a text are read", least=8, most=LONGEST_TEXT),
     Parameter("generated_tokens", 64, "how many tokens a generated text has at most", least=1, most=512),
     Parameter("seed", 0, "which draws are made", least=0, most=2**31 - 1),
 )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
     AUTO,
+    BATCH_TOKENS,
+    COMPUTE_DTYPE,
+    MAXIMUM_LENGTH,
     EngineDescription,
     FactValue,
     InvalidParameter,
@@ -235,15 +239,15 @@ PARAMETERS = (
     Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(FIELDS)),
     Parameter("query_prompt", AUTO, "put before each query; auto is what the checkpoint says"),
     Parameter("document_prompt", AUTO, "put before each document; auto is what the checkpoint says"),
-    Parameter(
-        "maximum_length",
-        300,
-        "tokens of a document that are read; 0 is what the checkpoint says; queries have the checkpoint's length",
-        least=0,
-        most=512,
+    replace(
+        MAXIMUM_LENGTH,
+        default=300,
+        description="tokens read of a document; 0 is what the checkpoint says, at most 8,192; queries have the "
+        "checkpoint's length",
     ),
     Parameter("stored_dtype", "float32", "what vectors are stored in", choices=("float32", "float16")),
-    Parameter("batch_size", 0, "texts encoded at a time; 0 chooses by the machine", least=0, most=4096),
+    COMPUTE_DTYPE,
+    BATCH_TOKENS,
 )
 
 DESCRIPTIONS = (
@@ -256,6 +260,13 @@ DESCRIPTIONS = (
         create=LateInteraction.create,
         checkpoints=(CheckpointKind.MULTI_VECTOR,),
         runs=(0, 1),
-        encoding_parameters=("fields", "document_prompt", "maximum_length", "stored_dtype", "batch_size"),
+        encoding_parameters=(
+            "fields",
+            "document_prompt",
+            "maximum_length",
+            "stored_dtype",
+            "compute_dtype",
+            "batch_tokens",
+        ),
     ),
 )

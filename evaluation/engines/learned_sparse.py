@@ -15,6 +15,9 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
     AUTO,
+    BATCH_TOKENS,
+    COMPUTE_DTYPE,
+    MAXIMUM_LENGTH,
     EngineDescription,
     FactValue,
     Parameter,
@@ -116,14 +119,9 @@ PARAMETERS = (
     Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(FIELDS)),
     Parameter("query_prompt", AUTO, "put before each query; auto is what the checkpoint says"),
     Parameter("document_prompt", AUTO, "put before each document; auto is what the checkpoint says"),
-    Parameter(
-        "maximum_length",
-        0,
-        "tokens of a text that are read; 0 is what the checkpoint says, at most 512",
-        least=0,
-        most=512,
-    ),
-    Parameter("batch_size", 0, "texts encoded at a time; 0 chooses by the machine", least=0, most=4096),
+    MAXIMUM_LENGTH,
+    COMPUTE_DTYPE,
+    BATCH_TOKENS,
 )
 
 DESCRIPTIONS = (
@@ -135,6 +133,13 @@ DESCRIPTIONS = (
         parameters=PARAMETERS,
         create=LearnedSparse.create,
         checkpoints=(CheckpointKind.SPARSE_ENCODER,),
-        encoding_parameters=("most_terms", "fields", "document_prompt", "maximum_length", "batch_size"),
+        encoding_parameters=(
+            "most_terms",
+            "fields",
+            "document_prompt",
+            "maximum_length",
+            "compute_dtype",
+            "batch_tokens",
+        ),
     ),
 )

@@ -28,7 +28,15 @@ from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
-from evaluation.engines.base import Clock, EngineDescription, FactValue, Parameter, Ranking, Resources
+from evaluation.engines.base import (
+    LONGEST_TEXT,
+    Clock,
+    EngineDescription,
+    FactValue,
+    Parameter,
+    Ranking,
+    Resources,
+)
 from evaluation.engines.bm25_wordpiece import WordPieceBM25, WordPieceEngine
 from evaluation.engines.index.term_search import K1, B
 from evaluation.engines.index.word_pieces import WordPieces
@@ -224,7 +232,9 @@ DESCRIPTIONS = (
                 "what is shown beside it, over the same index: BM25, and also each part of the model alone",
                 choices=(_BASELINE, "ablations", "none"),
             ),
-            Parameter("maximum_length", 512, "how many tokens of a query are read", least=8, most=512),
+            Parameter(
+                "maximum_length", 512, "how many tokens of a query are read", least=8, most=LONGEST_TEXT
+            ),
         ),
         create=QueryAugmentation.create,
         checkpoints=(CheckpointKind.QUERY_AUGMENTATION,),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
-from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ranking, Resources
+from evaluation.engines.base import LONGEST_TEXT, EngineDescription, FactValue, Parameter, Ranking, Resources
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.bm25 import PARAMETERS as SEARCH_PARAMETERS
 from evaluation.engines.document_expansion import load_writer
@@ -78,7 +78,7 @@ class QueryRewriting(BM25):
 _WRITING = (
     Parameter("prompt", "", "what stands before a query for the model"),
     Parameter("beams", 1, "how many beams the search for a text has; 1 is greedy", least=1, most=16),
-    Parameter("maximum_length", 512, "how many tokens of a query are read", least=8, most=512),
+    Parameter("maximum_length", 512, "how many tokens of a query are read", least=8, most=LONGEST_TEXT),
     Parameter("generated_tokens", 64, "how many tokens an expansion has at most", least=1, most=512),
 )
 

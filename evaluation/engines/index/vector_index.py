@@ -1,12 +1,15 @@
 """Vectors of encoded shards, made searchable: exactly as they are, exactly in float16, or approximately with faiss.
 
 The folder of an index has `index.json` (the shards' files, their greatest norms), the ids (see `ordered_ids`), and for
-float16 a copy of each shard, `00000.npy` and so on, or for an approximate search `index.faiss`. The shards themselves,
-in float32, stay where they are: they are what exact search reads, and what the others are compared with.
+float16 a copy of each shard, `00000.npy` and so on, or for other codes and an approximate search `index.faiss`. The
+shards themselves, in float32, stay where they are: exact search reads them, and the others are compared with them.
 
 faiss searches approximately by HNSW, inverted lists (IVF) or product quantisation (PQ): Y. Malkov and D. Yashunin,
 "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small World graphs", 2016; H.
-Jégou et al., "Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). Its index is held in memory.
+Jégou et al., "Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). Its index is held in memory. So
+are vectors of eight bits a dimension (int8), and of one (binary), which are found by their Hamming distance and scored
+by their inner product with the query: I. Yamada et al., "Efficient Passage Retrieval with Hashing for Open-domain
+Question Answering", 2021.
 """
 
 from __future__ import annotations
@@ -29,6 +32,11 @@ from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 
 FILE_NAME = "index.faiss"
 
+#: What vectors may be stored in, and those of them that are codes of faiss.
+STORED = ("float32", "float16", "int8", "binary")
+_CODES = ("int8", "binary")
+#: So many candidates by Hamming distance are scored for each document that is wanted.
+_RESCORED = 4
 _INDEXED_AT_ONCE = 65_536
 #: Vectors that lists and codes are learned from, taken at equal distances through the collection.
 _LEARNED_FROM = 100_000
@@ -78,6 +86,8 @@ def _empty(parameters: Mapping[str, Any], count: int, dimension: int) -> Any:
     kind, product = parameters["search"], faiss.METRIC_INNER_PRODUCT
     if count < 2:
         return faiss.IndexFlatIP(dimension)
+    if parameters["stored_dtype"] == "int8":
+        return faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_8bit, product)
     if kind == "hnsw":
         index = faiss.IndexHNSWFlat(dimension, parameters["hnsw_links"], product)
         index.hnsw.efConstruction = parameters["hnsw_build_width"]
@@ -126,6 +136,48 @@ class _Approximate:
             yield documents[order], scores[order]
 
 
+def _build_binary(shards: Sequence[Vectors], folder: Path) -> None:
+    """Write `index.faiss` with the signs of the shards' vectors, a bit each."""
+    import faiss
+
+    index: Any = faiss.IndexBinaryFlat(-(-shards[0].shape[1] // 8) * 8)
+    for shard in shards:
+        for start in range(0, len(shard), _INDEXED_AT_ONCE):
+            index.add(_signs(shard[start : start + _INDEXED_AT_ONCE]))
+    faiss.write_index_binary(index, str(folder / FILE_NAME))
+
+
+def _signs(vectors: Vectors) -> NDArray[np.uint8]:
+    """The sign of each value as a bit, zeros behind the last one."""
+    return np.packbits(vectors > 0, axis=1)
+
+
+class _Binary:
+    """Searches what `_build_binary` left: candidates by Hamming distance, scored as float32 queries · (±1 vectors)."""
+
+    def __init__(self, folder: Path, ranks: NDArray[np.uint32], threads: int) -> None:
+        import faiss
+
+        faiss.omp_set_num_threads(threads)
+        index: Any = faiss.read_index_binary(str(folder / FILE_NAME))
+        self._index = index
+        self._codes = faiss.vector_to_array(index.xb).reshape(len(ranks), index.code_size)
+        self._ranks = ranks
+
+    def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
+        """The best `depth` of four times as many documents, for each query."""
+        wanted = min(_RESCORED * depth, len(self._ranks))
+        if not wanted or not len(queries):
+            yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
+            return
+        _, candidates = self._index.search(_signs(queries), wanted)
+        for query, documents in zip(queries, candidates, strict=True):
+            bits = np.unpackbits(self._codes[documents], axis=1, count=len(query))
+            scores = (bits.astype(np.float32) * 2 - 1) @ query
+            order = np.lexsort((self._ranks[documents], -scores))[:depth]
+            yield documents[order].astype(np.int64), scores[order]
+
+
 _STATE = "index.json"
 #: Depth at which an approximate ranking is compared with the exact one.
 _COMPARED_DEPTH = 100
@@ -148,7 +200,9 @@ def build_index(
         state["copies"] = [shard_name(number) + ".npy" for number in range(len(shards))]
         for path, copy in zip(shards, state["copies"], strict=True):
             _write_float16(load_vectors(path), folder / copy)
-    if parameters["search"] != "exact":
+    if parameters["stored_dtype"] == "binary":
+        _build_binary([load_vectors(path) for path in shards], folder)
+    elif parameters["search"] != "exact" or parameters["stored_dtype"] in _CODES:
         _build_approximate([load_vectors(path) for path in shards], folder, parameters, threads)
     (folder / _STATE).write_text(json.dumps(state), encoding="utf-8")
 
@@ -165,7 +219,9 @@ class VectorIndex:
         self._ids = OrderedIds(folder)
         self._copies = [folder / name for name in state.get("copies", ())]
         self._searcher: Any = None
-        if parameters["search"] != "exact":
+        if parameters["stored_dtype"] == "binary":
+            self._searcher = _Binary(folder, self._ids.ranks, resources.threads)
+        elif parameters["search"] != "exact" or parameters["stored_dtype"] in _CODES:
             self._searcher = _Approximate(folder, self._ids.ranks, parameters, resources.threads)
         else:
             self._searcher = self._exact(self._copies) if self._copies else self.exact

@@ -1,15 +1,15 @@
-"""Feeding a model in batches: every text tokenised once, the longest first, as many at a time as memory allows.
+"""Feeding a model in batches of so many tokens, the longest texts first.
 
-Texts of like length stand together, so that little is padded; since the longest come first, a batch that is too large
-for the memory shows at once, and is halved. What comes out is independent of the order the texts came in only as far
-as the arithmetic of a model is: the same texts, batch size and number of threads give the same bytes.
+Texts of like length stand together, so that little is padded. What is in a batch depends on the texts and the number of
+tokens alone: where memory does not suffice, that one batch is computed in halves, and the next one is whole again. The
+same texts, tokens and number of threads give the same bytes.
 
 `OutputCheck` refuses a model whose outputs are not numbers, or are the same for every text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -25,10 +25,10 @@ from evaluation.engines.index.word_pieces import grouped
 Output = TypeVar("Output")
 Indices = NDArray[np.intp]
 
-#: How many texts go through a model at once where nobody says.
-CPU_BATCH = 32
-CUDA_BATCH = 1024
-#: Nothing behind so many characters of a text is read: 512 tokens are always within, and memory stays bounded.
+#: How many tokens go through a model at once, padding included, where nobody says.
+CPU_TOKENS = 16_384
+CUDA_TOKENS = 262_144
+#: Nothing behind so many characters of a text is read: 32,768 tokens are within, and memory stays bounded.
 MOST_CHARACTERS = 1_000_000
 
 
@@ -128,38 +128,53 @@ def run_in_batches(
     run: Callable[[Indices], Output],
     keep: Callable[[Indices, Output], None],
     *,
-    batch_size: int = 0,
+    tokens: int = 0,
+    most_texts: int = 0,
     device: str = "cpu",
     progress: Progress = ignore,
 ) -> None:
     """Call `run` with the indices of each batch, longest texts first, and `keep` with those indices and its result.
 
-    `batch_size` 0 is CPU_BATCH or CUDA_BATCH. A batch that is too large for the memory is halved, and so are all after
-    it. A result is kept while the device is at work on the next batch. `progress` is told the share of tokens done.
-    Raises ModelFailure: "out_of_memory" where one text alone does not fit, "does_not_run" where the model fails.
+    A batch has at most so many `tokens`, padding included (0: CPU_TOKENS or CUDA_TOKENS), but at least one text, and
+    at most `most_texts`, where that is not 0. A result is kept while the device is at work on the next batch.
+    `progress` is told the share of tokens done. Raises ModelFailure: "out_of_memory" where one text alone does not fit,
+    "does_not_run" where the model fails.
     """
-    order = np.argsort(-lengths, kind="stable")
     total, done = max(int(lengths.sum()), 1), 0
-    size = batch_size or (CUDA_BATCH if device.startswith("cuda") else CPU_BATCH)
+    budget = tokens or (CUDA_TOKENS if device.startswith("cuda") else CPU_TOKENS)
     waiting: tuple[Indices, Output] | None = None
-    start = 0
-    while start < len(order):
-        batch = order[start : start + size]
-        result = _try(run, batch)
-        if waiting is not None:
-            keep(*waiting)
-            waiting = None
-        if result is None:
-            if len(batch) == 1:
-                raise ModelFailure("out_of_memory", "the model needs more memory than there is, for one text")
-            size = max(len(batch) // 2, 1)
-            continue
-        waiting = batch, result[0]
-        start += len(batch)
+    for batch in batches_of(lengths, budget, most_texts):
+        for part, result in _run_in_halves(run, batch):
+            if waiting is not None:
+                keep(*waiting)
+            waiting = part, result
         done += int(lengths[batch].sum())
         progress(done / total)
     if waiting is not None:
         keep(*waiting)
+
+
+def batches_of(lengths: NDArray[np.int64], tokens: int, most_texts: int = 0) -> Iterator[Indices]:
+    """Indices of the texts of each batch, longest first; of as many texts as fit when all are padded to the longest."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        size = max(tokens // max(int(lengths[order[start]]), 1), 1)
+        batch = order[start : start + min(size, most_texts or size)]
+        yield batch
+        start += len(batch)
+
+
+def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator[tuple[Indices, Output]]:
+    """The batch and what `run` gives for it; where memory does not suffice, the same of its halves."""
+    result = _try(run, batch)
+    if result is not None:
+        yield batch, result[0]
+    elif len(batch) == 1:
+        raise ModelFailure("out_of_memory", "the model needs more memory than there is, for one text")
+    else:
+        for half in np.array_split(batch, 2):
+            yield from _run_in_halves(run, half)
 
 
 def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | None:

@@ -20,10 +20,8 @@ from evaluation.engines.neural.batching import Indices, Tokenised
 
 Vectors = NDArray[np.float32]
 
-#: No encoder reads more tokens of a text, as in the BEIR paper.
-LONGEST = 512
 #: A lookup in a table gains nothing from small batches.
-_STATIC_BATCH = 1_024
+_STATIC_TOKENS = 524_288
 
 #: Texts that no usable model takes for the same, whatever its language.
 PROBE = (
@@ -43,13 +41,13 @@ _LEAST_PROBES = 8
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """How texts become vectors. `maximum_length` and `batch_size` 0 and `pooling` "auto" are the checkpoint's own."""
+    """How texts become vectors. `maximum_length` and `batch_tokens` 0 and `pooling` "auto" are the checkpoint's own."""
 
     pooling: str
     maximum_length: int
     truncate_dimension: int
     unit_length: bool
-    batch_size: int
+    batch_tokens: int
     compute_dtype: str
 
 
@@ -60,8 +58,7 @@ class Encoder:
         self.settings = settings
         self._device = device
         self._model: SentenceTransformer = loading.load_sentence_encoder(folder, device).eval()
-        if settings.compute_dtype != "float32":
-            self._model.to(getattr(torch, settings.compute_dtype))
+        loading.use_dtype(self._model, settings.compute_dtype, device)
         first = self._model[0]
         self._static = first if isinstance(first, StaticEmbedding) else None
         self.maximum_length = self._maximum_length()
@@ -89,9 +86,9 @@ class Encoder:
             if not np.isfinite(into[indices]).all():
                 raise ModelFailure("not_finite_output", "a vector that the model made is not finite")
 
-        size = self.settings.batch_size or (_STATIC_BATCH if self._static is not None else 0)
+        at_once = self.settings.batch_tokens or (_STATIC_TOKENS if self._static is not None else 0)
         batching.run_in_batches(
-            tokens.lengths, run, keep, batch_size=size, device=self._device, progress=progress
+            tokens.lengths, run, keep, tokens=at_once, device=self._device, progress=progress
         )
 
     def _run(self, features: dict[str, Any]) -> torch.Tensor:
@@ -127,10 +124,9 @@ class Encoder:
         asked = self.settings.maximum_length
         if self._static is not None:
             return asked or None
-        wanted = asked or min(self._model.max_seq_length or LONGEST, LONGEST)
-        self._model.max_seq_length = wanted  # a greater one than the checkpoint's own may be asked for
-        first: Any = self._model[0]
-        return loading.maximum_length(first.model, first.tokenizer, wanted)
+        longest = loading.longest_text(self._model, self._model.max_seq_length, asked)
+        self._model.max_seq_length = longest
+        return longest
 
     def _choose_pooling(self) -> str:
         """Set the pooling that is asked for; return what it is in words."""

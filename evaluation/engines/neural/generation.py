@@ -110,7 +110,7 @@ class TextWriter:
             found.update(zip(indices.tolist(), written, strict=True))
 
         run_in_batches(
-            tokens.lengths, run, keep, batch_size=texts_at_once, device=self._device, progress=progress
+            tokens.lengths, run, keep, most_texts=texts_at_once, device=self._device, progress=progress
         )
         self._check.finish()
         return [found[index] for index in range(len(texts))]

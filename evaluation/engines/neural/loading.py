@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -27,6 +28,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
+from torch.nn import Module
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.errors import ModelFailure
@@ -130,11 +132,12 @@ def model_failures() -> Iterator[None]:
 
 Role = Literal["query", "document"]
 ROLES: tuple[Role, ...] = ("query", "document")
-#: No text is read further than this many tokens, whatever a checkpoint says.
-LONGEST = 512
-#: Texts of so many characters are not worth looking for a place to cut them.
-_SHORT = 8 * LONGEST
-_FIRST_WORDS = re.compile(rf"(?:\s*\S+){{0,{2 * LONGEST}}}")
+#: Tokens of a text that are read where neither a checkpoint nor a submission says, as in the BEIR paper (§4).
+USUAL_LENGTH = 512
+#: Tokens of a text that are read of what a checkpoint says itself: attention takes the square of them.
+_OWN_LENGTH_LIMIT = 8_192
+#: A token has about so many characters, or bytes of UTF-8 where a character is a word.
+_BYTES_PER_TOKEN = 4
 #: Where a prompt may stand in a checkpoint, by what it is for.
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
@@ -165,16 +168,24 @@ def prompts_of(models: Mapping[Role, Any], parameters: Mapping[str, Any]) -> dic
 
 def longest_text(model: Any, own: int | None, wanted: int) -> int:
     """Tokens of a text that are read: `wanted`, 0 for the checkpoint's own, as far as the model has positions."""
-    asked = min(wanted or own or LONGEST, LONGEST)
+    asked = wanted or min(own or USUAL_LENGTH, _OWN_LENGTH_LIMIT)
     transformer = model.transformers_model
     return asked if transformer is None else positions(transformer.config, asked)
+
+
+def use_dtype(model: Module, name: str, device: str) -> None:
+    """Have a model compute in what the parameter `compute_dtype` names."""
+    if name == AUTO:
+        name = "bfloat16" if device.startswith("cuda") else "float32"
+    if name != "float32":
+        model.to(getattr(torch, name))
 
 
 def features_of(
     model: Any, texts: Sequence[str], indices: Indices, role: Role, prompt: str | None, device: str
 ) -> dict[str, Any]:
     """Some of the texts as the library itself prepares them for the model, on its device."""
-    some = [readable_part(texts[index]) for index in indices.tolist()]
+    some = [readable_part(texts[index], model.max_seq_length) for index in indices.tolist()]
     features = model.preprocess(some, prompt=prompt, task=role)
     return {
         name: value.to(device) if isinstance(value, torch.Tensor) else value
@@ -182,17 +193,25 @@ def features_of(
     }
 
 
-def readable_part(text: str) -> str:
-    """The text, without what lies behind all that any model here reads: a word is one token at least."""
-    if len(text) <= _SHORT:
+def readable_part(text: str, tokens: int | None) -> str:
+    """The text, without what lies behind all that is read of it: a word is one token at least."""
+    tokens = tokens or USUAL_LENGTH
+    if len(text) <= 8 * tokens:  # not worth looking for a place to cut it
         return text
-    words = _FIRST_WORDS.match(text[:MOST_CHARACTERS])
+    words = _first_words(2 * tokens).match(text[:MOST_CHARACTERS])
     return words.group() if words else ""
 
 
-def character_lengths(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Characters of each text, which stand for its tokens where batches are made of texts of like length."""
-    return np.array([min(len(text), _SHORT) for text in texts], np.int64)
+@lru_cache
+def _first_words(count: int) -> re.Pattern[str]:
+    return re.compile(rf"(?:\s*\S+){{0,{count}}}")
+
+
+def estimated_tokens(texts: Sequence[str], most: int | None) -> NDArray[np.int64]:
+    """About how many tokens of each text are read, special ones among them, for batches of texts of like length."""
+    most = most or USUAL_LENGTH
+    sizes = (len(text[: 8 * most].encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 2 for text in texts)
+    return np.fromiter((min(size, most) for size in sizes), np.int64, len(texts))
 
 
 def positions(config: Any, wanted: int) -> int:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from evaluation.engines.base import Resources
 from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches
 from evaluation.engines.neural.loading import (
-    LONGEST,
-    character_lengths,
+    estimated_tokens,
     load_cross_encoder,
     longest_text,
     part_folder,
     prepare,
     readable_part,
+    use_dtype,
 )
 
 
@@ -27,10 +27,11 @@ class PairScorer:
 
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
         prepare(resources.threads)
-        self._device, self._batch_size = resources.device, parameters["batch_size"]
+        self._device, self._batch_tokens = resources.device, parameters["batch_tokens"]
         self._model = load_cross_encoder(part_folder(resources.model, "query"), self._device).eval()
-        own = self._model.max_seq_length or LONGEST
-        self.maximum_length = longest_text(self._model, own, min(parameters["maximum_length"] or own, own))
+        use_dtype(self._model, parameters["compute_dtype"], self._device)
+        own = self._model.max_seq_length
+        self.maximum_length = longest_text(self._model, own, parameters["maximum_length"])
         self._model.max_seq_length = self.maximum_length
         self._check = OutputCheck()
 
@@ -41,11 +42,13 @@ class PairScorer:
         def keep(indices: Indices, batch: torch.Tensor) -> None:
             scores[indices] = batch.float().cpu().numpy()
 
+        longest = self.maximum_length
+        both = estimated_tokens(queries, longest) + estimated_tokens(documents, longest)
         run_in_batches(
-            character_lengths(queries) + character_lengths(documents),
+            np.minimum(both, longest),
             lambda indices: self._outputs(queries, documents, indices),
             keep,
-            batch_size=self._batch_size,
+            tokens=self._batch_tokens,
             device=self._device,
         )
         self._check.finish()
@@ -53,7 +56,10 @@ class PairScorer:
 
     def _outputs(self, queries: Sequence[str], documents: Sequence[str], indices: Indices) -> torch.Tensor:
         """Scores of some of the pairs."""
-        pairs = [(readable_part(queries[i]), readable_part(documents[i])) for i in indices.tolist()]
+        pairs = [
+            tuple(readable_part(texts[index], self.maximum_length) for texts in (queries, documents))
+            for index in indices.tolist()
+        ]
         prompt = self._model.prompts.get(self._model.default_prompt_name or "")
         features = self._model.preprocess(pairs, prompt=prompt)
         tensors = {name: value.to(self._device) for name, value in features.items() if torch.is_tensor(value)}

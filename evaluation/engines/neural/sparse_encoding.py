@@ -13,25 +13,25 @@ from sentence_transformers.util import select_max_active_dims
 from evaluation.engines.base import Progress, Resources, ignore
 from evaluation.engines.index.weighted_index import SparseRows
 from evaluation.engines.neural.batching import (
-    CPU_BATCH,
-    CUDA_BATCH,
+    CPU_TOKENS,
+    CUDA_TOKENS,
     Indices,
     OutputCheck,
     input_keys,
     run_in_batches,
 )
 from evaluation.engines.neural.loading import (
-    LONGEST,
     Role,
-    character_lengths,
+    estimated_tokens,
     features_of,
     load_roles,
     load_sparse_encoder,
     longest_text,
     prompts_of,
+    use_dtype,
 )
 
-#: What a model of language may hold at once of a value for each term at each token: more texts, larger batches.
+#: What a language model may hold at once of a value for each term at each token.
 _CPU_BYTES, _CUDA_BYTES = 2**30, 2**33
 #: Terms and weights of one text.
 _Row = tuple[NDArray[np.int32], NDArray[np.float32]]
@@ -44,8 +44,8 @@ class SparseTextEncoder:
         device, maximum_length = resources.device, parameters["maximum_length"]
         self._models = load_roles(resources, lambda folder: load_sparse_encoder(folder, device).eval())
         for model in set(self._models.values()):
-            own = model.max_seq_length or LONGEST
-            model.max_seq_length = longest_text(model, own, min(maximum_length or own, own))
+            use_dtype(model, parameters["compute_dtype"], device)
+            model.max_seq_length = longest_text(model, model.max_seq_length, maximum_length)
         self._prompts = prompts_of(self._models, parameters)
         self._device, self._most_terms = device, parameters["most_terms"]
         self.maximum_length: int = self._models["document"].max_seq_length
@@ -53,7 +53,7 @@ class SparseTextEncoder:
         self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
         #: Terms of the vocabulary, which only an output shows for sure.
         self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None).shape[1])
-        self._batch_size = parameters["batch_size"] or self._texts_at_once()
+        self._batch_tokens = parameters["batch_tokens"] or self._tokens_at_once()
 
     def encode(self, texts: Sequence[str], role: Role, progress: Progress = ignore) -> SparseRows:
         """One row for each text. Of a document only the `most_terms` greatest weights stay. Raises ModelFailure."""
@@ -67,10 +67,10 @@ class SparseTextEncoder:
                 found[index] = terms, row[terms]
 
         run_in_batches(
-            character_lengths(texts),
+            estimated_tokens(texts, self._models[role].max_seq_length),
             lambda indices: self._outputs(texts, indices, role, check),
             keep,
-            batch_size=self._batch_size,
+            tokens=self._batch_tokens,
             device=self._device,
             progress=progress,
         )
@@ -83,10 +83,10 @@ class SparseTextEncoder:
             np.concatenate([np.empty(0, np.float32), *(weights for _, weights in rows)]),
         )
 
-    def _texts_at_once(self) -> int:
-        """How many of the longest texts fit, each with a float32 and a copy of it for each term at each token."""
-        room, most = (_CPU_BYTES, CPU_BATCH) if self._device == "cpu" else (_CUDA_BYTES, CUDA_BATCH)
-        return max(min(room // (8 * self.maximum_length * self.dimension), most), 1)
+    def _tokens_at_once(self) -> int:
+        """How many tokens fit, each with a float32 and a copy of it for each term."""
+        room, most = (_CPU_BYTES, CPU_TOKENS) if self._device == "cpu" else (_CUDA_BYTES, CUDA_TOKENS)
+        return min(room // (8 * self.dimension), most)
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def _outputs(
@@ -98,7 +98,7 @@ class SparseTextEncoder:
         if not features["input_ids"].shape[1]:  # a table of weights adds no special tokens to no words
             return torch.zeros(len(indices), self.dimension)
         keys = input_keys(features)
-        outputs: torch.Tensor = model(features, task=role)["sentence_embedding"]
+        outputs: torch.Tensor = model(features, task=role)["sentence_embedding"].float()
         if role == "document" and self._most_terms:
             outputs = select_max_active_dims(outputs, self._most_terms)
         if self.similarity == "cosine":

@@ -19,12 +19,13 @@ from evaluation.engines.index.token_store import Block
 from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches
 from evaluation.engines.neural.loading import (
     Role,
-    character_lengths,
+    estimated_tokens,
     features_of,
     load_multi_vector_encoder,
     load_roles,
     longest_text,
     prompts_of,
+    use_dtype,
 )
 
 #: Takes some texts' indices, how many vectors each has, and these vectors, one text's behind the other's.
@@ -36,8 +37,10 @@ class TokenEncoder:
     """A late-interaction model of sentence-transformers, PyLate or the Stanford code."""
 
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
-        self._device, self._batch_size = resources.device, parameters["batch_size"]
+        self._device, self._batch_tokens = resources.device, parameters["batch_tokens"]
         self._models = load_roles(resources, lambda folder: _load(folder, self._device))
+        for model in set(self._models.values()):
+            use_dtype(model, parameters["compute_dtype"], self._device)
         self._prompts = prompts_of(self._models, parameters)
         self.maximum_length = _limit_lengths(self._models, parameters["maximum_length"])
         self.mean = self._models["query"].similarity_fn_name == "meanmaxsim"
@@ -57,10 +60,10 @@ class TokenEncoder:
             keep(indices, batch[1].cpu().numpy(), batch[0].cpu().float().numpy())
 
         run_in_batches(
-            character_lengths(texts),
+            estimated_tokens(texts, self._models[role].max_seq_length),
             lambda indices: self._outputs(texts, indices, role, check),
             keep_batch,
-            batch_size=self._batch_size,
+            tokens=self._batch_tokens,
             device=self._device,
             progress=progress,
         )
@@ -87,7 +90,7 @@ class TokenEncoder:
         features: dict[str, Any] = features_of(model, texts, indices, role, self._prompts[role], self._device)
         keys = input_keys(features)
         features = model(features, task=role)
-        vectors, mask = features["token_embeddings"], features["attention_mask"].bool()
+        vectors, mask = features["token_embeddings"].float(), features["attention_mask"].bool()
         if check is not None:
             check.see(keys, vectors.masked_fill(~mask.unsqueeze(-1), -1e9).amax(1))
         return vectors[mask], mask.sum(1)

@@ -135,10 +135,10 @@ def library(folder: Path, **options: Any) -> Any:
 Search = Callable[..., tuple[Run, Retrieval]]
 
 
-@pytest.mark.parametrize("batch_size", [0, 1, 7])
-def test_scores_are_the_librarys(search: Search, tiny: Path, batch_size: int) -> None:
+@pytest.mark.parametrize("batch_tokens", [0, 1, 70])
+def test_scores_are_the_librarys(search: Search, tiny: Path, batch_tokens: int) -> None:
     model = library(tiny / "model")
-    run, done = search(tiny, batch_size=batch_size)
+    run, done = search(tiny, batch_tokens=batch_tokens)
     assert_same(run, expected(model, model))
     assert done.facts["dimension"] == tiny_models.HIDDEN
     assert done.facts["similarity"] == "cosine"
@@ -203,6 +203,42 @@ def test_float16_halves_the_index_and_says_what_it_loses(search: Search, tiny: P
         assert run[query] == pytest.approx(scores, abs=2e-3)
 
 
+@pytest.mark.parametrize(("stored", "share", "least"), [("int8", 4, 0.9), ("binary", 32, 0.3)])
+def test_codes_are_small_and_say_what_they_lose(
+    search: Search, tiny: Path, stored: str, share: int, least: float
+) -> None:
+    whole, before = search(tiny)
+    run, done = search(tiny, stored_dtype=stored)
+    vectors = len(DOCUMENTS) * tiny_models.HIDDEN * 4
+    assert before.index_bytes - done.index_bytes == pytest.approx(vectors * (1 - 1 / share), abs=1_000)
+    overlap = done.facts["overlap_with_float32"]
+    assert isinstance(overlap, float)
+    assert least < overlap <= 1
+    if stored == "int8":
+        for query, scores in whole.items():
+            assert run[query] == pytest.approx(scores, abs=2e-2)
+
+
+def test_binary_codes_are_scored_by_their_product_with_the_query(search: Search, tiny: Path) -> None:
+    model = library(tiny / "model")
+    texts = [f"{title} {text}".strip() for title, text in DOCUMENTS]
+    signs = np.where(model.encode(texts) > 0, 1.0, -1.0)
+    scores = model.encode(QUERIES) @ signs.T
+    run, _ = search(tiny, stored_dtype="binary")
+    for number, row in enumerate(scores):
+        found = run[f"q{number}"]
+        assert found == pytest.approx({name: row[int(name[1:])] for name in found}, abs=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_gives_nearly_the_same(search: Search, tiny: Path, dtype: str) -> None:
+    whole, _ = search(tiny)
+    run, _ = search(tiny, compute_dtype=dtype)
+    assert run != whole
+    for query, scores in whole.items():
+        assert run[query] == pytest.approx(scores, abs=5e-2)
+
+
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "pq"])
 def test_an_approximate_search_says_its_recall(search: Search, tiny: Path, kind: str) -> None:
     run, done = search(tiny, search=kind, pq_bytes=4)
@@ -238,8 +274,12 @@ def test_shards_give_the_bytes_of_one(
 
 
 @pytest.mark.parametrize(
-    "parameters", [{}, {"stored_dtype": "float16"}, {"search": "pq"}, {"search": "hnsw"}]
-)
+    "parameters",
+    [
+        {}, {"stored_dtype": "float16"}, {"stored_dtype": "int8"}, {"stored_dtype": "binary"}, {"search": "pq"},
+        {"search": "hnsw"},
+    ],
+)  # fmt: skip
 def test_collections_may_be_as_small_as_can_be(
     tiny: Path, tmp_path: Path, parameters: dict[str, str]
 ) -> None:
@@ -335,29 +375,41 @@ def test_the_command_says_what_a_folder_lacks(
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
-def test_batches_are_halved_until_they_fit(on_gpu: bool) -> None:
+def test_a_batch_that_does_not_fit_is_halved_and_the_next_is_whole(on_gpu: bool) -> None:
     import torch
 
     from evaluation.engines.neural.batching import run_in_batches
 
-    lengths = np.array([5, 1, 9, 3, 7])
+    lengths = np.array([5, 1, 9, 3, 7, 2, 2])
     tried: list[list[int]] = []
     kept: list[list[int]] = []
 
     def run(indices: Any) -> int:
         tried.append(indices.tolist())
-        if len(indices) > 2:
+        if 2 in indices and len(indices) > 1:
             raise torch.OutOfMemoryError("CUDA out of memory") if on_gpu else MemoryError
         return len(indices)
 
     shares: list[float] = []
     run_in_batches(
-        lengths, run, lambda indices, _: kept.append(indices.tolist()), batch_size=8, progress=shares.append
+        lengths, run, lambda indices, _: kept.append(indices.tolist()), tokens=27, progress=shares.append
     )
-    assert tried == [[2, 4, 0, 3, 1], [2, 4], [0, 3], [1]]
-    assert kept == [[2, 4], [0, 3], [1]]
+    assert tried == [[2, 4, 0], [2, 4], [2], [4], [0], [3, 5, 6, 1]]
+    assert kept == [[2], [4], [0], [3, 5, 6, 1]]
     assert shares == sorted(shares)
     assert shares[-1] == 1
+
+
+def test_what_is_in_a_batch_follows_from_the_texts_and_the_tokens_alone() -> None:
+    from evaluation.engines.neural.batching import batches_of
+
+    lengths = np.random.default_rng(5).integers(0, 300, 500)
+    for tokens, most_texts in ((1, 0), (512, 0), (4096, 7), (10**6, 0)):
+        batches = list(batches_of(lengths, tokens, most_texts))
+        assert sorted(np.concatenate(batches)) == list(range(500))
+        for batch in batches:
+            assert len(batch) == 1 or len(batch) * lengths[batch].max() <= tokens
+            assert not most_texts or len(batch) <= most_texts
 
 
 def test_one_text_that_does_not_fit_is_the_models_failure() -> None:

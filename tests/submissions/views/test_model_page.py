@@ -242,13 +242,13 @@ def test_prompts_keep_their_blanks_and_may_be_empty(signed_in: Client) -> None:
         "checkpoint": archive(),
         "parameter-query_prompt": "Instruct: find\r\nQuery: ",
         "parameter-document_prompt": "",
-        "parameter-batch_size": "",
+        "parameter-batch_tokens": "",
     }
     assert signed_in.post("/submit/model/", sent).status_code == 302
     kept = Submission.objects.get().parameters
     assert kept["query_prompt"] == "Instruct: find\nQuery: "
     assert kept["document_prompt"] == ""
-    assert kept["batch_size"] == 0
+    assert kept["batch_tokens"] == 0
     assert kept["pooling"] == "auto"
     page = signed_in.get(Submission.objects.get().get_absolute_url()).content.decode()
     assert "<dd>&quot;Instruct: find\\nQuery: &quot;</dd>" in page
