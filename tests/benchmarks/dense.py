@@ -4,9 +4,10 @@
 
 Both sides are whole processes, started in turn: Python starts, libraries are imported, the model (all-MiniLM-L6-v2) is
 loaded, the collection (Vaswani, or its first documents) read and encoded, queries encoded and searched at depth 100,
-and a run written. Same threads; ours in batches of so many tokens, theirs of so many texts. Figures are wall and CPU seconds and the peak of resident memory of the
-process (wait4). The bounds are ratios of medians over all of Vaswani: wall at most 1.05, memory at most 1.1. Ours also
-checks what it writes, and finds the same documents: the share of the top ten that both have is printed.
+and a run written. Same threads; ours in batches of so many tokens, theirs of so many texts. Figures are wall and CPU
+seconds and the peak of resident memory of the process (wait4). The bounds are ratios of medians over all of Vaswani:
+wall at most 1.05, memory at most 1.1. Ours also checks what it writes, and finds the same documents: the share of the
+top ten that both have is printed.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
         bound = figures.bound(f"{label}, × bare", ours / bare, most) if most else ""
         rows.append([label, f"{ours:.2f}", f"{bare:.2f}", f"{ours / bare:.3f}", bound])
     figures.say(
-        f"{arguments.documents:,} documents, {arguments.threads} threads, theirs in batches of {arguments.batch_size} texts; medians of "
+        f"{arguments.documents:,} documents, {arguments.threads} threads, theirs in batches of {arguments.batch_size} "
+        "texts; medians of "
         f"{arguments.rounds} rounds. Top tens in common: {shared_top_tens(folder):.4f}."
     )
     figures.table(["", "ours", "bare", "ratio", "bound"], rows)
