@@ -37,7 +37,7 @@ FACTS: Mapping[str, Fact] = {
     "dimension": Fact("Dimension", most=_MANY),
     "similarity": Fact("Similarity", words=("cosine", "dot", "MaxSim", "mean MaxSim")),
     "maximum_length": Fact("Maximum length", unit="tokens", most=_MANY),
-    "stored_dtype": Fact("Stored as", words=("float32", "float16")),
+    "stored_dtype": Fact("Stored as", words=("float32", "float16", "int8", "binary")),
     "index_kind": Fact(
         "Search", words=("exact", "hnsw", "ivf", "pq", "candidates", "end-to-end", "exhaustive")
     ),

@@ -26,7 +26,7 @@ Output = TypeVar("Output")
 Indices = NDArray[np.intp]
 
 #: How many tokens go through a model at once, padding included, where nobody says.
-CPU_TOKENS = 16_384
+CPU_TOKENS = 4_096
 CUDA_TOKENS = 262_144
 #: Nothing behind so many characters of a text is read: 32,768 tokens are within, and memory stays bounded.
 MOST_CHARACTERS = 1_000_000
