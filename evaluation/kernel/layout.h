@@ -97,6 +97,13 @@ struct output {
     uint64_t room, count;
 };
 
+/* The first `depth` documents of every query, best first, if `depth` is not 0: a line for each query, which has its id, a
+ * tab, and their ids between spaces. There is room for as many bytes as `text` has: lines of a run are longer. */
+struct first {
+    uint8_t *text;
+    uint64_t room, filled, depth;
+};
+
 /* One pass over a run. */
 struct reading {
     /* the buffer, which holds the whole of the query at hand from `group_start` on */
@@ -123,6 +130,7 @@ struct reading {
     struct ids documents, elsewhere;
     struct tags tags;
     struct output output;
+    struct first first;
 };
 
 #endif

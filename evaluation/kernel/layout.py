@@ -106,6 +106,12 @@ class OutputFields(Structure):
     ]  # fmt: skip
 
 
+class FirstFields(Structure):
+    """`struct first`."""
+
+    _fields_ = [("text", c_void_p), ("room", c_uint64), ("filled", c_uint64), ("depth", c_uint64)]
+
+
 class ReadingFields(Structure):
     """`struct reading`."""
 
@@ -123,6 +129,7 @@ class ReadingFields(Structure):
         ("noted", c_uint64 * (1 + NAMED_LINES) * len(NOTED)),
         ("lines", LinesFields), ("queries", QueriesFields), ("judged", JudgedFields),
         ("documents", IdsFields), ("elsewhere", IdsFields), ("tags", TagsFields), ("output", OutputFields),
+        ("first", FirstFields),
     ]  # fmt: skip
 
 

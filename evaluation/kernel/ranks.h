@@ -230,6 +230,31 @@ static void rank_judged(struct reading *reading, int64_t row, uint64_t mask)
     }
 }
 
+/* Append bytes and a separator to the first documents. */
+static void append_first(struct first *first, const uint8_t *bytes, uint64_t length, uint8_t separator)
+{
+    if (length >= first->room - first->filled)
+        return;
+    memcpy(first->text + first->filled, bytes, length);
+    first->text[first->filled + length] = separator;
+    first->filled += length + 1;
+}
+
+/* Write the first documents of the query at hand. */
+static void write_first(struct reading *reading)
+{
+    struct lines *lines = &reading->lines;
+    uint64_t last = lines->count < reading->first.depth ? lines->count : reading->first.depth;
+    for (uint64_t number = 0; number < lines->count; number++)
+        lines->tracked[number] = (uint32_t)number;
+    sort_tracked(reading, lines->count);
+    append_first(&reading->first, reading->current, reading->current_length, '\t');
+    for (uint64_t index = 0; index < last; index++) {
+        const struct line *line = &lines->line[lines->tracked[index]];
+        append_first(&reading->first, reading->text + line->start, line->length, index + 1 < last ? ' ' : '\n');
+    }
+}
+
 /* Check the lines of the query at hand, rank its judged documents, and forget the lines. */
 static void finish_query(struct reading *reading)
 {
@@ -239,6 +264,8 @@ static void finish_query(struct reading *reading)
     find_ties(reading);
     uint64_t mask = look_up_documents(reading);
     uint64_t retrieved = lines->count;
+    if (reading->first.depth > 0)
+        write_first(reading);
     if (reading->self_match >= 0) {
         lines->score[reading->self_match] = -INFINITY; /* behind all others, so that it takes no rank */
         retrieved--;

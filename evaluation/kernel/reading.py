@@ -18,6 +18,7 @@ from evaluation.kernel.layout import (
     PADDING,
     TOO_MANY_QUERIES,
     Bytes,
+    FirstFields,
     Ids,
     IdsFields,
     Integers,
@@ -56,6 +57,8 @@ class Reading:
         self.fields.first_number = 1
         self.library = library()
         self._kept: dict[str, object] = {}
+        #: A line for each query, as `layout.h` has it.
+        self.first_documents = bytearray()
         self.seen = np.zeros(query_room, np.uint8)
         self.retrieved = np.zeros(query_room, np.int32)
         slots = np.zeros(1 << (2 * query_room - 1).bit_length(), np.uint32)
@@ -69,10 +72,13 @@ class Reading:
         self.fields.current, self.fields.current_room = address(current), len(current)
         self._kept["queries"] = (slots, keys, start, text, current)
 
-    def use_text(self, text: Bytes) -> None:
-        """Read from this array, whose content is followed by PADDING bytes."""
+    def use_text(self, text: Bytes, first_documents: int = 0) -> None:
+        """Read from this array, whose content is followed by PADDING bytes. So many documents of each query are kept as
+        its first ones."""
+        self._first = np.empty(len(text) if first_documents else 0, np.uint8)
         self._kept["text"] = text
         self.fields.text, self.fields.capacity = address(text), len(text)
+        self.fields.first = FirstFields(address(self._first), len(self._first), 0, first_documents)
 
     def use_order(self, order: NDArray[np.uint32], first_number: int) -> None:
         """Lines come in this order of the file's; `first_number` is the number of the file's line 0."""
@@ -143,10 +149,18 @@ class Reading:
                 raise TooManyQueriesError
             else:
                 raise RuntimeError("the kernel refused the region it was to read")
+        self._take_first()
 
     def finish(self) -> None:
         """The file has ended."""
         self.library.finish_last_query(byref(self.fields))
+        self._take_first()
+
+    def _take_first(self) -> None:
+        """Empty the kernel's array of first documents."""
+        first = self.fields.first
+        self.first_documents += self._first[: first.filled].data
+        first.filled = 0
 
     def noted(self, name: str) -> tuple[int, tuple[int, ...]]:
         """How often a problem was seen, and its first line numbers."""

@@ -90,6 +90,8 @@ class RunContents:
     rank: NDArray[np.int32]
     grade: NDArray[np.int32]
     tags: tuple[str, ...]
+    #: As `evaluation.runs.top_documents` reads them.
+    first_documents: bytes = b""
     expanded_bytes: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
     #: The number of the first line behind the header.

@@ -77,7 +77,7 @@ class Target:
             [np.zeros(1, np.int64), np.cumsum(lengths)]
         )
 
-    def reading_task(self, scored: bool, elsewhere_depth: int = 0) -> ReadingTask:
+    def reading_task(self, scored: bool, elsewhere_depth: int = 0, first_documents: int = 0) -> ReadingTask:
         """What the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
         text, offsets = self._query_text
         scored = scored and self.qrels is not None
@@ -95,6 +95,7 @@ class Target:
             seed=self.seed,
             drop_self_matches=self.drop_self_matches,
             maximum_depth=self.maximum_depth,
+            first_documents=first_documents,
         )
 
     def _judged_anywhere(self) -> Ids:
@@ -110,7 +111,8 @@ class ScoredRun:
 
     `per_query`: float64, unrounded, judged queries (`query_ids`, sorted by their bytes) × `measures`. `means`: the
     mean over all judged queries by canonical name. `missing_queries`: judged queries that the run has nothing for;
-    they score 0 on every measure.
+    they score 0 on every measure. `first_documents` are those of the dataset's queries, if they were asked for, as
+    `evaluation.runs.top_documents` reads them.
     """
 
     report: Report
@@ -119,6 +121,7 @@ class ScoredRun:
     per_query: NDArray[np.float64]
     means: dict[str, float]
     missing_queries: int
+    first_documents: bytes = b""
 
 
 def check_run(
@@ -138,17 +141,22 @@ def score_run(
     measures: Iterable[Measure | str],
     limits: Limits | None = None,
     progress: Progress | None = None,
+    *,
+    first_documents: int = 0,
 ) -> ScoredRun:
     """Parse, check and score a run in one pass. Raises InvalidRun where `check_run` would report an error.
 
     `progress` gets the share of the file read, from 0 to 1, between blocks; what it raises ends the scoring.
+    `first_documents`: how many documents of each query are kept as its first ones.
     """
     if target.qrels is None:
         raise ValueError("a target without qrels cannot score")
     limits = limits or Limits()
     wanted = tuple(parse_measure(measure) if isinstance(measure, str) else measure for measure in measures)
     depths = [measure.cutoff or 0 for measure in wanted if measure.family.formula is hole_anywhere]
-    task = target.reading_task(scored=True, elsewhere_depth=max(depths, default=0))
+    task = target.reading_task(
+        scored=True, elsewhere_depth=max(depths, default=0), first_documents=first_documents
+    )
     try:
         contents = read_run(path, task, limits, progress)
     except InvalidContent as error:
@@ -161,9 +169,8 @@ def score_run(
         [measure.values(ranking) for measure in wanted] or [np.zeros((ranking.queries, 0))]
     )
     means = {measure.name: float(column.mean()) for measure, column in zip(wanted, values.T, strict=True)}
-    return ScoredRun(
-        report, wanted, target.qrels.query_ids, values, means, int(np.count_nonzero(ranking.retrieved == 0))
-    )
+    missing = int(np.count_nonzero(ranking.retrieved == 0))
+    return ScoredRun(report, wanted, target.qrels.query_ids, values, means, missing, contents.first_documents)
 
 
 def _ranking(contents: RunContents, target: Target, qrels: Qrels) -> Ranking:

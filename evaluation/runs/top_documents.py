@@ -8,19 +8,20 @@ space). A query is found by bisection.
 
 from __future__ import annotations
 
-import heapq
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from evaluation.runs.stored import lines_of_run
+from evaluation.archives.compression import Limits
+from evaluation.collections.document_ids import PROCESS_SEED
+from evaluation.kernel.layout import no_ids
+from evaluation.kernel.library import no_judgements
+from evaluation.runs.trec_run import ReadingTask, read_run
 
 #: One more than pages show: where a document that is its query itself is left out, another takes its place.
 KEPT = 11
-
-_Heap = list[tuple[float, bytes]]
 
 
 def write_top_documents(run: Path, target: Path) -> None:
@@ -28,46 +29,40 @@ def write_top_documents(run: Path, target: Path) -> None:
 
     In the order of `first_documents`, whose time and memory it takes.
     """
-    best = first_documents(run, KEPT)
-    with target.open("wb") as out:
-        for query in sorted(best):
-            out.write(query + b"\t" + b" ".join(best[query]) + b"\n")
+    target.write_bytes(by_query(_read_first(run, KEPT)))
+
+
+def by_query(first: bytes) -> bytes:
+    """The lines of a file, which a pass over a run has in the run's order, in order of the queries' bytes."""
+    lines = first.split(b"\n")[:-1]
+    return b"".join(line + b"\n" for line in sorted(lines, key=lambda line: line.partition(b"\t")[0]))
 
 
 def first_documents(run: Path, depth: int) -> dict[bytes, list[bytes]]:
     """The first `depth` documents of every query of an accepted run, best first.
 
-    The order is trec_eval's: scores as float32, descending, then document ids descending by their bytes. Takes about a
-    microsecond a line, and as much memory as the documents kept.
+    The order is trec_eval's: scores as float32, descending, then document ids descending by their bytes.
     """
-    heaps: dict[bytes, _Heap] = {}
-    query, floor = b"", -np.inf
-    heap: _Heap = []
-    with lines_of_run(run) as lines:
-        for fields in filter(None, map(bytes.split, lines)):
-            if fields[0] != query:
-                if fields[0].startswith(b"#"):
-                    continue
-                query = fields[0]
-                heap = heaps.setdefault(query, [])
-                floor = _floor(heap, depth)
-            score = float(fields[4])
-            if score < floor:
-                continue
-            item = (float(np.float32(score)), fields[2])
-            if len(heap) < depth:
-                heapq.heappush(heap, item)
-            elif item > heap[0]:
-                heapq.heapreplace(heap, item)
-            floor = _floor(heap, depth)
-    return {query: [document for _, document in sorted(heap, reverse=True)] for query, heap in heaps.items()}
+    lines = (line.partition(b"\t") for line in _read_first(run, depth).split(b"\n")[:-1])
+    return {query: documents.split(b" ") for query, _, documents in lines}
 
 
-def _floor(heap: _Heap, depth: int) -> float:
-    """A score that is certainly not among the first if it is below this, however it is rounded."""
-    if len(heap) < depth:
-        return -np.inf
-    return float(np.nextafter(np.float32(heap[0][0]), np.float32(-np.inf)))
+def _read_first(run: Path, depth: int) -> bytes:
+    task = ReadingTask(
+        query_text=np.zeros(0, np.uint8),
+        query_offsets=np.zeros(1, np.int64),
+        judged=no_judgements(),
+        judgements=0,
+        documents=no_ids(),
+        check_documents=False,
+        elsewhere=no_ids(),
+        elsewhere_depth=0,
+        seed=PROCESS_SEED,
+        drop_self_matches=False,
+        maximum_depth=depth,
+        first_documents=depth,
+    )
+    return read_run(run, task, Limits()).first_documents
 
 
 class TopDocuments:

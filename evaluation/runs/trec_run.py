@@ -52,6 +52,8 @@ from evaluation.runs.problems import (
 Progress = Callable[[float], None]
 #: A line is cut to this before it is called too long.
 LONGEST_KEPT = 4096
+#: Six fields of a byte each, what parts them, and a newline.
+_SHORTEST_LINE = 12
 
 
 class LineSource(Protocol):
@@ -172,6 +174,8 @@ class ReadingTask:
     seed: int
     drop_self_matches: bool
     maximum_depth: int
+    #: How many documents of each query are kept as its first ones.
+    first_documents: int = 0
 
     @property
     def queries(self) -> int:
@@ -199,14 +203,15 @@ def read_run(
         if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
             message = "lines end with a carriage return alone, so the file is a single line"
             raise InvalidRun.of(ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,)))
-        lines = _RunPass(task, limits, header.lines)
+        most_bytes = file.stored_bytes if file.kind == "plain" else limits.max_expanded_bytes
+        lines = _RunPass(task, limits, header.lines, most_bytes)
         try:
             contents = lines.read(StreamedLines(file, text), progress)
             return _completed(contents, header, file.expanded_bytes, path, limits)
         except NotGroupedError:
             del lines
     source = GroupedLines(path, header.size, header.lines, limits, task.seed, progress)
-    contents = _RunPass(task, limits, header.lines).read(source, progress)
+    contents = _RunPass(task, limits, header.lines, source.length).read(source, progress)
     return _completed(contents, header, source.length + header.size, path, limits)
 
 
@@ -239,10 +244,12 @@ def _completed(
 class _RunPass:
     """The state of one pass: a buffer that always holds the whole of the query at hand, and the kernel's view of it."""
 
-    def __init__(self, task: ReadingTask, limits: Limits, header_lines: int) -> None:
+    def __init__(self, task: ReadingTask, limits: Limits, header_lines: int, most_bytes: int) -> None:
         self.task, self.limits, self.header_lines = task, limits, header_lines
+        # A large table, most of which stays empty, takes longer than a small run.
+        most_queries = min(limits.max_queries, most_bytes // _SHORTEST_LINE + 1)
         longest = max(limits.max_id_bytes, int(np.diff(task.query_offsets).max(initial=0)))
-        self.reading = Reading(task.seed, limits.max_queries + task.queries, longest)
+        self.reading = Reading(task.seed, most_queries + task.queries, longest)
         self.reading.number_queries(task.query_text, task.query_offsets)
         room = task.judgements + task.queries * task.elsewhere_depth
         self.reading.use_judgements(task.judged, task.documents, task.elsewhere, room)
@@ -261,7 +268,7 @@ class _RunPass:
 
     def _use_buffer(self, buffer: bytearray) -> None:
         self.buffer, self.view = buffer, memoryview(buffer)
-        self.reading.use_text(np.frombuffer(buffer, np.uint8))
+        self.reading.use_text(np.frombuffer(buffer, np.uint8), self.task.first_documents)
 
     def read(self, source: LineSource, progress: Progress | None) -> RunContents:
         """Read all lines of a source."""
@@ -355,4 +362,5 @@ class _RunPass:
             rank=reading.rank[:output].copy(),
             grade=reading.grade[:output].copy(),
             tags=reading.tags(),
+            first_documents=bytes(reading.first_documents),
         )

@@ -8,12 +8,13 @@ or came with an older release), a page makes those that are quick to make, and d
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from pathlib import Path
 
 from evaluation.collections.excerpts import DocumentTexts, write_document_texts
 from evaluation.core.errors import InvalidContent
-from evaluation.runs.top_documents import TopDocuments, write_top_documents
+from evaluation.runs.top_documents import TopDocuments, by_query, write_top_documents
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, path_of, writing
 from leaderboard.models import Dataset, Run
@@ -62,7 +63,29 @@ def _shows_documents(dataset: Dataset) -> bool:
     )
 
 
-def prepare(dataset: Dataset, runs: Iterable[str]) -> None:
+def keep_first_documents(found: Mapping[str, bytes]) -> None:
+    """Write what scoring found of runs, by their sha256s, in place of `prepare_run`; nothing of those without any.
+
+    A fault is logged and no more: results do not depend on it.
+    """
+    for sha256, first in found.items():
+        target = path_of(Area.TOP_DOCUMENTS, sha256)
+        if first and not target.exists():
+            _made(lambda target=target, first=first: _write_first(target, first))  # type: ignore[misc]
+
+
+def _write_first(target: Path, first: bytes) -> None:
+    with writing(target) as file:
+        file.write_bytes(by_query(first))
+
+
+def lacks_excerpts(dataset: Dataset) -> bool:
+    """Whether pages show the dataset's documents, of which no excerpts were made yet."""
+    version = dataset.current_version if not dataset.hidden and _shows_documents(dataset) else None
+    return version is not None and not path_of(Area.EXCERPTS, version.corpus_sha256).exists()
+
+
+def prepare(dataset: Dataset, runs: Iterable[str] = ()) -> None:
     """Make what pages need of a dataset with open judgements and of runs for it, by their sha256s.
 
     A fault is logged and no more: results do not depend on it.

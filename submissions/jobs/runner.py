@@ -11,15 +11,14 @@ from pkgutil import iter_modules
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
-from django.db.models import Q
 
 from evaluation.core.errors import InvalidRun, ModelFailure
 from evaluation.verification import ScoresDiffer
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.disk import is_disk_full
-from leaderboard.datasets.derived_files import prepare
+from leaderboard.datasets.derived_files import lacks_excerpts, prepare
 from leaderboard.datasets.qrels import NotLaidOut
-from leaderboard.models import Run, User
+from leaderboard.models import User
 from submissions.core.errors import INVALID_RUN
 from submissions.jobs import kinds, models
 from submissions.jobs.kinds.score import forget_upload
@@ -201,21 +200,13 @@ def requeue_after_loss(job: Job) -> None:
 
 
 def prepare_for_pages(job: Job) -> None:
-    """Make what the query pages of an open dataset need of the job's runs.
+    """Make the excerpts that the query pages of an open dataset show of its documents, with its first result.
 
     After the result is out, and without the job's lease: nothing of the result depends on it, and a fault is logged.
     """
-    if job.kind not in _SCORING or job.dataset.hidden:
-        return
     try:
-        done = Job.objects.select_related("dataset__current_version").get(pk=job.pk)
-        if done.state == State.DONE:
-            entries = [done.entry_id]
-            if done.kind == Job.Kind.MODEL:
-                entries += done.further_entries.values_list("pk", flat=True)
-            runs = Run.objects.filter(
-                Q(evaluations__entry__in=entries) | Q(evaluations__seed__entry__in=entries)
-            )
-            prepare(done.dataset, runs.values_list("sha256", flat=True).distinct())
+        is_wanted = job.kind in _SCORING and lacks_excerpts(job.dataset)
+        if is_wanted and Job.objects.filter(pk=job.pk, state=State.DONE).exists():
+            prepare(job.dataset)
     except Exception:
         logger.exception("job %s: nothing was prepared for pages", job.pk)

@@ -17,9 +17,11 @@ from evaluation.core.errors import InvalidRun
 from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import SignedRun
+from evaluation.runs.top_documents import KEPT
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
+from leaderboard.datasets.derived_files import keep_first_documents
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
@@ -147,8 +149,9 @@ def evaluate_run(
 
 
 def _score(run: Path | bytes, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
-    """The values of a run in any form, not verified."""
-    return score_run(run, scoring_target(qrels.version, qrels=qrels), measures_of(dataset), progress=progress)
+    """The values of a run in any form, not verified. Pages show its first documents where judgements are open."""
+    target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else KEPT
+    return score_run(run, target, measures_of(dataset), progress=progress, first_documents=first_documents)
 
 
 def measures_of(dataset: Dataset) -> Sequence[str]:
@@ -197,6 +200,7 @@ def publish_on_present(
         lease.clock.enter("publishing")
         try:
             publish_results(job, system, results, qrels, provenance, record_more)
+            keep_first_documents({each.stored.sha256: each.scored.first_documents for each in results})
             return
         except JudgementsChanged:
             present = current_qrels(Dataset.objects.get(pk=job.dataset_id))

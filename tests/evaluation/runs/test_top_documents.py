@@ -11,7 +11,9 @@ import pytest
 
 from evaluation.collections.excerpts import KEPT_CHARACTERS, DocumentTexts, write_document_texts
 from evaluation.core.order import trec_order
-from evaluation.runs.top_documents import KEPT, TopDocuments, shown, write_top_documents
+from evaluation.judgements.qrels import Qrels
+from evaluation.runs.score import Target, score_run
+from evaluation.runs.top_documents import KEPT, TopDocuments, by_query, shown, write_top_documents
 
 
 def _top(tmp_path: Path, text: str) -> TopDocuments:
@@ -39,6 +41,34 @@ def test_the_first_documents_are_those_of_trec_eval_whatever_the_order_of_lines(
         assert top.of(query) == wanted
     assert top.of("nobody") == top.of("") == top.of("zzz") == []
     assert {query for query, _ in top} == set(judged)
+
+
+@pytest.mark.parametrize("size", [1, 40_000])
+def test_scoring_a_run_finds_the_first_documents_of_the_dataset_s_queries(tmp_path: Path, size: int) -> None:
+    generator = random.Random(size)
+    queries = [f"q{number}" for number in range(7)] + ["é" * 40]
+    names = [f"d{number}" for number in range(max(2, size // 8))]
+    run = {
+        query: {name: generator.choice([3.0, 2.00000001, generator.random()]) for name in names}
+        for query in [*queries, "unknown"]
+    }
+    lines = [
+        f"{query} Q0 {name} 1 {score!r} t" for query, found in run.items() for name, score in found.items()
+    ]
+    target = Target(Qrels.from_dict({"q1": {"d1": 1}}), queries, drop_self_matches=True)
+    for order in ("grouped", "shuffled"):
+        if order == "shuffled":
+            generator.shuffle(lines)
+        path = tmp_path / order
+        path.write_text("\n".join(lines))
+        scored = score_run(path, target, ["RR"], first_documents=KEPT)
+        (tmp_path / "top").write_bytes(by_query(scored.first_documents))
+        found = dict(TopDocuments(tmp_path / "top"))
+        assert found == {
+            query: [names[place] for place in trec_order(names, [run[query][name] for name in names])][:KEPT]
+            for query in queries
+        }
+    assert score_run(path, target, ["RR"]).first_documents == b""
 
 
 def test_a_run_of_one_line_and_one_of_none(tmp_path: Path) -> None:

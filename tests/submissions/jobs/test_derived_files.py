@@ -42,10 +42,10 @@ def test_a_scored_run_on_open_judgements_is_prepared_and_a_hidden_one_is_not(
 def test_a_fault_while_preparing_costs_no_result(
     demo: Dataset, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(sha256: str) -> None:
+    def broken(target: Path) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(derived_files, "prepare_run", broken)
+    monkeypatch.setattr(derived_files, "writing", broken)
     api.submit(run_text(tag="unlucky"), system="Mine")
     work()
     assert Job.objects.get().state == State.DONE
