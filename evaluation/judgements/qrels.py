@@ -57,6 +57,8 @@ class Qrels:
     grades: NDArray[np.int32]
     negative_count: int = 0
     _tables: dict[int, JudgedTable] = field(default_factory=dict, repr=False, compare=False)
+    #: What measures need by query of the judgements alone, by its name; computed with the first run.
+    computed: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_dict(cls, judgements: Mapping[str, Mapping[str, int]]) -> Qrels:

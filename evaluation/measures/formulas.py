@@ -56,7 +56,11 @@ class Ranking:
 
     def relevant_judged(self, level: int) -> Values:
         """Per query, how many documents are relevant."""
-        return np.bincount(self.qrels.rows, self.qrels.grades >= level, self.queries).astype(np.float64)
+        computed = self.qrels.computed
+        if (key := f"relevant from {level}") not in computed:
+            relevant = np.bincount(self.qrels.rows, self.qrels.grades >= level, self.queries)
+            computed[key] = relevant.astype(np.float64)
+        return computed[key]
 
     def counted_so_far(self, flags: Flags) -> NDArray[np.int64]:
         """For each judged document retrieved, how many flagged ones its query has up to it, itself included."""
@@ -89,13 +93,16 @@ def _ndcg(ranking: Ranking, k: int | None, exponential: bool) -> Values:
         return np.exp2(gains) - 1 if exponential else gains
 
     gained = ranking.per_query(_discounted(gain_of(ranking.grade), ranking.rank) * _within(ranking, k))
-    rows, grades = ranking.qrels.rows, ranking.qrels.grades.astype(np.int64)
-    order = np.lexsort((-grades, rows))
-    ideal_rank = np.arange(len(order)) - ranking.qrels.offsets[rows] + 1  # rows are sorted already
-    ideal_gain = _discounted(gain_of(grades[order]), ideal_rank)
-    if k is not None:
-        ideal_gain = ideal_gain * (ideal_rank <= k)
-    return ratio(gained, ranking.per_query(ideal_gain, rows))
+    computed = ranking.qrels.computed
+    if (key := f"ideal gain at {k}, exponential: {exponential}") not in computed:
+        rows, grades = ranking.qrels.rows, ranking.qrels.grades.astype(np.int64)
+        order = np.lexsort((-grades, rows))
+        ideal_rank = np.arange(len(order)) - ranking.qrels.offsets[rows] + 1  # rows are sorted already
+        ideal_gain = _discounted(gain_of(grades[order]), ideal_rank)
+        if k is not None:
+            ideal_gain = ideal_gain * (ideal_rank <= k)
+        computed[key] = ranking.per_query(ideal_gain, rows)
+    return ratio(gained, computed[key])
 
 
 def _shown(ranking: Ranking, k: int | None) -> Values:
