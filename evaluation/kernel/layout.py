@@ -147,6 +147,5 @@ def padded(text: bytes) -> Bytes:
     return array
 
 
-def no_ids() -> Ids:
-    """The empty set of ids."""
-    return Ids(np.zeros(2, np.uint64), np.zeros(1, np.uint8))
+#: The empty set of ids.
+NO_IDS = Ids(np.zeros(2, np.uint64), np.zeros(1, np.uint8))

@@ -131,6 +131,5 @@ class Judged:
         )  # fmt: skip
 
 
-def no_judgements() -> Judged:
-    """Nothing is judged."""
-    return Judged(np.zeros(0, np.int32))
+#: Nothing is judged.
+NO_JUDGEMENTS = Judged(np.zeros(0, np.int32))

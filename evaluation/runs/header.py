@@ -54,7 +54,12 @@ def read_header(start: bytes) -> RunHeader:
         # NUL, which a database need not take, becomes U+FFFD like every other byte that is no text.
         comments.append(start[size:end].decode("utf-8", "replace").replace("\0", "\ufffd").rstrip()[1:])
         size = end
-    return RunHeader(size, len(comments), _metadata(comments))
+    return RunHeader(size, len(comments), _metadata(comments) if comments else {})
+
+
+def looks_like_json(start: bytes) -> bool:
+    """Whether a file that begins so is meant as JSON; no TREC run's first field begins with a brace in practice."""
+    return start.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"{"
 
 
 def _metadata(comments: list[str]) -> dict[str, Any]:

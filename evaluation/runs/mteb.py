@@ -36,11 +36,6 @@ _LONGEST_TAG = 64
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"(\s*:)?', re.DOTALL)
 
 
-def looks_like_json(start: bytes) -> bool:
-    """Whether a file that begins so is meant as JSON; no TREC run's first field begins with a brace in practice."""
-    return start.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"{"
-
-
 def predictions_as_lines(path: Path | str | bytes, limits: Limits, out: IO[bytes]) -> dict[str, Any]:
     """Write the predictions in a (compressed) JSON file to `out` as TREC lines; the model's metadata.
 

@@ -101,7 +101,8 @@ class RunContents:
 
     def __post_init__(self) -> None:
         # here, where every form of run ends, so that no reader can forget it
-        object.__setattr__(self, "metadata", kept_metadata(self.metadata))
+        if self.metadata:
+            object.__setattr__(self, "metadata", kept_metadata(self.metadata))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.order import trec_order
 from evaluation.core.problems import LINES_NAMED, Report, RunStatistics
 from evaluation.judgements.qrels import Qrels
-from evaluation.kernel.layout import Ids, no_ids, padded
-from evaluation.kernel.library import Judged, no_judgements
+from evaluation.kernel.layout import NO_IDS, Ids, padded
+from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures import Measure, parse_measure
 from evaluation.measures.formulas import Ranking, hole_anywhere
 from evaluation.runs.problems import RunContents, RunFacts, describe_problems
@@ -54,7 +54,7 @@ class Target:
     @property
     def seed(self) -> int:
         """The hash seed of every table used together."""
-        return self.document_ids.seed if self.document_ids else PROCESS_SEED
+        return self.document_ids.seed if self.document_ids is not None else PROCESS_SEED
 
     @cached_property
     def known_queries(self) -> list[bytes]:
@@ -86,11 +86,11 @@ class Target:
             query_offsets=offsets,
             judged=Judged(self.judged_rows, self.qrels.table(self.seed))
             if scored and self.qrels
-            else no_judgements(),
+            else NO_JUDGEMENTS,
             judgements=self.qrels.number_of_judgements if scored and self.qrels else 0,
-            documents=self.document_ids.table if self.document_ids else no_ids(),
+            documents=self.document_ids.table if self.document_ids is not None else NO_IDS,
             check_documents=self.document_ids is not None,
-            elsewhere=self._judged_anywhere() if scored and elsewhere_depth else no_ids(),
+            elsewhere=self._judged_anywhere() if scored and elsewhere_depth else NO_IDS,
             elsewhere_depth=min(elsewhere_depth, self.maximum_depth) if scored else 0,
             seed=self.seed,
             drop_self_matches=self.drop_self_matches,
@@ -192,12 +192,15 @@ def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
     judged_only = target.qrels is not None and not target.hidden
     expected = target.judged_rows >= 0 if judged_only else np.ones(len(target.known_queries), np.bool_)
     known = int(np.count_nonzero(contents.seen))
+    missed = (target.known_queries[place].decode() for place in np.flatnonzero(expected & ~contents.seen))
+    # Of a hidden target none is named that only its qrels have.
+    named = (query for query in missed if not target.hidden or query in target.query_ids)
     facts = RunFacts(
         contents=contents,
         known_queries=known,
         unknown_queries=contents.queries - known,
         missing_queries=int(np.count_nonzero(expected & ~contents.seen)),
-        missing_ids=_named_queries(target, expected & ~contents.seen),
+        missing_ids=tuple(islice(named, LINES_NAMED)) if target.names_queries else (),
         expected_queries=int(np.count_nonzero(expected)),
         judged_missing=judged_only,
         maximum_depth=target.maximum_depth,
@@ -211,12 +214,3 @@ def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
         metadata=contents.metadata,
     )
     return Report(describe_problems(facts, limits, target.hidden), statistics)
-
-
-def _named_queries(target: Target, missing: NDArray[np.bool_]) -> tuple[str, ...]:
-    """The first missing queries, where a report may name them: of a hidden target none that only its qrels have."""
-    if not target.names_queries:
-        return ()
-    missed = (target.known_queries[place].decode() for place in np.flatnonzero(missing).tolist())
-    named = (query for query in missed if not target.hidden or query in target.query_ids)
-    return tuple(islice(named, LINES_NAMED))

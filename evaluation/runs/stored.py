@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import KIB, Limits, open_blocks, open_lines
 from evaluation.core.errors import InvalidRun
 from evaluation.core.order import trec_order
-from evaluation.runs.header import BYTE_ORDER_MARK
-from evaluation.runs.mteb import looks_like_json, predictions_as_lines
+from evaluation.runs.header import BYTE_ORDER_MARK, looks_like_json
+from evaluation.runs.mteb import predictions_as_lines
 from evaluation.runs.problems import FIELDS
 
 #: Query, Q0, document, rank, score, tag.

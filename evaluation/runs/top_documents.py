@@ -16,8 +16,8 @@ import numpy as np
 
 from evaluation.archives.compression import Limits
 from evaluation.collections.document_ids import PROCESS_SEED
-from evaluation.kernel.layout import no_ids
-from evaluation.kernel.library import no_judgements
+from evaluation.kernel.layout import NO_IDS
+from evaluation.kernel.library import NO_JUDGEMENTS
 from evaluation.runs.trec_run import ReadingTask, read_run
 
 #: One more than pages show: where a document that is its query itself is left out, another takes its place.
@@ -34,8 +34,8 @@ def write_top_documents(run: Path, target: Path) -> None:
 
 def by_query(first: bytes) -> bytes:
     """The lines of a file, which a pass over a run has in the run's order, in order of the queries' bytes."""
-    lines = first.split(b"\n")[:-1]
-    return b"".join(line + b"\n" for line in sorted(lines, key=lambda line: line.partition(b"\t")[0]))
+    lines = sorted(line.partition(b"\t") for line in first.split(b"\n")[:-1])
+    return b"".join(b"%b\t%b\n" % (query, documents) for query, _, documents in lines)
 
 
 def first_documents(run: Path, depth: int) -> dict[bytes, list[bytes]]:
@@ -51,11 +51,11 @@ def _read_first(run: Path, depth: int) -> bytes:
     task = ReadingTask(
         query_text=np.zeros(0, np.uint8),
         query_offsets=np.zeros(1, np.int64),
-        judged=no_judgements(),
+        judged=NO_JUDGEMENTS,
         judgements=0,
-        documents=no_ids(),
+        documents=NO_IDS,
         check_documents=False,
-        elsewhere=no_ids(),
+        elsewhere=NO_IDS,
         elsewhere_depth=0,
         seed=PROCESS_SEED,
         drop_self_matches=False,

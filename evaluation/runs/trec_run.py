@@ -33,8 +33,8 @@ from evaluation.kernel.reading import (
     TooManyQueriesError,
     order_by_query,
 )
-from evaluation.runs.header import RunHeader, read_header
-from evaluation.runs.mteb import looks_like_json, predictions_as_lines
+from evaluation.runs.header import RunHeader, looks_like_json, read_header
+from evaluation.runs.mteb import predictions_as_lines
 from evaluation.runs.problems import (
     ENCODING,
     FIELDS,
@@ -297,8 +297,23 @@ class _RunPass:
             self.buffer[self.filled] = 10
             self.filled += 1
             self._read_whole_lines()
-        self.reading.finish()
-        return self._contents(fields.line - first_line)
+        reading, known = self.reading, self.task.queries
+        reading.finish()
+        lines_read, output = fields.line - first_line, fields.output.count
+        return RunContents(
+            counted=self._counted(lines_read),
+            lines=lines_read - reading.noted(_BLANK)[0],
+            cut_lines=fields.cut_lines,
+            known_lines=lines_read - sum(reading.noted(name)[0] for name in _UNREAD),
+            queries=int(np.count_nonzero(reading.seen[: fields.queries.count])),
+            seen=reading.seen[:known].astype(np.bool_),
+            retrieved=reading.retrieved[:known].copy(),
+            query=reading.query[:output].copy(),
+            rank=reading.rank[:output].copy(),
+            grade=reading.grade[:output].copy(),
+            tags=reading.tags(),
+            first_documents=bytes(reading.first_documents),
+        )
 
     def _make_room(self) -> None:
         """Move the query at hand to the buffer's start, so that a block fits behind it."""
@@ -346,21 +361,3 @@ class _RunPass:
             lines = fields.lines + tuple(number for number in blank_lines if number < last)
             counted[FIELDS] = LineCount(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
         return counted
-
-    def _contents(self, lines_read: int) -> RunContents:
-        reading, known = self.reading, self.task.queries
-        output = reading.fields.output.count
-        return RunContents(
-            counted=self._counted(lines_read),
-            lines=lines_read - reading.noted(_BLANK)[0],
-            cut_lines=reading.fields.cut_lines,
-            known_lines=lines_read - sum(reading.noted(name)[0] for name in _UNREAD),
-            queries=int(np.count_nonzero(reading.seen[: reading.fields.queries.count])),
-            seen=reading.seen[:known].astype(np.bool_),
-            retrieved=reading.retrieved[:known].copy(),
-            query=reading.query[:output].copy(),
-            rank=reading.rank[:output].copy(),
-            grade=reading.grade[:output].copy(),
-            tags=reading.tags(),
-            first_documents=bytes(reading.first_documents),
-        )

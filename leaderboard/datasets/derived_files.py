@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from pathlib import Path
 
 from evaluation.collections.excerpts import DocumentTexts, write_document_texts
 from evaluation.core.errors import InvalidContent
@@ -70,13 +69,13 @@ def keep_first_documents(found: Mapping[str, bytes]) -> None:
     """
     for sha256, first in found.items():
         target = path_of(Area.TOP_DOCUMENTS, sha256)
-        if first and not target.exists():
-            _made(lambda target=target, first=first: _write_first(target, first))  # type: ignore[misc]
-
-
-def _write_first(target: Path, first: bytes) -> None:
-    with writing(target) as file:
-        file.write_bytes(by_query(first))
+        if not first or target.exists():
+            continue
+        try:
+            with writing(target) as file:
+                file.write_bytes(by_query(first))
+        except OSError as error:
+            logger.warning("not prepared for pages: %s", error)
 
 
 def lacks_excerpts(dataset: Dataset) -> bool:

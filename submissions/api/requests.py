@@ -69,9 +69,7 @@ class RequestSerializer(serializers.Serializer[Any]):
     @classmethod
     def read(cls, request: Request) -> dict[str, Any]:
         """What was sent. Raises ApiError for what is missing or cannot be read."""
-        given = cls(data=data_of(request), context={"request": request})
-        given.is_valid(raise_exception=True)
-        return dict(given.validated_data)
+        return dict(cls(context={"request": request}).to_internal_value(data_of(request)))
 
 
 class WithdrawRequest(RequestSerializer):
@@ -150,13 +148,18 @@ def system_and_owner(
     system's where not all of `data` are.
     """
     mine = list(teams_of(person))
-    owner = _owner(data, mine)
-    team, until = owner["team"], owner["anonymous_until"]
+    said = {"team": str(data.get("team") or "").strip(), "anonymous_until": data.get("anonymous_until") or ""}
+    form = SubmissionForm(said, systems=[], teams=mine)
+    if "team" in form.errors:
+        known = ", ".join(team.slug for team in mine)
+        raise malformed("team", f"You do not belong to a team “{said['team']}”.", f"Your teams: {known}.")
+    require_valid(form)
+    team, until = form.cleaned_data["team"], form.cleaned_data["anonymous_until"]
     system = system_of(
         data if described is None else described, person, architecture, [team] if team else mine
     )
     if not isinstance(system, System):
-        return {"system": system, **owner}
+        return {"system": system, "team": team or next(iter(mine), None), "anonymous_until": until}
     if until is not None and (system.anonymous_until is None or system.anonymous_until.date() != until):
         raise malformed(
             "anonymous_until",
@@ -164,16 +167,6 @@ def system_and_owner(
             f"Change that on /systems/{system.slug}/edit/, and leave the field out here.",
         )
     return {"system": system}
-
-
-def _owner(data: Mapping[str, Any], mine: Collection[Team]) -> dict[str, Any]:
-    said = {"team": str(data.get("team") or "").strip(), "anonymous_until": data.get("anonymous_until") or ""}
-    form = SubmissionForm(said, systems=[], teams=mine)
-    if "team" in form.errors:
-        known = ", ".join(team.slug for team in mine)
-        raise malformed("team", f"You do not belong to a team “{said['team']}”.", f"Your teams: {known}.")
-    require_valid(form)
-    return {name: form.cleaned_data[name] for name in said}
 
 
 def system_of(

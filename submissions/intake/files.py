@@ -16,7 +16,7 @@ from evaluation.archives.compression import Limits, describe_bytes, open_blocks
 from evaluation.archives.zip import TOO_MANY_FILES, Allowance, Policy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode, Report
-from evaluation.runs.mteb import looks_like_json
+from evaluation.runs.header import looks_like_json
 from evaluation.runs.problems import EMPTY
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.disk import naming
@@ -92,9 +92,9 @@ class CheckedFile:
     text: bytes | None = None
 
     @property
-    def passed(self) -> bool:
-        """Whether the file may be stored: it is valid, or the verdict is left to a worker."""
-        return self.report is None or self.report.valid
+    def tag(self) -> str | None:
+        """The first tag in the file, empty where it has none; None where nobody has read it yet."""
+        return None if self.report is None else next(iter(self.report.statistics.tags), "")
 
     @property
     def file_report(self) -> FileReport:
@@ -148,9 +148,21 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     """
     if not files:
         raise Refused.of(NO_FILE, "No run file was sent.", "Choose at least one file.")
-    refuse([*_repeats(files), *_too_many(len(files))])
+    repeated = [
+        UPLOAD_TWICE.problem(
+            f"The upload {identifier} ({next(file.name for file in files if file.upload == identifier)}) is named "
+            f"{count} times.",
+            "Name each upload once; seeds that are the same run would be refused too.",
+        )
+        for identifier, count in Counter(file.upload for file in files if file.upload).items()
+        if count > 1
+    ]
+    refuse([*repeated, *_too_many(len(files))])
     zips = _names_in_zips(files)
     refuse(_too_many(sum(len(zips.get(file.path, (file.name,))) for file in files)))
+    if not zips:
+        yield [_run_file(file, file.name, file.name, file.path) for file in files]
+        return
     policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
     # No more may come out of all zips together than out of one as large as they are.
     shared = Allowance(
@@ -172,19 +184,6 @@ def refuse(problems: Sequence[Problem], files: Iterable[FileReport] = ()) -> Non
     """Raise Refused where there are problems, with all of them."""
     if problems:
         raise Refused(problems[0].code, problems[0].message, problems, files)
-
-
-def _repeats(files: Sequence[IncomingFile]) -> list[Problem]:
-    named = Counter(file.upload for file in files if file.upload)
-    names = {file.upload: file.name for file in files}
-    return [
-        UPLOAD_TWICE.problem(
-            f"The upload {identifier} ({names[identifier]}) is named {count} times.",
-            "Name each upload once; seeds that are the same run would be refused too.",
-        )
-        for identifier, count in named.items()
-        if count > 1
-    ]
 
 
 def _too_many(count: int) -> list[Problem]:

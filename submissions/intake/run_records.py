@@ -8,7 +8,7 @@ from evaluation.core.problems import RunStatistics
 from leaderboard.core.storage.runs import StoredRun
 from leaderboard.models import DatasetVersion, Entry, Run, System
 from leaderboard.results.history.revisions import Kind, board_changed
-from leaderboard.results.records import Sent, record_run
+from leaderboard.results.records import NO_SUBMISSION, Sent, record_run
 from submissions.models import Job, Submission
 
 
@@ -24,7 +24,17 @@ def keep_run(
     label: str = "",
 ) -> Run:
     """The row of a job's run: when it is scored, or before, where that has to wait for judgements."""
-    configuration = submission.configuration if submission else ""
+    configuration, sent = "", NO_SUBMISSION
+    if submission is not None:
+        configuration = submission.configuration
+        sent = Sent(
+            submission_reference=submission.pk,
+            public=submission.public,
+            round_id=submission.round_id,
+            late=submission.late,
+            run_type=submission.run_type,
+            priority=submission.priority,
+        )
     return record_run(
         version=version,
         system=system,
@@ -39,21 +49,7 @@ def keep_run(
         metadata={**statistics.metadata, **(made_by(submission) if submission else {})},
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
-        sent=sent_with(submission),
-    )
-
-
-def sent_with(submission: Submission | None) -> Sent:
-    """How the runs of the submission came."""
-    if submission is None:
-        return Sent()
-    return Sent(
-        submission_reference=submission.pk,
-        public=submission.public,
-        round_id=submission.round_id,
-        late=submission.late,
-        run_type=submission.run_type,
-        priority=submission.priority,
+        sent=sent,
     )
 
 

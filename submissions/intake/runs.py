@@ -71,15 +71,14 @@ def accept_submission(
     seeds of it, labelled by `seeds` in the order of the files. `team` owns a new system (None: the submitter's first
     one); until `anonymous_until` nobody else learns that. `bulk` names a curator's import, which counts to no quota.
     """
-    uploads = _uploads(files)
-    with reading(uploads):
+    with reading(uploads := _uploads(files)):
         with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
             datasets = [run.dataset for run in found]
-            known_team = _known_team(submitter, system, team)
+            known_team = system.team if isinstance(system, System) else team or teams_of(submitter).first()
             quotas.refuse_unapproved(known_team, datasets)
             runs, problems = label_seeds(found, seeds)
             checked = list(check_files(runs))
-            tags = [_tag_of(file) for file in checked]
+            tags = [file.tag for file in checked]
             admission = examine(submitter, known_team, datasets, round_entry, tags)
             _refuse_wrong(checked, problems, admission.problems)
             arrivals = _store_all(checked)
@@ -104,8 +103,7 @@ def accept_submission(
                 bulk=bulk,
                 **admission.columns(),
             )
-            for arrival in arrivals:
-                _queue_job(submission, arrival, admission.entry.tag)
+            _queue_jobs(submission, arrivals, admission.entry.tag)
             take(submitter, uploads)
             if not bulk:
                 quotas.charge(submission, datasets)
@@ -113,28 +111,16 @@ def accept_submission(
     return submission
 
 
-def _known_team(submitter: User, system: System | SystemFields, team: Team | None) -> Team | None:
-    """Whose the submission would be, as far as there is a team: a refusal makes none."""
-    if isinstance(system, System):
-        return system.team
-    return team or teams_of(submitter).first()
-
-
 def _uploads(files: Iterable[IncomingFile]) -> list[str]:
     """The uploads that brought files in pieces."""
     return list(dict.fromkeys(file.upload for file in files if file.upload))
-
-
-def _tag_of(file: CheckedFile) -> str | None:
-    """The first tag in the file, empty where it has none; None where nobody has read it yet."""
-    return None if file.report is None else next(iter(file.report.statistics.tags), "")
 
 
 def _refuse_wrong(
     checked: Sequence[CheckedFile], problems: Sequence[Problem], not_admitted: Sequence[Problem]
 ) -> None:
     """Raises Refused for all that is wrong at once: with seed sets, with what files contain, and with a round."""
-    if all(file.passed for file in checked):
+    if all(file.report is None or file.report.valid for file in checked):
         refuse([*problems, *not_admitted])
         return
     refused = Refused.for_files(file.file_report for file in checked)
@@ -152,13 +138,6 @@ class _Arrival:
     stored: StoredRun | None = None
     upload_sha256: str = ""
 
-    @property
-    def checked_report(self) -> Report:
-        """The report. Raises RuntimeError where a worker is still to check the file."""
-        if self.report is None:
-            raise RuntimeError(f"{self.run.name} was not checked yet")
-        return self.report
-
     def is_run_of(self, job: Job) -> bool:
         """Whether the job has the same run."""
         if self.stored is not None:
@@ -167,30 +146,26 @@ class _Arrival:
 
 
 def _store_all(files: Sequence[CheckedFile]) -> list[_Arrival]:
-    """The files with their bytes in the store. Raises Refused for seeds whose text is the same."""
-    arrivals = [_store(file) for file in files]
-    _refuse_same_runs(arrivals)
-    return arrivals
+    """The files with their bytes in the store.
 
-
-def _store(file: CheckedFile) -> _Arrival:
-    if file.report is None:
-        adopted = adopt(Area.UPLOADS, file.run.path, file.run.sha256)
-        return _Arrival(file.run, None, upload_sha256=adopted)
-    return _Arrival(file.run, file.report, store_run(file.run.path if file.text is None else file.text))
-
-
-def _refuse_same_runs(arrivals: Sequence[_Arrival]) -> None:
-    """Raises Refused for seeds whose text is the same, however it was compressed."""
+    Raises Refused for seeds whose text is the same, however it was compressed.
+    """
+    arrivals: list[_Arrival] = []
     seen: dict[tuple[int, str], RunFile] = {}
     problems = []
-    for arrival in arrivals:
-        if arrival.stored is not None:
-            key = (arrival.run.dataset.pk, arrival.stored.sha256)
-            if key in seen:
-                problems.append(same_file(seen[key], arrival.run))
-            seen.setdefault(key, arrival.run)
+    for file in files:
+        run = file.run
+        if file.report is None:
+            adopted = adopt(Area.UPLOADS, run.path, run.sha256)
+            arrivals.append(_Arrival(run, None, upload_sha256=adopted))
+            continue
+        stored = store_run(run.path if file.text is None else file.text)
+        arrivals.append(_Arrival(run, file.report, stored))
+        first = seen.setdefault((run.dataset.pk, stored.sha256), run)
+        if first is not run:
+            problems.append(same_file(first, run))
     refuse(problems)
+    return arrivals
 
 
 def system_row(system: System | SystemFields, team: Team, anonymous_until: date | None = None) -> System:
@@ -273,43 +248,33 @@ def _needs_label(arrival: _Arrival, earlier: Submission) -> Refused:
     )
 
 
-def _queue_job(submission: Submission, arrival: _Arrival, run_tag: str) -> None:
-    job = _create_job(submission, arrival, run_tag)
-    if arrival.stored is not None and arrival.run.dataset.awaits_judgements:
-        # A run that was checked and cannot be scored yet. A large one gets its row from its worker.
-        statistics = arrival.checked_report.statistics
-        keep_waiting_run(job, submission, arrival.stored, statistics, arrival.run.version)
-
-
-def _create_job(submission: Submission, arrival: _Arrival, run_tag: str) -> Job:
-    payload: dict[str, Any] = {"run_tag": run_tag} if run_tag else {}
-    report: dict[str, Any] = {}
-    if arrival.stored is not None:
-        payload |= waiting_payload(arrival.stored, arrival.checked_report.statistics)
-        report = arrival.checked_report.as_dict()
-    return Job.objects.create(
-        kind=Job.Kind.SCORE,
-        queue=Job.Queue.SCORE,
-        submission=submission,
-        dataset=arrival.run.dataset,
-        file_name=arrival.run.name[:200],
-        seed=arrival.run.seed,
-        state=State.QUEUED if arrival.stored is not None else State.VALIDATING,
-        validated=arrival.stored is not None,
-        payload=payload,
-        report=report,
-        upload_sha256=arrival.upload_sha256,
-        log="".join(map(log_line, _first_lines(arrival))),
-    )
-
-
-def _first_lines(arrival: _Arrival) -> list[str]:
-    """What the job's log begins with."""
-    labelled = f" as seed {arrival.run.seed}" if arrival.run.seed else ""
-    received = f"Received {arrival.run.name} for {arrival.run.dataset}{labelled}."
-    if arrival.report is None:
-        return [received, "The file is large: a worker will validate and score it in one pass."]
-    statistics, warnings = arrival.report.statistics, arrival.report.warnings
-    found = f"with {len(warnings)} warning{'s' if len(warnings) != 1 else ''}" if warnings else "no problems"
-    lines = f"{statistics.lines:,} lines, {statistics.queries:,} queries"
-    return [received, f"Validated: {lines}, {found}. Queued."]
+def _queue_jobs(submission: Submission, arrivals: Sequence[_Arrival], run_tag: str) -> None:
+    for arrival in arrivals:
+        run, report, stored = arrival.run, arrival.report, arrival.stored
+        payload: dict[str, Any] = {"run_tag": run_tag} if run_tag else {}
+        log = [f"Received {run.name} for {run.dataset}{f' as seed {run.seed}' if run.seed else ''}."]
+        if report is None or stored is None:
+            log.append("The file is large: a worker will validate and score it in one pass.")
+        else:
+            statistics, warnings = report.statistics, len(report.warnings)
+            payload |= waiting_payload(stored, statistics)
+            found = f"with {warnings} warning{'s' if warnings != 1 else ''}" if warnings else "no problems"
+            lines = f"{statistics.lines:,} lines, {statistics.queries:,} queries"
+            log.append(f"Validated: {lines}, {found}. Queued.")
+        job = Job.objects.create(
+            kind=Job.Kind.SCORE,
+            queue=Job.Queue.SCORE,
+            submission=submission,
+            dataset=run.dataset,
+            file_name=run.name[:200],
+            seed=run.seed,
+            state=State.QUEUED if stored is not None else State.VALIDATING,
+            validated=stored is not None,
+            payload=payload,
+            report=report.as_dict() if report is not None else {},
+            upload_sha256=arrival.upload_sha256,
+            log="".join(map(log_line, log)),
+        )
+        if report is not None and stored is not None and run.dataset.awaits_judgements:
+            # A run that was checked and cannot be scored yet. A large one gets its row from its worker.
+            keep_waiting_run(job, submission, stored, report.statistics, run.version)

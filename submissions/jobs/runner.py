@@ -54,7 +54,10 @@ for _package in (kinds, models):
 def work_through(queue: str, worker: str) -> int:
     """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
     done = 0
-    while (job := _next(queue, worker)) is not None:
+    while not refusal():
+        job = claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
+        if job is None:
+            break
         do(job)
         done += 1
         if (
@@ -64,12 +67,6 @@ def work_through(queue: str, worker: str) -> int:
     if not done and queue != Job.Queue.SCORE:  # woken for this, perhaps
         tidy_up()
     return done
-
-
-def _next(queue: str, worker: str) -> Job | None:
-    if refusal():
-        return None
-    return claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
 
 
 def do(job: Job) -> None:
@@ -126,8 +123,7 @@ def _attempt(job: Job, lease: Lease) -> None:
     person: User | None = None
     why = f"{job.get_kind_display()} (job {job.pk})"
     if job.submission is not None:
-        # By key and name: who retrieves may read no more of people (leaderboard.core.database_grants).
-        person = User.objects.only("pk", "name").get(pk=job.submission.submitter_id)
+        person = job.submission.submitter
         why = f"submission {job.submission.pk}"
     with acting(person, why):
         WORK[Job.Kind(job.kind)](job, lease)

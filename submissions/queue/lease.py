@@ -131,17 +131,12 @@ def holding(job: Job) -> Iterator[Lease]:
     finally:
         ended.set()
         thread.join()
-        _note_times(lease)
-
-
-def _note_times(lease: Lease) -> None:
-    """Figures only: no job fails for want of them. Who lost the job, or the database, writes nothing."""
-    if lease.lost or lease.lost_database:
-        return
-    try:
-        add_up(lease.job.kind, lease.clock.ended())
-    except DatabaseError:
-        logger.warning("how long the stages of job %s took was not noted", lease.job.pk)
+        # Figures only: no job fails for want of them. Who lost the job, or the database, writes nothing.
+        if not lease.lost and not lease.lost_database:
+            try:
+                add_up(job.kind, lease.clock.ended())
+            except DatabaseError:
+                logger.warning("how long the stages of job %s took was not noted", job.pk)
 
 
 def _keep_alive(lease: Lease, ended: threading.Event) -> None:

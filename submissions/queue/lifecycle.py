@@ -69,7 +69,7 @@ def advance(
         finished = Coalesce(F("finished_at"), Value(timezone.now()), output_field=DateTimeField())
         ended = {"lease_expires_at": None, "finished_at": finished, "waits_for": None}
         changes = {**ended, "stage": "", "progress_note": "", **changes}
-        with transaction.atomic():
+        with transaction.atomic(savepoint=False):
             moved = jobs.update(state=to, **changes) == 1
             if moved:
                 settle(job_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -18,7 +19,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from leaderboard.core import wakeup
-from leaderboard.models import WorkRequest
+from leaderboard.models import User, WorkRequest
 from submissions.models import TERMINAL, Job, State
 from submissions.queue.lifecycle import advance, append_log_line, write_log
 
@@ -34,6 +35,12 @@ _RETRIEVING = (Job.Kind.BASELINE, Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL, Job.
 #: Baselines first, since a dataset is published with its own; then by arrival, but a rescore after every verdict.
 _TURNS = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
 _TURN = Case(*(When(kind=kind, then=turn) for kind, turn in _TURNS.items()), default=1)
+#: What a retriever may not read (leaderboard.core.database_grants): of people it knows key and name.
+_NOT_READ = (
+    "submission__note", "submission__withdrawal_reason",
+    *(f"submission__submitter__{field.name}" for field in User._meta.concrete_fields
+      if field.name not in ("id", "name")),
+)  # fmt: skip
 #: In a job's payload: how many seconds those took who had it before it was handed over to who has it now.
 WORKED = "worked_seconds"
 #: The task that a wakeup starts. A name on the wire.
@@ -42,11 +49,7 @@ WORK = "runboard.work"
 
 def ring(queue: str) -> None:
     """Wake a worker of this queue once the current transaction has committed."""
-    transaction.on_commit(lambda: _ring_now(queue))
-
-
-def _ring_now(queue: str) -> None:
-    wakeup.send(WORK, queue, queue=queue)
+    transaction.on_commit(partial(wakeup.send, WORK, queue, queue=queue))
 
 
 def _lease_end() -> CombinedExpression:
@@ -77,9 +80,8 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
                 progress=0.0,
                 progress_note="",
             ):
-                held = Job.objects.select_related("dataset", "submission")
-                # What a retriever may not read (leaderboard.core.database_grants).
-                return held.defer("submission__note", "submission__withdrawal_reason").get(pk=candidate["pk"])
+                held = Job.objects.select_related("dataset", "submission__submitter").defer(*_NOT_READ)
+                return held.get(pk=candidate["pk"])
 
 
 def extend_lease(
@@ -242,7 +244,7 @@ def ring_for_waiting() -> None:
     """
     for queue in Job.objects.waiting().order_by().values_list("queue", flat=True).distinct():
         if not wakeup.unanswered(queue):
-            _ring_now(queue)
+            wakeup.send(WORK, queue, queue=queue)
 
 
 def queue_position(job: Job) -> int | None:

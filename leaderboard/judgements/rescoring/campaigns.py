@@ -139,8 +139,8 @@ def catch_up(dataset: Dataset | int) -> None:
     In the transaction that publishes its result, with the board locked. While the rescore evaluates it finds the run
     by itself.
     """
-    rescore = under_way(dataset)
-    if rescore is not None and rescore.state == State.READY:
+    rescore = Rescore.objects.filter(dataset=dataset, state=State.READY).first()
+    if rescore is not None:
         Rescore.objects.filter(pk=rescore.pk).update(state=State.EVALUATING)
         _ask_for(rescore)
 

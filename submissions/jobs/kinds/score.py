@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import SignedRun
 from evaluation.runs.top_documents import KEPT
+from evaluation.verification import Claimed, Rules, verify
 from leaderboard.core.storage import deletion_lock
-from leaderboard.core.storage.runs import StoredRun, read_text, run_path, store_run
+from leaderboard.core.storage.runs import StoredRun, open_run, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.derived_files import keep_first_documents
-from leaderboard.datasets.qrels import scoring_target
+from leaderboard.datasets.qrels import scoring_target, verifying_judgements
 from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.history.revisions import lock_board, lock_boards
@@ -30,7 +32,6 @@ from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing import EntryMarks, publish_entry
 from leaderboard.results.records import record_evaluation
 from leaderboard.results.values import JUDGED_MEASURES
-from leaderboard.results.verification import verify_scored
 from submissions.core.errors import ALREADY_SUBMITTED
 from submissions.intake.run_records import keep_run, keep_waiting_run, waiting_payload
 from submissions.jobs.kinds.seed_sets import publish_seed
@@ -92,7 +93,8 @@ def score_job(job: Job, lease: Lease) -> None:
         begin(job, State.SCORING)
         stored = store_run(upload)
         verify_scored(stored.sha256, qrels, scored, lease.check)
-    system = job.submission.system if job.submission else System.objects.get(slug=job.payload["system_slug"])
+    which = {"pk": job.submission.system_id} if job.submission else {"slug": job.payload["system_slug"]}
+    system = System.objects.select_related("team").get(**which)
     publish_on_present(job, lease, system, [Result(stored, scored)], qrels, Entry.Provenance.SCORED)
     forget_upload(job)
 
@@ -152,6 +154,33 @@ def _score(run: Path | bytes, dataset: Dataset, qrels: Qrels, progress: Callable
     """The values of a run in any form, not verified. Pages show its first documents where judgements are open."""
     target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else KEPT
     return score_run(run, target, measures_of(dataset), progress=progress, first_documents=first_documents)
+
+
+def verify_scored(
+    sha256: str,
+    qrels: Qrels,
+    scored: ScoredRun,
+    after_block: Callable[[], object],
+    text: bytes | None = None,
+) -> None:
+    """Compute the scores of a stored run again, and compare them. `after_block` is called now and then, and may raise.
+
+    `text` is what the store holds, where the caller has read it.
+
+    Raises evaluation.verification.ScoresDiffer, whose message is for operators alone.
+    """
+    dataset = qrels.version.dataset
+    claimed = Claimed(
+        measures=[measure.name for measure in scored.measures],
+        query_ids=scored.query_ids,
+        per_query=scored.per_query,
+        means=scored.means,
+        missing_queries=scored.missing_queries,
+        lines=scored.report.statistics.lines,
+    )
+    rules = Rules(dataset.relevance_level, dataset.drop_self_matches)
+    with BytesIO(text) if text is not None else open_run(sha256) as stored:
+        verify(stored, verifying_judgements(qrels), claimed, rules, sha256, after_block)
 
 
 def measures_of(dataset: Dataset) -> Sequence[str]:
@@ -253,7 +282,10 @@ def publish_results(
         else:
             entries = _publish_entries(job, dataset, submission, system, results, qrels, provenance)
             _note_entries(job, submission, entries)
-        _log_publication(job, entries)
+        if entries and entries[-1].waits_for_its_turn:
+            write_log(job.pk, "Scored: it is told in its turn.")
+        elif entries:
+            write_log(job.pk, _LOGGED.get(entries[-1].visibility, "Scored."))
         if record_more is not None:
             record_more(results, entries)
     return entries
@@ -284,13 +316,6 @@ def _publish_entries(
         )
         for result in results
     ]
-
-
-def _log_publication(job: Job, entries: Sequence[Entry]) -> None:
-    if entries and entries[-1].waits_for_its_turn:
-        write_log(job.pk, "Scored: it is told in its turn.")
-    elif entries:
-        write_log(job.pk, _LOGGED.get(entries[-1].visibility, "Scored."))
 
 
 def _note_entries(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:

@@ -14,7 +14,7 @@ from evaluation.measures.formulas import Ranking, Values
 from leaderboard.core.audit import acting
 from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, Entry, Evaluation, Rescore, Run, User
-from leaderboard.results import verification
+from submissions.jobs.kinds import score
 from submissions.models import Job, QuotaUse, State
 from submissions.queue.queue import take_requests
 from tests.submissions.clients import Api
@@ -103,13 +103,13 @@ def test_what_is_right_is_verified_once_and_published(
 ) -> None:
     """The control: the same with right formulas; and every evaluation has gone through the verification."""
     seen = []
-    real = verification.verify
+    real = score.verify
 
     def counted(*arguments: Any) -> None:
         seen.append(arguments[4])
         real(*arguments)
 
-    monkeypatch.setattr(verification, "verify", counted)
+    monkeypatch.setattr(score, "verify", counted)
     api.submit()
     work()
     assert Job.objects.get().state == State.DONE
