@@ -18,8 +18,8 @@ from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
 from submissions.api.serializers import QuotaSerializer
 from submissions.models import Scope
+from submissions.quotas.counting import quotas_for
 from submissions.quotas.ledger import refusals_of
-from submissions.quotas.shown import quotas_for
 
 
 class RefusalsSerializer(serializers.Serializer[Any]):

@@ -45,7 +45,18 @@ class ParametersField(forms.CharField):
     def clean(self, value: Any) -> dict[str, Any]:
         """The parameters. Raises ValidationError saying what would be right."""
         text = super().clean(value)
-        found = self._from_json(text) if text.lstrip().startswith("{") else self._from_pairs(text)
+        if text.lstrip().startswith("{"):
+            found = self._from_json(text)
+        else:
+            found = {}
+            parts = (part for line in re.split(r"\r?\n", text) for part in _BETWEEN_PAIRS.split(line))
+            for part in parts:
+                if not part.strip(_IGNORED):
+                    continue
+                key, equals, said = part.partition("=")
+                if not equals or not key.strip():
+                    raise ValidationError(f"“{part.strip()}” is not key=value, such as k1=0.9.")
+                found[key.strip()] = self._value(key.strip(), said)
         for name in found:
             validate_name(name)
         _validate_texts(found)
@@ -57,18 +68,6 @@ class ParametersField(forms.CharField):
             return dict(read_json(text))
         except ValueError as error:
             raise ValidationError(f'Not a JSON object such as {{"k1": 0.9}}: {error}') from None
-
-    def _from_pairs(self, text: str) -> dict[str, Any]:
-        parameters: dict[str, Any] = {}
-        parts = (part for line in re.split(r"\r?\n", text) for part in _BETWEEN_PAIRS.split(line))
-        for part in parts:
-            key, equals, value = part.partition("=")
-            if not part.strip(_IGNORED):
-                continue
-            if not equals or not key.strip():
-                raise ValidationError(f"“{part.strip()}” is not key=value, such as k1=0.9.")
-            parameters[key.strip()] = self._value(key.strip(), value)
-        return parameters
 
     def _value(self, name: str, text: str) -> Any:
         said = text.strip().rstrip(_IGNORED)

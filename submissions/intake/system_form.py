@@ -221,7 +221,11 @@ class SystemForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         text = cleaned.get("training_datasets", "")
         names = _names(text)
-        self._refuse_unreadable(names)
+        try:  # they need not be datasets here, but pages and boards show what they are called
+            for name in names:
+                validate_name(name)
+        except ValidationError as error:
+            self.add_error("training_datasets", error)
         if text.strip().casefold() in NONE_WORDS:
             cleaned["training_none"] = True
         if names and cleaned.get("training_none"):
@@ -230,14 +234,6 @@ class SystemForm(forms.Form):
         if self.system is not None and self.settlement is not None:
             self._refuse_undoing(self.system)
         return cleaned
-
-    def _refuse_unreadable(self, names: list[str]) -> None:
-        """Training data need not be datasets here, but pages and boards show what they are called."""
-        try:
-            for name in names:
-                validate_name(name)
-        except ValidationError as error:
-            self.add_error("training_datasets", error)
 
     def _refuse_undoing(self, system: System) -> None:
         """A page that was opened before the decision, or a request, may say otherwise; repeating it is no matter."""

@@ -18,7 +18,6 @@ from leaderboard.core.audit import acting
 from leaderboard.core.storage.disk import is_disk_full
 from leaderboard.datasets.derived_files import lacks_excerpts, prepare
 from leaderboard.datasets.qrels import NotLaidOut
-from leaderboard.models import User
 from submissions.core.errors import INVALID_RUN
 from submissions.jobs import kinds, models
 from submissions.jobs.kinds.score import forget_upload
@@ -28,7 +27,7 @@ from submissions.jobs.models.running import reject_model
 from submissions.jobs.registry import WORK
 from submissions.models import Job, State
 from submissions.queue.capability import forget_own_capability, own_capability, runs_models
-from submissions.queue.lease import Lease, WorkEnded, holding
+from submissions.queue.lease import WorkEnded, holding
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.process import STOPPING, refusal
 from submissions.queue.queue import ATTEMPTS, claim, end_cancelled, let_go, put_back
@@ -85,9 +84,16 @@ def do(job: Job) -> None:
 
 
 def _settled(job: Job) -> None:
+    # The submitter is named in the record of what the job changes, else the site.
+    submission = job.submission
+    person = submission.submitter if submission is not None else None
+    why = f"submission {submission.pk}" if submission else f"{job.get_kind_display()} (job {job.pk})"
     try:
         with holding(job) as lease:
-            _attempt(job, lease)
+            if job.attempts > 1:
+                write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
+            with acting(person, why):
+                WORK[Job.Kind(job.kind)](job, lease)
     except WorkEnded as ended:
         ended.settle(job)
     except NotLaidOut:
@@ -114,19 +120,6 @@ def _wait_for_judgements(job: Job) -> None:
         logger.info("job %s: open judgements are not laid out yet", job.pk)
         if line not in job.log:
             write_log(job.pk, line)
-
-
-def _attempt(job: Job, lease: Lease) -> None:
-    if job.attempts > 1:
-        write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
-    # The submitter is named in the record of what the job changes, else the site.
-    person: User | None = None
-    why = f"{job.get_kind_display()} (job {job.pk})"
-    if job.submission is not None:
-        person = job.submission.submitter
-        why = f"submission {job.submission.pk}"
-    with acting(person, why):
-        WORK[Job.Kind(job.kind)](job, lease)
 
 
 def _reject(job: Job, error: InvalidRun) -> None:

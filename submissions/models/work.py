@@ -309,7 +309,7 @@ class StageTime(models.Model):
     """One bucket of a histogram: how many times a stage of this kind of job took at most `limit` seconds.
 
     The bucket without a limit counts all of them, and has the sum of their seconds. Written by
-    `submissions.queue.stage_timer`.
+    `submissions.queue.lease`.
     """
 
     kind = models.CharField(max_length=12, help_text="Job.Kind")

@@ -15,7 +15,7 @@ from leaderboard.models import Challenge, Entry, Rescore, Round
 from leaderboard.rounds.lifecycle import utc
 from submissions.models import NoticeKind, State, Webhook
 from submissions.notifications.outbox import Message
-from submissions.quotas.shown import charged
+from submissions.quotas.counting import charged
 from submissions.status.description import JobStatus, SubmissionStatus
 from submissions.status.scores import NO_CHANGE, outcome_text
 

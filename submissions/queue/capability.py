@@ -115,6 +115,18 @@ def told_within(time_ago: timedelta = SILENCE, queues: Iterable[str] = QUEUES) -
     ]
 
 
+def count_workers(queue: str) -> tuple[int, int]:
+    """How many workers of this queue were heard of lately and take work, and how many of them refuse it."""
+    alive = [worker for worker in Worker.objects.heard_within(SILENCE) if queue in worker.queues]
+    refusing = sum(bool(worker.refusal) for worker in alive)
+    return len(alive) - refusing, refusing
+
+
+def workers_alive(queue: str) -> int:
+    """How many workers of this queue were heard of lately and take work."""
+    return count_workers(queue)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Obstacle:
     """Why a job waits although workers are alive, and what helps."""

@@ -103,18 +103,6 @@ def own_hardware_class(queues: Sequence[str]) -> str:
     return _hardware_class(settings.MODEL_THREADS, "cuda" if Job.Queue.GPU in queues else "cpu")
 
 
-def count_workers(queue: str) -> tuple[int, int]:
-    """How many workers of this queue were heard of lately and take work, and how many of them refuse it."""
-    alive = [worker for worker in Worker.objects.heard_within(SILENCE) if queue in worker.queues]
-    refusing = sum(bool(worker.refusal) for worker in alive)
-    return len(alive) - refusing, refusing
-
-
-def workers_alive(queue: str) -> int:
-    """How many workers of this queue were heard of lately and take work."""
-    return count_workers(queue)[0]
-
-
 def forget_silent_workers() -> None:
     """Remove the rows of workers not heard of for a day."""
     Worker.objects.filter(seen_at__lt=Now() - MEMORY).delete()

@@ -15,11 +15,10 @@ from leaderboard.boards.system.result import LABEL
 from leaderboard.core import anonymity
 from leaderboard.models import Dataset, Entry
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
-from submissions.queue.capability import Obstacle, obstacle
-from submissions.queue.heartbeat import count_workers
+from submissions.queue.capability import Obstacle, count_workers, obstacle
 from submissions.queue.lifecycle import submission_state
 from submissions.queue.queue import awaits_judgements, queue_position
-from submissions.quotas.shown import Charged, charged
+from submissions.quotas.counting import Charged, charged
 from submissions.status.models import ModelPart, model_part, model_problems
 from submissions.status.scores import Score, held_meaning, is_held, scores_of_entry, scores_of_job
 

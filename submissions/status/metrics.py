@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from leaderboard.core.cache import metrics as cache_metrics
 from leaderboard.core.permissions import may_operate
 from submissions.models import TERMINAL, Job, Worker
-from submissions.queue.stage_timer import histograms
+from submissions.queue.lease import histograms
 
 
 @require_safe

@@ -11,8 +11,7 @@ from django.template import Context
 from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
 from submissions.models import Submission
-from submissions.quotas.counting import Quota
-from submissions.quotas.shown import charged, quotas_for
+from submissions.quotas.counting import Quota, charged, quotas_for
 
 register = template.Library()
 

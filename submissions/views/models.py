@@ -42,7 +42,7 @@ from submissions.intake.models.intake import (
 from submissions.intake.models.readiness import is_local, quota_of, readiness
 from submissions.intake.models.runs import RunSource, sources_for
 from submissions.models import Checkpoint, Job, Upload
-from submissions.queue.heartbeat import workers_alive
+from submissions.queue.capability import workers_alive
 from submissions.status.estimates import ENOUGH, Estimate, Load, ended_like, estimate
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.uploads.request_size import refuse_oversize

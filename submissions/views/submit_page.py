@@ -28,8 +28,7 @@ from submissions.intake.runs import check_only
 from submissions.intake.seed_labels import split_labels
 from submissions.intake.system_form import SystemForm
 from submissions.models import Upload
-from submissions.quotas.counting import Quota
-from submissions.quotas.shown import quotas_for
+from submissions.quotas.counting import Quota, quotas_for
 from submissions.uploads.service import uploads_of
 from submissions.uploads.storage import is_identifier
 from submissions.views.uploads import unfinished

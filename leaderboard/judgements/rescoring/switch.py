@@ -15,7 +15,7 @@ from leaderboard.judgements.rescoring.content import Content, offer_with
 from leaderboard.models import Dataset, Entry, Rescore, Seed
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import settle_places
-from leaderboard.results.publishing.provenance import mark_pooled
+from leaderboard.results.publishing.scored import mark_pooled
 
 
 class CannotSwitch(ValueError):

@@ -12,10 +12,15 @@ from leaderboard.results.publishing.descriptions import (
 )
 from leaderboard.results.publishing.ladder_places import settle_places, shown_instead
 from leaderboard.results.publishing.protection import CannotReveal, reveal_private
-from leaderboard.results.publishing.provenance import EntryMarks, mark_pooled
 from leaderboard.results.publishing.reported import ReportedEntry, publish_reported
 from leaderboard.results.publishing.republish import refresh_scores
-from leaderboard.results.publishing.scored import SEEDS, publish_entry, publish_seed_set
+from leaderboard.results.publishing.scored import (
+    SEEDS,
+    EntryMarks,
+    mark_pooled,
+    publish_entry,
+    publish_seed_set,
+)
 from leaderboard.results.publishing.telling import decide_again, tell_due
 from leaderboard.results.publishing.visibility import (
     CannotModerate,

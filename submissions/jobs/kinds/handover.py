@@ -29,7 +29,7 @@ from submissions.jobs.kinds.score import (
     Result,
     begin,
     current_qrels,
-    evaluate,
+    evaluate_run,
     publish_on_present,
 )
 from submissions.models import Job, State
@@ -153,9 +153,11 @@ def score_retrieved(job: Job, lease: Lease, found: Retrieved) -> None:
     begin(job, State.SCORING)
     system = System.objects.get(slug=found.system)
     results = []
+    lease.clock.enter("scoring")
     for run in found.runs:
         stored = StoredRun(run.sha256, run.size)
-        results.append(Result(stored, evaluate(stored, job.dataset, qrels, lease), run.label, run.facts))
+        scored = evaluate_run(stored, job.dataset, qrels, lease.report)
+        results.append(Result(stored, scored, run.label, run.facts))
     is_baseline = job.kind == Job.Kind.BASELINE
     examples = _examples(job, found) if is_baseline else []
 

@@ -85,7 +85,8 @@ def score_job(job: Job, lease: Lease) -> None:
     if job.validated:
         stored = StoredRun(job.payload["run_sha256"], job.payload["size"])
         begin(job, State.SCORING)
-        scored = evaluate(stored, job.dataset, qrels, lease)
+        lease.clock.enter("scoring")
+        scored = evaluate_run(stored, job.dataset, qrels, lease.report)
     else:
         upload = path_of(Area.UPLOADS, job.upload_sha256)
         lease.clock.enter("scoring")
@@ -131,18 +132,13 @@ class JudgementsChanged(WorkEnded):
             write_log(job.pk, "The dataset has a new version: the job is done again.")
 
 
-def evaluate(stored: StoredRun, dataset: Dataset, qrels: Qrels, lease: Lease) -> ScoredRun:
-    """The run's verified values for every measure that the dataset shows, or may come to show."""
-    lease.clock.enter("scoring")
-    return evaluate_run(stored, dataset, qrels, lease.report)
-
-
 def evaluate_run(
     stored: StoredRun, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]
 ) -> ScoredRun:
-    """The same for whoever tells of the progress otherwise. Every evaluation of a run that is stored is made here.
+    """The run's verified values for every measure that the dataset shows, or may come to show.
 
-    Raises evaluation.core.errors.InvalidContent, or evaluation.verification.ScoresDiffer.
+    Every evaluation of a run that is stored is made here. Raises evaluation.core.errors.InvalidContent, or
+    evaluation.verification.ScoresDiffer.
     """
     text = read_text(stored.sha256) if stored.size <= IN_MEMORY else None
     scored = _score(run_path(stored.sha256) if text is None else text, dataset, qrels, progress)
@@ -237,7 +233,9 @@ def publish_on_present(
                 raise
         qrels = present
         write_log(job.pk, f"The board stands on qrels {qrels.number} now: scored again on these.")
-        results = [replace(each, scored=evaluate(each.stored, job.dataset, qrels, lease)) for each in results]
+        lease.clock.enter("scoring")
+        anew = [evaluate_run(each.stored, job.dataset, qrels, lease.report) for each in results]
+        results = [replace(each, scored=scored) for each, scored in zip(results, anew, strict=True)]
 
 
 def publish_results(

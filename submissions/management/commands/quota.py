@@ -20,9 +20,8 @@ from leaderboard.management.curating import (
 from leaderboard.models import Dataset, Team, User
 from submissions.accounts.permissions import teams_of
 from submissions.models import QuotaUse
-from submissions.quotas.counting import Quota, Window
+from submissions.quotas.counting import Quota, Window, quotas_for
 from submissions.quotas.curating import end_exception, except_team, give_back
-from submissions.quotas.shown import quotas_for
 
 
 class Command(BaseCommand):

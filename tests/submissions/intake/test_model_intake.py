@@ -24,7 +24,7 @@ from submissions.checkpoints.service import (
     keep_files,
     sweep_checkpoints,
 )
-from submissions.jobs.kinds.score import Result, current_qrels, evaluate, publish_results
+from submissions.jobs.kinds.score import Result, current_qrels, evaluate_run, publish_results
 from submissions.jobs.models.run_model import fetched_checkpoint
 from submissions.jobs.withdrawal import set_public
 from submissions.models import Checkpoint, Job, State, Submission
@@ -114,7 +114,7 @@ def test_what_is_built_on_runs_names_them_and_its_model(api: Api, stranger: Api,
 def result_of(path: Path, job: Job, qrels: Qrels) -> Result:
     """A run that was retrieved for the job, stored and scored."""
     stored = store_run(path)
-    return Result(stored, evaluate(stored, job.dataset, qrels, Lease(job)))
+    return Result(stored, evaluate_run(stored, job.dataset, qrels, Lease(job).report))
 
 
 def published(tmp_path: Path) -> Submission:

@@ -16,7 +16,8 @@ from submissions import sandbox
 from submissions.jobs.runner import work_through
 from submissions.models import Job, State, Worker
 from submissions.queue import capability
-from submissions.queue.heartbeat import Heartbeat, forget_silent_workers, workers_alive
+from submissions.queue.capability import workers_alive
+from submissions.queue.heartbeat import Heartbeat, forget_silent_workers
 from submissions.queue.queue import claim
 from submissions.sandbox import SandboxUnavailable
 from submissions.sandbox.backends import Backend, Contained, Program

@@ -21,7 +21,7 @@ from submissions import tasks
 from submissions.models import Job, State, Worker
 from submissions.notifications import sending
 from submissions.queue import queue
-from submissions.queue.heartbeat import workers_alive
+from submissions.queue.capability import workers_alive
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import (
     ATTEMPTS,

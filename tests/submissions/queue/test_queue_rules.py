@@ -27,7 +27,8 @@ from submissions.jobs.worker.registration import HungProcesses
 from submissions.models import TERMINAL, Job, State, Worker
 from submissions.queue import lease as leases
 from submissions.queue import process as worker_process
-from submissions.queue.heartbeat import Heartbeat, count_workers, workers_alive
+from submissions.queue.capability import count_workers, workers_alive
+from submissions.queue.heartbeat import Heartbeat
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import advance
 from submissions.queue.process import STOPPING, refusal

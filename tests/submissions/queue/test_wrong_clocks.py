@@ -15,8 +15,8 @@ from submissions.admin.workers import overview
 from submissions.jobs.worker.polling import dispatcher_is_late
 from submissions.models import Job, State, Worker
 from submissions.queue import process, queue
-from submissions.queue.capability import told_within
-from submissions.queue.heartbeat import Heartbeat, forget_silent_workers, workers_alive
+from submissions.queue.capability import told_within, workers_alive
+from submissions.queue.heartbeat import Heartbeat, forget_silent_workers
 from submissions.status.metrics import Rows
 from tests.factories import make_dataset, make_job
 from tests.submissions.workers import announce

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from leaderboard.models import Dataset
 from submissions.models import State
-from submissions.queue.stage_timer import NO_LIMIT, StageClock, add_up
+from submissions.queue.lease import NO_LIMIT, StageClock, add_up
 from tests.factories import make_user
 from tests.submissions.clients import Api
 from tests.submissions.workers import work
