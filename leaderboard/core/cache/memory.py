@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 from cachetools import TLRUCache
 from django.core.cache import cache
 
-#: Seconds.
-LIFETIME = 120
+#: Seconds; of what is never out of date, since it is kept under a key that changes with it, far more.
+LIFETIME, LONG_LIFETIME = 120, 3600
 
 T = TypeVar("T")
 

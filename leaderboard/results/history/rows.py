@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import attrgetter, or_
+from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import orjson
 from django.db.models import OuterRef, Q, Subquery, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.core.cache.memory import Remembered
+from leaderboard.core.cache.memory import LONG_LIFETIME, Remembered
 from leaderboard.models import BoardChange, Dataset, EntryVersion
 from leaderboard.results.history.entry_columns import DatasetEntries, entries_from
 from leaderboard.results.history.entry_rows import EntryRow, entry_row
@@ -119,6 +120,8 @@ def _weight(rows: BoardRows) -> int:
 
 
 _remembered: Remembered[BoardRows] = Remembered(KEPT_BYTES, _weight)
+#: After a publication many ask for the same rows at once: one thread reads them, and the others wait for it.
+_reading = Lock()
 
 
 def forget_rows() -> None:
@@ -129,15 +132,25 @@ def forget_rows() -> None:
 def rows_at(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     """The rows of several boards, each at a revision, by dataset. One query, none where all are known here."""
     keys = {dataset: f"{dataset}:{revision.key}" for dataset, revision in revisions.items()}
-    known = {dataset: _remembered.get(key) for dataset, key in keys.items()}
-    missing = {dataset: revisions[dataset] for dataset, rows in known.items() if rows is None}
-    read = _read(missing) if missing else {}
-    for dataset, rows in read.items():
-        _remembered.put(keys[dataset], rows)
-    return {dataset: rows or read[dataset] for dataset, rows in known.items()}
+    known = _known(keys)
+    if len(known) < len(keys):
+        with _reading:
+            known = _known(keys)
+            read = _read({dataset: revisions[dataset] for dataset in keys if dataset not in known})
+            for dataset, rows in read.items():
+                _remembered.put(keys[dataset], rows, LONG_LIFETIME)
+            known.update(read)
+    return {dataset: known[dataset] for dataset in keys}
+
+
+def _known(keys: Mapping[int, str]) -> dict[int, BoardRows]:
+    found = {dataset: _remembered.get(key) for dataset, key in keys.items()}
+    return {dataset: rows for dataset, rows in found.items() if rows is not None}
 
 
 def _read(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
+    if not revisions:
+        return {}
     found: dict[int, list[EntryRow]] = {dataset: [] for dataset in revisions}
     lengths = dict.fromkeys(revisions, 0)
     shown = (
