@@ -38,7 +38,7 @@ from leaderboard.boards.model import (
     fill,
 )
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.memory import Remembered
+from leaderboard.core.cache.memory import LONG_LIFETIME, Remembered
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import deltas
@@ -202,7 +202,7 @@ def _base_of(
         (facts, entries, certainty), shown, measures, versus, sure, _bm25(shown, current), before_costs,
         after_costs, last, SharedRows.of(rows, columns),
     )  # fmt: skip
-    _remembered.put(key, base)
+    _remembered.put(key, base, LONG_LIFETIME)
     return base
 
 
@@ -226,13 +226,14 @@ def _leave_out_empty(board: Board, state: BoardState) -> None:
     """Leave out the columns that no row of the view fills, but for what it is ordered by."""
     needed = {sort.key for sort in resolved_sorts(board, state, board.measure)} | {board.measure}
     rows = in_view(board, board.rows, state)
-    if rows:
-        board.columns = [
-            column
-            for column in board.columns
-            if column.key in needed
-            or any(row.value(column.key) is not None or row[column.key].text for row in rows)
-        ]
+    if not rows:
+        return
+    needed.update(key for row in rows for key, cell in row.cells.items() if cell.text)
+    board.columns = [
+        column
+        for column in board.columns
+        if column.key in needed or any(row.values.get(column.key) is not None for row in rows)
+    ]
 
 
 def _bm25(entries: Sequence[EntryRow], current: str) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import is_
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from leaderboard.boards.benchmark.aggregates import Tables, table
 from leaderboard.boards.columns.marks import SeedsOf
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import ZERO_SHOT, SharedRows
-from leaderboard.core.cache.memory import Remembered
+from leaderboard.core.cache.memory import LONG_LIFETIME, Remembered
 from leaderboard.core.text.baselines import named_baseline
 from leaderboard.results.history.entry_columns import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
 from leaderboard.results.history.entry_rows import SystemRow
@@ -68,6 +69,13 @@ class Line:
         return [place for place, training in enumerate(self.trainings) if training == IN_DOMAIN]
 
 
+#: What a line has on a dataset: a score, its comparison group, provenance and training, when it was published, whether
+#: it is the baseline, and when the line's first value on the dataset was published. A plain tuple, since there are
+#: thousands.
+_Value = tuple[float | None, str, str, str, Published, int, Published | None]
+_MISSING: _Value = (None, "", "", "", ("", 0), 0, None)
+
+
 class BenchmarkLine(NamedTuple):
     """What the cells of a row are made from: the line of this `number`, and its system.
 
@@ -99,9 +107,13 @@ def collect(
     `zero_shot` leaves out values of systems that were trained on the dataset, or whose makers do not say. Where there
     are lines `beside` these, they have the baselines, and say what is present.
     """
-    found: dict[LineKey, Line] = {}
+    of_datasets = [
+        _values(facts, member, entries[member.dataset_id], member.measure(measure))
+        for member in facts.members
+    ]
+    found = {key: _line(key, of_datasets) for key in dict.fromkeys(chain.from_iterable(of_datasets))}
     for place, member in enumerate(facts.members):
-        _add(found, facts, place, entries[member.dataset_id], member.measure(measure))
+        _add_seeds(found, place, entries[member.dataset_id], member.measure(measure))
     lines = sorted(found.values(), key=lambda line: line.published)
     _compare(lines, len(facts.members), beside or lines)
     lines = [line for line in lines if line.scores.count(None) < len(line.scores)]
@@ -124,33 +136,20 @@ def _zero_shot(lines: Sequence[Line]) -> list[Line]:
     return left
 
 
-def _add(
-    lines: dict[LineKey, Line], facts: BenchmarkFacts, place: int, entries: DatasetEntries, measure: str
-) -> None:
-    """Put the values of one dataset into their lines. The loop runs for each of thousands of entries."""
-    blank: list[float | None] = [None] * len(facts.members)
-    unsaid = [""] * len(facts.members)
-    none = [0] * len(facts.members)
-    columns = (entries.lines, _values(facts, facts.members[place], entries, measure), entries.groups)
-    also = (entries.published, entries.provenances, entries.baselines, entries.trainings)
-    for key, value, group, published, provenance, is_baseline, training in zip(*columns, *also, strict=True):
-        if value is None:
-            continue
-        line = lines.get(key)
-        if line is None:
-            line = lines[key] = Line(key, published, blank[:], unsaid[:], unsaid[:], unsaid[:], none[:])
-        elif published < line.published:
-            line.published = published
-        if group == line.groups[place] and not is_baseline and place in line.baseline_on:
-            continue  # whatever comes under the baseline's name later, the baseline stays
-        line.scores[place] = value
-        line.groups[place] = group
-        line.provenances[place] = provenance
-        line.trainings[place] = training
-        line.entries[place] = published[1]
-        if is_baseline:
-            line.baseline_on.add(place)
-    _add_seeds(lines, place, entries, facts.members[place].measure(measure))
+def _line(key: LineKey, of_datasets: Sequence[Mapping[LineKey, _Value]]) -> Line:
+    """What the datasets have of a line."""
+    found = [of_dataset.get(key, _MISSING) for of_dataset in of_datasets]
+    scores, groups, provenances, trainings, published, baselines, first = zip(*found, strict=True)
+    return Line(
+        key,
+        min(filter(None, first)),
+        list(scores),
+        list(groups),
+        list(provenances),
+        list(trainings),
+        [each[1] for each in published],
+        baseline_on={place for place, is_baseline in enumerate(baselines) if is_baseline},
+    )
 
 
 def _add_seeds(lines: Mapping[LineKey, Line], place: int, entries: DatasetEntries, measure: str) -> None:
@@ -164,8 +163,8 @@ def _add_seeds(lines: Mapping[LineKey, Line], place: int, entries: DatasetEntrie
 
 def _values(
     facts: BenchmarkFacts, member: Member, entries: DatasetEntries, measure: str
-) -> list[float | None]:
-    """By entry its value, None for an entry that is not shown: of another paper, or not on the present judgements."""
+) -> dict[LineKey, _Value]:
+    """What each line has on a dataset; nothing of entries of another paper, or not on the present judgements."""
     values = [scores.get(measure) for scores in entries.scores]
     current = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
     shown = {
@@ -173,10 +172,34 @@ def _values(
         for source, group in entries.kinds
         if (group.startswith(current) if source is None else is_of(source, facts.source_id))
     }
-    if shown == entries.kinds:
-        return values
-    kinds = zip(entries.sources, entries.groups, strict=True)
-    return [value if kind in shown else None for value, kind in zip(values, kinds, strict=True)]
+    if shown != entries.kinds:
+        kinds = zip(entries.sources, entries.groups, strict=True)
+        values = [value if kind in shown else None for value, kind in zip(values, kinds, strict=True)]
+    published = entries.published
+    columns = (values, entries.groups, entries.provenances, entries.trainings, published, entries.baselines)
+    rows: Iterable[_Value] = zip(*columns, published, strict=True)
+    found = list(zip(entries.lines, rows, strict=True))
+    if None in values:
+        found = [(key, value) for key, value in found if value[0] is not None]
+    latest = dict(found)
+    return latest if len(latest) == len(found) else _latest(found)
+
+
+def _latest(entries: Iterable[tuple[LineKey, _Value]]) -> dict[LineKey, _Value]:
+    """A later entry replaces an earlier one, but for a baseline, which stays whatever comes under its name later."""
+    latest: dict[LineKey, _Value] = {}
+    for key, (score, group, provenance, training, published, is_baseline, first) in entries:
+        before = latest.get(key)
+        if before is None:
+            latest[key] = score, group, provenance, training, published, is_baseline, first
+            continue
+        _, group_before, _, _, _, was_baseline, first_before = before
+        first = min(filter(None, (first, first_before)))
+        if group == group_before and was_baseline and not is_baseline:
+            latest[key] = *before[:6], first
+        else:
+            latest[key] = score, group, provenance, training, published, is_baseline or was_baseline, first
+    return latest
 
 
 def _compare(lines: Sequence[Line], number: int, anchors: Sequence[Line]) -> None:
@@ -295,5 +318,5 @@ def base_of(
             if line.scores[place] is not None
         },
     )
-    _remembered.put(key, base)
+    _remembered.put(key, base, LONG_LIFETIME)
     return base

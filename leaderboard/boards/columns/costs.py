@@ -253,7 +253,7 @@ def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[C
     found = [(row, line) for row, line in zip(rows, lines, strict=True) if line.measured or line.figures]
     for row, line in found:
         row.measured = line.measured
-    fill((row for row, _ in found), columns, (line for _, line in found))
+    fill([row for row, _ in found], columns, [line for _, line in found])
 
 
 def describe_costs(board: Board) -> None:
