@@ -75,6 +75,9 @@ class Parameters(Protocol):
     def __iter__(self) -> Iterator[str]:
         """The names of the parameters."""
 
+    def __len__(self) -> int:
+        """How many names there are."""
+
 
 class Sort(NamedTuple):
     """A column that decides the order; without an `order` the column's own first one (best first)."""
@@ -126,6 +129,8 @@ class BoardState:
 
         Raises UnknownChoice; parameters of other names, and empty ones, are ignored.
         """
+        if not parameters:
+            return cls()
         every = _last(parameters, "rows") == "all"
         return cls(
             measure=canonical_name(_last(parameters, "measure")),

@@ -43,8 +43,7 @@ def view_of(request: HttpRequest) -> Asked | None:
 
 def is_part(request: HttpRequest) -> bool:
     """Whether htmx asks, which wants the board alone; to go back in history it asks for the whole page."""
-    headers = request.headers
-    return "HX-Request" in headers and "HX-History-Restore-Request" not in headers
+    return "HTTP_HX_REQUEST" in request.META and "HTTP_HX_HISTORY_RESTORE_REQUEST" not in request.META
 
 
 def has_empty_fields(request: HttpRequest) -> bool:

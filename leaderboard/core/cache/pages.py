@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from hashlib import blake2b
 from typing import Concatenate, NamedTuple, ParamSpec
 
@@ -177,9 +177,9 @@ def _keep(response: HttpResponse) -> Kept:
 
 
 def _served(request: HttpRequest, page: Kept) -> HttpResponse:
-    if names_tag(request.headers.get("If-None-Match", ""), page.etag):
+    if names_tag(request.META.get("HTTP_IF_NONE_MATCH", ""), page.etag):
         response = HttpResponse(status=304)
-    elif accepts_gzip(request.headers.get("Accept-Encoding", "")):
+    elif accepts_gzip(request.META.get("HTTP_ACCEPT_ENCODING", "")):
         response = HttpResponse(page.compressed, content_type=page.content_type)
         response.headers["Content-Encoding"] = "gzip"
     else:
@@ -197,6 +197,7 @@ def _unkept(response: HttpResponse) -> HttpResponse:
     return response
 
 
+@lru_cache(256)
 def accepts_gzip(accepted: str) -> bool:
     """Whether `Accept-Encoding` allows gzip: by its name, else by `*`, with a weight above 0."""
     weights: dict[str, float] = {}

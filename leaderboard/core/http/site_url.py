@@ -11,7 +11,7 @@ from django.http import HttpRequest
 def site_address(request: HttpRequest) -> str:
     """`https://host`, without a slash: the one of `SITE_ADDRESS`, else the one by which the visitor came."""
     configured: str = settings.SITE_ADDRESS
-    return configured or request.build_absolute_uri("/").rstrip("/")
+    return configured or f"{request.scheme}://{request.get_host()}"
 
 
 def absolute(request: HttpRequest, path: str) -> str:
