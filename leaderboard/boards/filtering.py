@@ -247,9 +247,12 @@ def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
     """The best and the second best distinct value, as far as noise leaves no doubt of them."""
     key, choose = column.key, max if column.better == "higher" else min
     numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
-    noisy = column.kind == "figure" and any(row[key].noise for row in rows)
+    noises = (
+        {id(row): row.cells[key].noise for row in rows if key in row.cells} if column.kind == "figure" else {}
+    )
+    noisy = any(noises.values())
     ranges = (
-        [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
+        [(value, noises.get(id(row), 0.0)) for row in rows if (value := row.values.get(key)) is not None]
         if noisy
         else []
     )

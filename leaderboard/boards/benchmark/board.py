@@ -17,7 +17,7 @@ from leaderboard.boards.benchmark.columns import (
     default_sort,
     over,
 )
-from leaderboard.boards.benchmark.costs import LineCosts
+from leaderboard.boards.benchmark.costs import LineCosts, is_usual
 from leaderboard.boards.benchmark.lines import Base, available_measures, base_of
 from leaderboard.boards.benchmark.rows import NOTE, fill_common, names_common, private_rows, rows_of
 from leaderboard.boards.benchmark.significance import show_certainty
@@ -62,20 +62,13 @@ def benchmark_board(
     state = _without_left_out(facts, state)
     lower = better(measure) == "lower"
     base = base_of(facts, entries, measure, read_systems, lower_is_better=lower, zero_shot=state.zero_shot)
-    lines, systems, tables = base.lines, base.systems, base.tables
-    costs = LineCosts.of(facts, entries, lines, systems, state)
+    lines, tables = base.lines, base.tables
+    costs = LineCosts.of(base, entries, state)
     columns_for = partial(_columns, facts, measure, base, costs, state)
     columns = columns_for(OverAll(tables))
-    if state.view not in base.rows:
-        own_columns = [
-            column for column in columns if column not in costs.columns and column.key not in OF_VIEW
-        ]
-        made = rows_of(facts, measure, own_columns, lines, systems, tables, state.view)
-        base.rows[state.view] = SharedRows.of(made, own_columns)
     board = Board(title=facts.name, columns=columns, rows=[], measure=measure, measures=measures)
-    base.rows[state.view].give_to(board)
+    _give_rows(board, base, measure, costs, state)
     rows = board.rows
-    costs.place(lines, rows)
     board.views, board.view, board.baseline = VIEWS, state.view, several_baselines(_baseline_names(base))
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
     costs.shown.describe(board)
@@ -97,6 +90,26 @@ def benchmark_board(
         *costs.shown.notes(),
     ]
     return board
+
+
+def _give_rows(board: Board, base: Base, measure: str, costs: LineCosts, state: BoardState) -> None:
+    """Give the board its rows, with what they cost; those with the usual costs are remembered with these."""
+    usual = is_usual(base, state)
+    known = base.rows.get((state.view, usual))
+    if known is None:
+        columns = [
+            column
+            for column in board.columns
+            if column.key not in OF_VIEW and (usual or column not in costs.columns)
+        ]
+        of_lines = [column for column in columns if column not in costs.columns]
+        rows = rows_of(base.facts, measure, of_lines, base.lines, base.systems, base.tables, state.view)
+        if usual:
+            costs.place(base.lines, rows)
+        known = base.rows[state.view, usual] = SharedRows.of(rows, columns)
+    known.give_to(board)
+    if not usual:
+        costs.place(base.lines, board.rows)
 
 
 def _measure_in_focus(

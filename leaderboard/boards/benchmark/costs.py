@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from leaderboard.boards.benchmark.lines import Line
+from leaderboard.boards.benchmark.lines import Base, Line
 from leaderboard.boards.columns.costs import CostLine, Costs, cost_columns, fill_costs
 from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.model import Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_columns import DatasetEntries, Figures
-from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.history.measurements import (
     Machine,
     Measured,
@@ -39,15 +38,21 @@ class LineCosts(NamedTuple):
     columns: Sequence[Column]
 
     @classmethod
-    def of(
-        cls,
-        facts: BenchmarkFacts,
-        entries: Mapping[int, DatasetEntries],
-        lines: Sequence[Line],
-        systems: Mapping[int, SystemRow],
-        state: BoardState,
-    ) -> LineCosts:
-        """Those of the view, BM25's too. Raises UnknownChoice for a machine on which nothing was measured."""
+    def of(cls, base: Base, entries: Mapping[int, DatasetEntries], state: BoardState) -> LineCosts:
+        """Those of the view, BM25's too; the usual ones are remembered with the lines.
+
+        Raises UnknownChoice for a machine on which nothing was measured.
+        """
+        usual = is_usual(base, state)
+        known = base.shared.get("costs") if usual else None
+        found = known if isinstance(known, cls) else cls._of(base, entries, state)
+        if usual:
+            base.shared["costs"] = found
+        return found
+
+    @classmethod
+    def _of(cls, base: Base, entries: Mapping[int, DatasetEntries], state: BoardState) -> LineCosts:
+        facts, lines, systems = base.facts, base.lines, base.systems
         shown = _costs_shown(facts, entries, lines, state)
         bm25 = next(
             (
@@ -78,6 +83,11 @@ class LineCosts(NamedTuple):
         )
         if self.columns:
             fill_costs(rows, self.columns, costs)
+
+
+def is_usual(base: Base, state: BoardState) -> bool:
+    """Whether a view shows the costs that most views show: they follow from the lines and their datasets alone."""
+    return not (state.hardware or state.cpu_only or state.corpus or base.facts.left_out)
 
 
 def _stated_for(column: Column, dataset: str) -> Column:

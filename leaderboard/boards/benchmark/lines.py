@@ -256,7 +256,8 @@ def available_measures(facts: BenchmarkFacts, entries: Mapping[int, DatasetEntri
 class Base:
     """The lines of a board in order of publication, with their systems by id; nothing of it is ever changed.
 
-    `rows` has what was made of them, by view.
+    `rows` has what was made of them, by view, and whether with what they usually cost. `shared` is what else all views
+    have in common.
     """
 
     facts: BenchmarkFacts
@@ -266,7 +267,8 @@ class Base:
     tables: Tables
     #: By place of a dataset, what its scored values are compared with, and whether that is the site's own BM25.
     baselines: Mapping[int, tuple[str, bool]]
-    rows: dict[str, SharedRows] = field(default_factory=dict)
+    rows: dict[tuple[str, bool], SharedRows] = field(default_factory=dict)
+    shared: dict[str, object] = field(default_factory=dict)
 
 
 def _named(system: SystemRow, dataset: str) -> tuple[str, bool]:

@@ -62,7 +62,8 @@ class SeedsOf(NamedTuple):
 
 def has_seeds(rows: Iterable[Row], keys: Sequence[str]) -> bool:
     """Whether a row shows in one of the columns how seeds spread; beside a cost stands how far that may be off."""
-    return any(row[key].spread and not row[key].noise for row in rows for key in keys)
+    cells = (row.cells[key] for row in rows for key in keys if key in row.cells)
+    return any(cell.spread and not cell.noise for cell in cells)
 
 
 def title_of(seeds: SeedsOf, decimals: int) -> str:

@@ -95,4 +95,4 @@ def _column(key: FigureKey, split: set[str], taken: set[str]) -> Column:
 def has_doubtful(rows: Iterable[Row], columns: Iterable[Column]) -> bool:
     """Whether a row shows a doubtful figure in one of the columns."""
     keys = [column.key for column in columns if column.kind == "figure"]
-    return any(row[key].mark == "?" for row in rows for key in keys)
+    return any(key in row.cells and row.cells[key].mark == "?" for row in rows for key in keys)
