@@ -14,17 +14,22 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.util import setup_testing_defaults
 
 from django.core.handlers.wsgi import WSGIRequest
 from django.core.wsgi import get_wsgi_application
 from django.db import connections
 from django.http import HttpResponse, HttpResponseBase
+from django.urls import reverse
 
 from leaderboard.core.http import errors
 from leaderboard.core.http.middleware import policy_headers
+from leaderboard.core.http.site_url import own_address
 from leaderboard.core.http.slow_requests import watch_body
 
 logger = logging.getLogger("runboard.faults")
+#: So long a start may take to read boards; visitors read the others.
+_SECONDS_OF_READING = 2.0
 
 
 class Answering:
@@ -51,6 +56,29 @@ class Answering:
         if isinstance(answer, HttpResponseBase):
             _close_quietly(answer)
         return answer
+
+    def warm_up(self) -> None:
+        """Do once what the first request of every process would: import views, load templates, read boards.
+
+        For a server that forks afterwards: no connection stays open. A database that is away stops no start.
+        """
+        try:
+            read = read_boards(_SECONDS_OF_READING)
+            for kind, slug in dict(reversed(read)).items():
+                self._visit(reverse(kind, args=[slug]))
+        except Exception:
+            logger.exception("what the first visitors need could not be loaded before they come")
+        finally:
+            connections.close_all()
+
+    def _visit(self, path: str) -> None:
+        """Answer a page to nobody."""
+        scheme, _, host = own_address().partition("://")
+        environ: WSGIEnvironment = {"PATH_INFO": path, "HTTP_HOST": host, "wsgi.url_scheme": scheme}
+        setup_testing_defaults(environ)
+        answer = self.within({**environ, "HTTP_X_FORWARDED_PROTO": scheme}, lambda *_: lambda _: None)
+        if isinstance(answer, HttpResponseBase):
+            answer.close()
 
 
 def _answer(environ: WSGIEnvironment, error: Exception) -> HttpResponse:
@@ -91,5 +119,9 @@ def _drop_connections() -> None:
 
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
-application = Answering(get_wsgi_application())
+_django = get_wsgi_application()
+
+from leaderboard.boards.pages import read_boards  # noqa: E402  models: after Django is set up
+
+application = Answering(_django)
 policy_headers()  # made now, when nothing is wrong

@@ -97,7 +97,8 @@ class _Base:
     rows: SharedRows
 
 
-_remembered: Remembered[_Base] = Remembered(12)
+#: Twenty large boards, or many small ones.
+_remembered: Remembered[_Base] = Remembered(20_000, lambda base: 100 + len(base.rows.rows))
 
 
 def dataset_board(

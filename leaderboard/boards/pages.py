@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from operator import attrgetter
+from time import monotonic
 from typing import Any, NamedTuple
 
 from django.db.models import OuterRef, Subquery
@@ -224,6 +225,24 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
     times = [each.revision.at for each in read]
     at = _last_change([*times, benchmark["changed_at"]]) if times else None
     return BenchmarkPage(dict(benchmark), board, members, printed, at, rows.values())
+
+
+def read_boards(seconds: float) -> list[tuple[str, str]]:
+    """Read what boards are made of, so that it is known here; for about so long at most, those of benchmarks first.
+
+    Returns the kinds and the slugs of the boards that were read.
+    """
+    end, read = monotonic() + seconds, list[tuple[str, str]]()
+    benchmarks, datasets = Benchmark.objects.order_by("position"), Dataset.objects.listed().order_by("pk")
+    for kind, page, boards in (
+        ("benchmark", benchmark_page, benchmarks),
+        ("dataset", dataset_page, datasets),
+    ):
+        for slug in boards.values_list("slug", flat=True):
+            if monotonic() < end:
+                page(slug, BoardState())
+                read.append((kind, slug))
+    return read
 
 
 def systems_in(*rows: Iterable[EntryRow]) -> Callable[[Iterable[int]], Mapping[int, SystemRow]]:

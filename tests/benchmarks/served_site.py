@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
+from leaderboard import wsgi
 
-from django.core.wsgi import get_wsgi_application
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
+application = wsgi.application
 
-application = get_wsgi_application()
-
+from django.http import HttpRequest, HttpResponse  # noqa: E402  after Django is set up
 from django.template import Context, Template  # noqa: E402
+from django.urls import path  # noqa: E402
 
 from leaderboard import urls  # noqa: E402
+from leaderboard.boards.model import Board, Row  # noqa: E402
 from leaderboard.boards.pages import benchmark_page  # noqa: E402
 from leaderboard.boards.state import BoardState  # noqa: E402
+
+#: One thread prepares a table: of several each would add all of its rows.
+_preparing = Lock()
 
 ROWS = """<table>{% for row in rows %}<tr{% if row.entry.is_baseline %} class="is-baseline"{% endif %}>
 <td class="rank">{{ row.rank_label }}</td><th class="name">
@@ -30,34 +32,33 @@ ROWS = """<table>{% for row in rows %}<tr{% if row.entry.is_baseline %} class="i
 {% endfor %}</table>"""
 
 
-def naive(state: BoardState) -> Callable[[HttpRequest], HttpResponse]:
-    """A view that writes the table of a view's rows as most would write it; it reads nothing and ranks nothing."""
-    template, prepared = Template(ROWS), list[dict[str, Any]]()
-
-    def answer(request: HttpRequest) -> HttpResponse:
+def rows_of(state: BoardState, prepared: list[Any], make: Callable[[Board, Row], Any]) -> list[Any]:
+    """The rows of a view as a template gets them, made once."""
+    with _preparing:
         if not prepared:
             page = benchmark_page("generated", state)
             if page is None:
                 raise RuntimeError("there is no generated board")
-            board = page.board
-            prepared.extend(
-                {
-                    "entry": row.entry,
-                    "rank_label": row.rank_label,
-                    "cells": [
-                        {
-                            "value": row.value(column.key),
-                            "column": column,
-                            "best": board.best.get((column.key, row.ranked_in)),
-                        }
-                        for column in board.columns[1:]
-                    ],
-                }
-                for row in board.rows
-            )
-        return HttpResponse(template.render(Context({"rows": prepared})))
+            prepared.extend(make(page.board, row) for row in page.board.rows)
+    return prepared
 
-    return answer
+
+def naive(state: BoardState) -> Callable[[HttpRequest], HttpResponse]:
+    """A view that writes the table of a view's rows as most would write it; it reads nothing and ranks nothing."""
+    template, prepared = Template(ROWS), list[dict[str, Any]]()
+
+    def made(board: Board, row: Row) -> dict[str, Any]:
+        cells = [
+            {
+                "value": row.value(column.key),
+                "column": column,
+                "best": board.best.get((column.key, row.ranked_in)),
+            }
+            for column in board.columns[1:]
+        ]
+        return {"entry": row.entry, "rank_label": row.rank_label, "cells": cells}
+
+    return lambda _: HttpResponse(template.render(Context({"rows": rows_of(state, prepared, made)})))
 
 
 PLAIN = (
@@ -70,17 +71,10 @@ def plain(state: BoardState) -> Callable[[HttpRequest], HttpResponse]:
     """A view that writes as many numbers as the table has cells, and nothing else."""
     template, prepared = Template(PLAIN), list[list[float]]()
 
-    def answer(request: HttpRequest) -> HttpResponse:
-        if not prepared:
-            page = benchmark_page("generated", state)
-            if page is None:
-                raise RuntimeError("there is no generated board")
-            prepared.extend(
-                [0.1234 + number / 1e4 for number in range(len(page.board.columns))] for _ in page.board.rows
-            )
-        return HttpResponse(template.render(Context({"rows": prepared})))
+    def made(board: Board, _: Row) -> list[float]:
+        return [0.1234 + number / 1e4 for number in range(len(board.columns))]
 
-    return answer
+    return lambda _: HttpResponse(template.render(Context({"rows": rows_of(state, prepared, made)})))
 
 
 urls.urlpatterns[:0] = [

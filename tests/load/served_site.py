@@ -33,6 +33,9 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     return answer
 
 
+application.warm_up = site.warm_up  # type: ignore[attr-defined]
+
+
 def fill(kept: Recent, size: int) -> None:
     """Put pages that nobody asks for into all of the room."""
     for number in range(size // PAGE_BYTES):

@@ -7,6 +7,7 @@ at `X-Forwarded-Proto`, where `BEHIND_PROXY` says so.
 
 from __future__ import annotations
 
+import gc
 import socket
 from typing import Any
 
@@ -37,6 +38,15 @@ class Worker(ThreadWorker):
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Log the error and answer it."""
         super().handle_error(req, _Connection(client), addr, exc)
+
+
+def when_ready(server: Any) -> None:
+    """Load what each worker would load at its first request. They are forked from here next, and share it."""
+    if server.cfg.preload_app:
+        server.app.wsgi().warm_up()
+        # What is loaded stays: no collection of garbage goes through it again, or copies its memory.
+        gc.collect()
+        gc.freeze()
 
 
 # The names that gunicorn reads.

@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
+from leaderboard.core.cache.pages import forget_pages
 from leaderboard.models import Benchmark, Dataset
+from leaderboard.results.history.rows import forget_rows
 from leaderboard.results.publishing import name_baseline, set_visibility, withdraw_entries
+from leaderboard.wsgi import application
 from tests.leaderboard.entries import (
     make_source,
     make_system,
@@ -110,3 +115,29 @@ def test_among_equals_the_earlier_published_is_first_whichever_dataset_it_was_on
     score(first, early, ndcg=0.5)
     score(second, late, ndcg=0.5)
     assert systems(board_of()) == ["early", "late"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_server_that_has_warmed_up_reads_no_row_for_its_first_visitors(client: Client) -> None:
+    dataset = scored_dataset()
+    benchmark_of(dataset)
+    score(dataset, "system", ndcg=0.5)
+    forget_rows()
+    application.warm_up()
+    forget_pages()
+    for page in ("/benchmarks/all/", f"/datasets/{dataset.slug}/"):
+        with CaptureQueriesContext(connection) as captured:
+            assert "system" in client.get(page).content.decode()
+        assert reads_of_rows(captured) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_server_starts_while_its_database_is_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise OperationalError("away")
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "cursor", fail)
+    application.warm_up()
+    assert "could not be loaded" in caplog.text
