@@ -125,9 +125,9 @@ def _ask(connection: http.client.HTTPConnection, address: str, headers: dict[str
 
 
 def load(
-    served: Served, addresses: Callable[[], str], headers: dict[str, str], requests: int
+    served: Served, addresses: Callable[[], str], headers: dict[str, str], requests: int, before: int = 0
 ) -> tuple[float, list[float], int]:
-    """CPU ms a request, the wall times in ms, and the bytes of the largest answer."""
+    """CPU ms a request, wall times in ms, and bytes of the largest answer; `before` is how many do not count."""
     waits: list[float] = []
     sizes: list[int] = []
     numbers: Iterator[int] = iter(range(requests))
@@ -149,9 +149,9 @@ def load(
                 sizes.append(size)
         connection.close()
 
-    for _ in range(4):  # what is kept is kept for two minutes, and other contenders may have taken longer
+    for _ in range(before):
         served.get(addresses(), headers)
-    before = served.cpu()
+    used = served.cpu()
     threads = [threading.Thread(target=client) for _ in range(CLIENTS)]
     for thread in threads:
         thread.start()
@@ -159,7 +159,7 @@ def load(
         thread.join()
     if len(waits) != requests:
         raise SystemExit("some requests were not answered")
-    return (served.cpu() - before) * 1000 / requests, waits, max(sizes)
+    return (served.cpu() - used) * 1000 / requests, waits, max(sizes)
 
 
 def unseen(address: str) -> Callable[[], str]:
@@ -200,10 +200,14 @@ def main() -> None:
         served = Served(folder, after)
         found: dict[str, list[tuple[float, list[float], int]]] = {name: [] for name in CONTENDERS}
         for address, headers, share in CONTENDERS.values():
-            load(served, address, headers, max(int(CLIENTS * share), 6))  # both workers have read the board
+            load(
+                served, address, headers, max(int(CLIENTS * min(share, 1)), 4)
+            )  # both workers have read the board
         for _ in range(options.rounds):
             for name, (address, headers, share) in CONTENDERS.items():
-                found[name].append(load(served, address, headers, max(int(options.requests * share), 8)))
+                requests = max(int(options.requests * share), 4)
+                # A page is kept for two minutes, and other contenders may have taken longer.
+                found[name].append(load(served, address, headers, requests, before=4 if share > 1 else 0))
     figures.say(
         f"{options.systems:,} systems × {options.datasets} datasets, {CLIENTS} clients; medians of {options.rounds} "
         "rounds."
