@@ -158,7 +158,7 @@ MOST_QUERIES = 200
 
 _NAME = re.compile(r"(?P<family>\w+(?:\([^()]*\))?)(?:@(?P<cutoff>\d+))?")
 _LEVEL = re.compile(r",?rel=(\d+)")
-#: pytrec_eval's names, without and with a cutoff. It has RR without one only: the run is cut instead.
+#: pytrec_eval's names, without and with a cutoff. It has RR without one only: what it gives is cut.
 _TREC_EVAL = {
     "nDCG": ("ndcg", "ndcg_cut_{k}"),
     "AP": ("map", "map_cut_{k}"),
@@ -225,11 +225,6 @@ class _Measure:
         trec_eval = _TREC_EVAL.get(match["family"], ("", ""))[cutoff is not None].format(k=cutoff)
         return cls(name, match["family"], cutoff, int(own_level[1]) if own_level else level, trec_eval)
 
-    @property
-    def depth(self) -> int | None:
-        """To where pytrec_eval is shown the run, None for all of it."""
-        return self.cutoff if self.family == "RR" else None
-
 
 def verify(
     text: BinaryIO,
@@ -283,24 +278,24 @@ def _recomputed(
     values = np.zeros((len(rankings), len(measures)))
     present = {query: ranked for query, ranked in rankings.items() if ranked}
     rows = [row for row, ranked in enumerate(rankings.values()) if ranked]
-    cutoffs = [measure.cutoff for measure in measures if measure.depth or not measure.trec_eval]
+    cutoffs = [measure.cutoff for measure in measures if not measure.trec_eval]
     deepest = max(
         (len(ranked) if k is None else k for ranked in present.values() for k in set(cutoffs)), default=0
     )
     heads = {query: best_first(ranked, deepest) for query, ranked in present.items()}
-    for level, depth in {(measure.level, measure.depth) for measure in measures if measure.trec_eval}:
-        same = [each for each in measures if each.trec_eval and (each.level, each.depth) == (level, depth)]
-        shown = present if depth is None else {
-            query: {name: ranked[name] for name in heads[query][:depth]} for query, ranked in present.items()
-        }  # fmt: skip
+    for level in {measure.level for measure in measures if measure.trec_eval}:
+        same = [each for each in measures if each.trec_eval and each.level == level]
         names = [each.trec_eval for each in same]
-        found = judgements.evaluator(names, level).evaluate(shown)
+        found = judgements.evaluator(names, level).evaluate(present)
         nothing = dict.fromkeys(
             names, 0.0
         )  # of a query whose grades are all negative, which pytrec_eval leaves out
         of_queries = [found.get(query, nothing) for query in present]
         for each, name in zip(same, names, strict=True):
-            values[rows, measures.index(each)] = [of_query[name] for of_query in of_queries]
+            column = np.array([of_query[name] for of_query in of_queries], np.float64)
+            if each.family == "RR" and each.cutoff is not None:
+                column[column < 1 / each.cutoff] = 0.0  # the first relevant document stands behind the cutoff
+            values[rows, measures.index(each)] = column
     references = [
         (place, each, reference_of(each.family)) for place, each in enumerate(measures) if not each.trec_eval
     ]

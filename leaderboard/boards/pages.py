@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -14,6 +14,7 @@ from django.db.models import OuterRef, Subquery
 
 from leaderboard.boards.benchmark.board import benchmark_board
 from leaderboard.boards.benchmark.composite import any_hidden, compose, rows_of_whole, with_parts
+from leaderboard.boards.benchmark.lines import Systems
 from leaderboard.boards.benchmark.published_means import BesidePrinted, beside_printed
 from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member, Part
@@ -24,7 +25,7 @@ from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
 from leaderboard.results import significance
 from leaderboard.results.history.entry_columns import entries_from
-from leaderboard.results.history.entry_rows import EntryRow, SystemRow, systems_of
+from leaderboard.results.history.entry_rows import EntryRow, systems_of
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, changed_at, newest, rows_at
 from leaderboard.results.history.snapshot import private_rows
 
@@ -245,9 +246,9 @@ def read_boards(seconds: float) -> list[tuple[str, str]]:
     return read
 
 
-def systems_in(*rows: Iterable[EntryRow]) -> Callable[[Iterable[int]], Mapping[int, SystemRow]]:
+def systems_in(*rows: Iterable[EntryRow]) -> Systems:
     """What the board of a benchmark calls for the systems of its lines."""
-    return lambda _: systems_of(chain.from_iterable(rows))
+    return lambda: systems_of(chain.from_iterable(rows))
 
 
 #: What a board needs of each dataset.

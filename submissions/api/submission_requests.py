@@ -23,7 +23,6 @@ from submissions.api.requests import (
     ALIASES,
     RequestSerializer,
     about,
-    data_of,
     list_of,
     malformed,
     system_and_owner,
@@ -98,11 +97,13 @@ class CheckRequest(RequestSerializer):
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The kind, and what is to be checked of it. Raises ApiError or Refused."""
-        request, kind = self.context["request"], kind_of(data)
-        person = signed_in(request)
+        request: Request = self.context["request"]
+        refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
+        person, kind = signed_in(request), kind_of(data)
         if kind == "model":
-            return {"kind": kind, "checkpoint": checkpoint_to_check(request, person)}
-        return {"kind": kind, "files": files_of(request, person), "seeds": seeds_of(data)}
+            return {"kind": kind, "checkpoint": checkpoint_to_check(request, data, person)}
+        seeds = split_labels(list_of(data, "seed"))
+        return {"kind": kind, "files": files_of(request, data, person), "seeds": seeds}
 
 
 class SubmissionRequest(RequestSerializer):
@@ -199,34 +200,24 @@ class SubmissionRequest(RequestSerializer):
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The kind, and what `accept_submission` or `accept_model` takes. Raises ApiError or Refused."""
-        request, kind = self.context["request"], kind_of(data)
-        read = model_of if kind == "model" else submission_of
-        return {"kind": kind, "given": read(request, signed_in(request))}
+        request: Request = self.context["request"]
+        refuse_oversize(request)  # first, as above
+        person, kind = signed_in(request), kind_of(data)
+        if kind == "model":
+            return {"kind": kind, "given": model_of(request, data, person)}
+        # Seeds may repeat, and one field may hold several, separated by commas.
+        brought = {"files": files_of(request, data, person), "seeds": split_labels(list_of(data, "seed"))}
+        return {"kind": kind, "given": {**system_and_owner(data, person), **brought, **about(data)}}
 
 
-def files_of(request: Request, person: User) -> list[IncomingFile]:
+def files_of(request: Request, data: Mapping[str, Any], person: User) -> list[IncomingFile]:
     """The files that came, then the person's uploads that are named, with their datasets.
 
-    Raises Refused where they do not pair, are too large, or an upload is not there.
+    Raises Refused where they do not pair, or an upload is not there.
     """
-    refuse_oversize(request)
-    data = data_of(request)
     files = [incoming(upload) for upload in request.FILES.getlist("file")]
     named = [incoming_upload(person, each, Upload.Kind.RUN) for each in list_of(data, "upload")]
     return pair([*files, *named], list_of(data, "dataset"))
-
-
-def submission_of(request: Request, person: User) -> dict[str, Any]:
-    """What `accept_submission` takes. Raises ApiError for a malformed request, Refused for unpaired files."""
-    refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
-    data = data_of(request)
-    files, seeds = files_of(request, person), seeds_of(data)
-    return {**system_and_owner(data, person), "files": files, "seeds": seeds, **about(data)}
-
-
-def seeds_of(data: Mapping[str, Any]) -> list[str]:
-    """The labels of seeds: `seed` may repeat, and hold several separated by commas."""
-    return split_labels(list_of(data, "seed"))
 
 
 def kind_of(data: Mapping[str, Any]) -> str:
@@ -237,10 +228,8 @@ def kind_of(data: Mapping[str, Any]) -> str:
     return kind
 
 
-def model_of(request: Request, person: User) -> dict[str, Any]:
-    """What `accept_model` takes. Raises ApiError for a malformed request, Refused for an oversized one."""
-    refuse_oversize(request)
-    data = data_of(request)
+def model_of(request: Request, data: Mapping[str, Any], person: User) -> dict[str, Any]:
+    """What `accept_model` takes. Raises ApiError for a malformed request."""
     engine = engine_of(_text(data, "engine"))
     device = _text(data, "device") or "auto"
     if device not in get_args(Device):
@@ -260,19 +249,19 @@ def model_of(request: Request, person: User) -> dict[str, Any]:
     return {**system, "request": wanted, "local": is_local(request), **about(data)}
 
 
-def checkpoint_to_check(request: Request, person: User) -> tuple[Source, tuple[CheckpointKind, ...]]:
+def checkpoint_to_check(
+    request: Request, data: Mapping[str, Any], person: User
+) -> tuple[Source, tuple[CheckpointKind, ...]]:
     """The archive, and the kinds that the named engine, where one is named, would run. Raises Refused."""
-    refuse_oversize(request)
-    archive = _archive(request, person)
+    archive = _archive(request, data, person)
     if archive is None:
         raise Refused.of(NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
-    engine = _text(data_of(request), "engine")
+    engine = _text(data, "engine")
     return archive, kinds_of(engine_of(engine)) if engine else ()
 
 
-def _archive(request: Request, person: User) -> Source | None:
+def _archive(request: Request, data: Mapping[str, Any], person: User) -> Source | None:
     """The archive that came, or the upload that is named. Raises Refused."""
-    data = data_of(request)
     files = [incoming(upload) for upload in request.FILES.getlist(CHECKPOINT_FIELD)]
     files += [incoming_upload(person, each, Upload.Kind.MODEL) for each in list_of(data, "upload")]
     if len(files) > 1:
@@ -290,7 +279,11 @@ def _pooling(data: Mapping[str, Any]) -> str:
 
 def _model(request: Request, data: Mapping[str, Any], person: User) -> Model | None:
     """The one model that is meant. Raises ApiError where several are, Refused where it is not the team's."""
-    archive, number, hub = _archive(request, person), _text(data, "checkpoint_id"), _text(data, "hub_model")
+    archive, number, hub = (
+        _archive(request, data, person),
+        _text(data, "checkpoint_id"),
+        _text(data, "hub_model"),
+    )
     if sum(map(bool, (archive, number, hub))) > 1:
         raise malformed(
             "checkpoint",

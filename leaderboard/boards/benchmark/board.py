@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +18,7 @@ from leaderboard.boards.benchmark.columns import (
     over,
 )
 from leaderboard.boards.benchmark.costs import LineCosts, is_usual
-from leaderboard.boards.benchmark.lines import Base, available_measures, base_of
+from leaderboard.boards.benchmark.lines import Base, Systems, available_measures, base_of
 from leaderboard.boards.benchmark.rows import NOTE, fill_common, names_common, private_rows, rows_of
 from leaderboard.boards.benchmark.significance import show_certainty
 from leaderboard.boards.columns.about import declared_columns
@@ -35,7 +35,6 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import several_baselines
 from leaderboard.results.history.entry_columns import DatasetEntries
-from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import CLOSED, CLOSED_NOTE, REPORTED
 from leaderboard.results.significance.types import BoardCertainty
 from leaderboard.systems.baselines import BM25
@@ -44,14 +43,14 @@ from leaderboard.systems.baselines import BM25
 def benchmark_board(
     facts: BenchmarkFacts,
     entries: Mapping[int, DatasetEntries],
-    read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
+    read_systems: Systems,
     state: BoardState,
     private: Mapping[int, DatasetEntries] | None = None,
     certainty: Mapping[int, BoardCertainty] | None = None,
 ) -> Board:
     """The view that `state` asks for, of the entries that its datasets have by their ids.
 
-    `read_systems` is asked for the systems that the board turns out to have, once or, where they are known, never.
+    `read_systems` gives all systems that have entries; it is called once or, where they are known, never.
     `private` are entries of the reader's own teams: they have rows of their own, and move nothing of the others.
     `certainty` is how sure scores are, by dataset.
 

@@ -69,6 +69,8 @@ class Line:
         return [place for place, training in enumerate(self.trainings) if training == IN_DOMAIN]
 
 
+#: What gives the systems of all lines, by id.
+Systems = Callable[[], Mapping[int, SystemRow]]
 #: What a line has on a dataset: a score, its comparison group, provenance and training, when it was published, whether
 #: it is the baseline, and when the line's first value on the dataset was published. A plain tuple, since there are
 #: thousands.
@@ -282,7 +284,7 @@ def base_of(
     facts: BenchmarkFacts,
     entries: Mapping[int, DatasetEntries],
     measure: str,
-    read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
+    read_systems: Systems,
     *,
     lower_is_better: bool,
     zero_shot: bool,
@@ -296,7 +298,7 @@ def base_of(
     if known is not None and known.facts == facts and all(map(is_, known.entries, used)):
         return known
     lines = collect(facts, entries, measure, zero_shot=zero_shot)
-    width, systems = len(facts.members), read_systems(line.system_id for line in lines)
+    width, systems = len(facts.members), read_systems()
     base = Base(
         facts=facts,
         entries=used,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import plain
-from leaderboard.boards.benchmark.lines import base_of
+from leaderboard.boards.benchmark.lines import Systems, base_of
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import signed
 from leaderboard.importing.reported.tables import PrintedOverAll, printed_over_all
 from leaderboard.results.history.entry_columns import DatasetEntries
-from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import REPORTED
 
 
@@ -52,7 +51,7 @@ class _Computed(NamedTuple):
 def beside_printed(
     facts: BenchmarkFacts,
     entries: Mapping[int, DatasetEntries],
-    read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
+    read_systems: Systems,
     source: str | None,
 ) -> BesidePrinted | None:
     """The comparison for a benchmark of one publication's figures; None where that prints none over all datasets."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import Tables, plain, table
 from leaderboard.boards.benchmark.columns import BORDA, COMMON, MEAN_RANK, OverAll, common_column
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
-from leaderboard.boards.benchmark.lines import BenchmarkLine, Line, collect
+from leaderboard.boards.benchmark.lines import BenchmarkLine, Line, Systems, collect
 from leaderboard.boards.columns.marks import title_of
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import BenchmarkFacts, Member
@@ -153,7 +153,7 @@ def private_rows(
     entries: Mapping[int, DatasetEntries],
     public: Sequence[Line],
     columns_for: Callable[[OverAll], Sequence[Column]],
-    read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
+    read_systems: Systems,
     state: BoardState,
     measure: str,
     *,
@@ -170,7 +170,7 @@ def private_rows(
         kinds=[PRIVATE] * len(lines),
         lower_is_better=lower_is_better,
     )
-    systems = read_systems(line.system_id for line in lines)
+    systems = read_systems()
     columns = columns_for(OverAll(tables))
     rows = rows_of(facts, measure, columns, lines, systems, tables, state.view)
     ranks = [BORDA, MEAN_RANK]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -127,7 +127,7 @@ def short_citation(authors: str | None, year: int | None) -> str:
     return f"{names[0]}{' et al.' if len(names) > 1 else ''} {year}"
 
 
-_of_system = itemgetter("system", *SystemRow._fields[1:])
+_of_system = attrgetter("system", *SystemRow._fields[1:])
 
 
 def systems_of(entries: Iterable[EntryRow]) -> dict[int, SystemRow]:
@@ -135,7 +135,7 @@ def systems_of(entries: Iterable[EntryRow]) -> dict[int, SystemRow]:
     found: dict[int, SystemRow] = {}
     for entry in entries:
         if entry.system_id not in found and entry.visibility not in _WITHOUT_LINE:
-            found[entry.system_id] = SystemRow._make(_of_system(entry._asdict()))
+            found[entry.system_id] = SystemRow._make(_of_system(entry))
     return found
 
 
