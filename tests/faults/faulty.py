@@ -88,7 +88,7 @@ def _follow_scoring(score: Any) -> None:
 
     _replace(real, scored)
     _wrap(score, "publish_on_present", before="stored")
-    _wrap(score, "_log_publication", after="publishing")  # the last step before the commit
+    _wrap(score, "_note_entries", after="publishing")  # before the commit, when all else is written
     _wrap(score, "forget_upload", before="published")
 
 

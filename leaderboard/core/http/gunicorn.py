@@ -42,8 +42,9 @@ class Worker(ThreadWorker):
 
 def when_ready(server: Any) -> None:
     """Load what each worker would load at its first request. They are forked from here next, and share it."""
-    if server.cfg.preload_app:
-        server.app.wsgi().warm_up()
+    warm_up = getattr(server.app.wsgi(), "warm_up", None)  # other applications than the site have none
+    if server.cfg.preload_app and warm_up:
+        warm_up()
         # What is loaded stays: no collection of garbage goes through it again, or copies its memory.
         gc.collect()
         gc.freeze()

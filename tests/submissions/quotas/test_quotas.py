@@ -114,7 +114,7 @@ def test_our_own_fault_is_given_back(
 ) -> None:
     identifier = send(api, 1).body["id"]
     if end == "failed":
-        monkeypatch.setattr("submissions.jobs.kinds.score.evaluate", lambda *_: 1 / 0)
+        monkeypatch.setattr("submissions.jobs.kinds.score.verify_scored", lambda *_: 1 / 0)
         Job.objects.update(attempts=ATTEMPTS - 1)
         work()
     else:
