@@ -84,7 +84,7 @@ class Answering:
 def _answer(environ: WSGIEnvironment, error: Exception) -> HttpResponse:
     """As everywhere; a line of text where that fails as well, which asks nothing of anybody."""
     try:
-        answered = errors.answer(WSGIRequest(environ), error)
+        answered = errors.error_response(WSGIRequest(environ), error)
     except Exception:
         logger.exception("a fault could not be answered as others are")
         fault = errors.kind_of(error)

@@ -16,27 +16,27 @@ from django.utils import timezone
 
 from leaderboard.core import wakeup
 from leaderboard.core.wakeup import DISPATCH
-from leaderboard.datasets.qrels import lay_out_open_judgements
-from leaderboard.results.efficiency import prices_come_into_force
+from leaderboard.datasets.qrels import copy_open_judgements
+from leaderboard.results.efficiency import apply_due_prices
 from leaderboard.results.profiles.store import request_missing_statistics
-from leaderboard.results.publishing import tell_due
+from leaderboard.results.publishing import publish_due
 from leaderboard.results.significance import request_missing_certainty
-from leaderboard.systems.anonymity import lift_due
-from submissions.accounts.sessions import forget_expired
-from submissions.jobs.cleanup.unreferenced_files import sweep
-from submissions.jobs.kinds.rescore import give_up_lost
-from submissions.jobs.kinds.significance import ask_again
-from submissions.jobs.models.encodings import settle
+from leaderboard.systems.anonymity import end_due_anonymity
+from submissions.accounts.sessions import delete_expired_sessions
+from submissions.jobs.cleanup.unreferenced_files import remove_unreferenced
+from submissions.jobs.kinds.rescore import fail_lost_rescores
+from submissions.jobs.kinds.significance import retry_failed_certainty
+from submissions.jobs.models.encodings import settle_waiting_jobs
 from submissions.jobs.worker import registration
-from submissions.jobs.worker.polling import TURNS, dispatcher_is_late, work_if_free
+from submissions.jobs.worker.polling import TURNS, dispatcher_is_late, drain_if_idle
 from submissions.models import Worker
-from submissions.notifications.sending import NOTIFY, ring_for_notices, take_turn
-from submissions.notifications.webhooks import forget_old
-from submissions.queue.heartbeat import forget_silent_workers
+from submissions.notifications.sending import NOTIFY, send_notifications, wake_notifier
+from submissions.notifications.webhooks import delete_old_deliveries
+from submissions.queue.heartbeat import delete_silent_workers
 from submissions.queue.process import AT_WORK, own_queues, refusal, worker_name
-from submissions.queue.queue import WORK, reap, ring_for_waiting, take_requests
+from submissions.queue.queue import WORK, create_requested_jobs, reap, wake_waiting_queues
 from submissions.quotas.ledger import settle_requested
-from submissions.sandbox.leftovers import end_leftovers
+from submissions.sandbox.leftovers import kill_leftovers
 
 __all__ = ["registration"]
 
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 def work(queue: str) -> None:
     """Do what waits in a queue, if it is one of ours: whoever reaches one queue of the broker may name any."""
     if queue in own_queues():
-        work_if_free(queue)
+        drain_if_idle(queue)
     else:
         logger.warning("a message names a queue that this worker does not serve: %.40r", queue)
 
@@ -60,20 +60,20 @@ def dispatch() -> None:
     Worker.objects.filter(name=worker_name()).update(dispatched_at=Now())
     for step in (
         request_missing_certainty,
-        prices_come_into_force,
+        apply_due_prices,
         request_missing_statistics,
-        ask_again,
-        partial(lift_due, timezone.now()),
-        tell_due,
-        lay_out_open_judgements,
-        take_requests,
+        retry_failed_certainty,
+        partial(end_due_anonymity, timezone.now()),
+        publish_due,
+        copy_open_judgements,
+        create_requested_jobs,
         settle_requested,
         reap,
-        settle,
-        give_up_lost,
-        forget_silent_workers,
-        ring_for_waiting,
-        ring_for_notices,
+        settle_waiting_jobs,
+        fail_lost_rescores,
+        delete_silent_workers,
+        wake_waiting_queues,
+        wake_notifier,
     ):
         _take_step(step)
 
@@ -93,7 +93,7 @@ def notify() -> None:
     if refusal() or not AT_WORK.acquire(blocking=False):
         return
     try:
-        take_turn()
+        send_notifications()
     finally:
         AT_WORK.release()
 
@@ -103,7 +103,7 @@ def sweep_files() -> None:
     """Remove what crashes left behind, what was sent long ago, and sessions that have expired."""
     if refusal():
         return
-    for step in (sweep, forget_old, forget_expired):
+    for step in (remove_unreferenced, delete_old_deliveries, delete_expired_sessions):
         _take_step(step)
 
 
@@ -120,7 +120,7 @@ TURNS.update({"dispatch": dispatch_if_late, "notices": notify})
 @worker_ready.connect
 def begin(**_: Any) -> None:
     """What waited while no worker was there need not wait for the clock."""
-    wakeup.send(DISPATCH, "dispatch")
+    wakeup.send_wakeup(DISPATCH, "dispatch")
 
 
 @worker_process_init.connect
@@ -136,4 +136,4 @@ def warm_up(**_: Any) -> None:
 @worker_process_init.connect
 def tidy_up(**_: Any) -> None:
     """End what a worker left of a sandbox that it was starting when it was killed: perhaps we come in its place."""
-    end_leftovers()
+    kill_leftovers()

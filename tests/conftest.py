@@ -140,14 +140,14 @@ def worker(transactional_db: None, worker_processes: WorkerProcesses) -> Iterato
 def _wait_for_what_nobody_waits_for(notifies: bool, seconds: float = 180.0) -> None:
     from leaderboard.models import WorkRequest
     from submissions.models import TERMINAL, Job
-    from submissions.notifications.sending import anything_to_tell
+    from submissions.notifications.sending import has_notifications
 
     kinds = [Job.Kind.CERTAINTY, Job.Kind.STATISTICS]
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         asked = WorkRequest.objects.filter(kind__in=kinds, taken_at=None).exists()
         under_way = Job.objects.filter(kind__in=kinds).exclude(state__in=TERMINAL).exists()
-        if not (asked or under_way or (notifies and anything_to_tell())):
+        if not (asked or under_way or (notifies and has_notifications())):
             return
         time.sleep(0.1)
 

@@ -54,7 +54,7 @@ _REFUSED_MAGIC = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FileLimits:
     """How large a file may be, in bytes unless said otherwise. The defaults suit run files."""
 
     max_stored_bytes: int = 512 * MIB
@@ -195,7 +195,7 @@ class ExpandedFile:
     `kind` is `plain`, `gzip`, `zstd` or `bz2`; `stored_bytes` the file's size; `expanded_bytes` what was read so far.
     """
 
-    def __init__(self, file: BinaryIO, limits: Limits) -> None:
+    def __init__(self, file: BinaryIO, limits: FileLimits) -> None:
         self.file, self.limits = file, limits
         self.stored_bytes = file.seek(0, 2)
         if self.stored_bytes > limits.max_stored_bytes:
@@ -281,7 +281,7 @@ def describe_bytes(count: int) -> str:
 
 
 @contextmanager
-def open_expanded(path: Path | str | bytes, limits: Limits) -> Iterator[ExpandedFile]:
+def open_expanded(path: Path | str | bytes, limits: FileLimits) -> Iterator[ExpandedFile]:
     """A stored file, or its content, opened for reading expanded bytes.
 
     Raises InvalidContent as `ExpandedFile` does.
@@ -290,15 +290,19 @@ def open_expanded(path: Path | str | bytes, limits: Limits) -> Iterator[Expanded
         yield ExpandedFile(cast("BinaryIO", file), limits)
 
 
-def open_blocks(path: Path | str | bytes, limits: Limits | None = None, size: int = BLOCK) -> Iterator[bytes]:
+def open_blocks(
+    path: Path | str | bytes, limits: FileLimits | None = None, size: int = BLOCK
+) -> Iterator[bytes]:
     """The expanded bytes of a stored file in blocks of at most `size` bytes; they end anywhere in a line."""
     buffer = bytearray(size)
-    with open_expanded(path, limits or Limits()) as source, memoryview(buffer) as view:
+    with open_expanded(path, limits or FileLimits()) as source, memoryview(buffer) as view:
         while count := source.readinto(view):
             yield bytes(view[:count])
 
 
-def open_lines(path: Path | str, limits: Limits | None = None, longest: int | None = None) -> Iterator[bytes]:
+def open_lines(
+    path: Path | str, limits: FileLimits | None = None, longest: int | None = None
+) -> Iterator[bytes]:
     """The lines of a stored file without their line ends (LF or CRLF), as bytes; for files of modest size.
 
     Raises InvalidContent as `ExpandedFile` does, and for a line that is clearly over `longest` bytes: it may take a

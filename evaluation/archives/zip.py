@@ -58,7 +58,7 @@ _DAMAGED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ZipPolicy:
     """What a zip may be; sizes in bytes. The hints say what would be right, for the two limits its sender may meet.
 
     Expanding stops at `max_ratio` times the zip's own size, which does not apply below `ratio_floor_bytes`, and at
@@ -79,7 +79,7 @@ class Policy:
         return plausible if self.max_expanded_bytes is None else min(plausible, self.max_expanded_bytes)
 
 
-class Allowance:
+class ZipAllowance:
     """How many bytes may come out of a zip, or of several that came together and share it."""
 
     def __init__(self, total: int, expanding: str = "the zip expands") -> None:
@@ -94,7 +94,7 @@ def is_zip(path: Path) -> bool:
 
 
 @contextmanager
-def open_archive(path: Path, policy: Policy, shared: Allowance | None = None) -> Iterator[Archive]:
+def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = None) -> Iterator[Archive]:
     """The zip, opened. Raises InvalidContent where it is damaged, or has too many members or a doubtful path.
 
     What comes out of it counts against `shared`, else against what the policy gives a zip of its size.
@@ -103,7 +103,7 @@ def open_archive(path: Path, policy: Policy, shared: Allowance | None = None) ->
         with _archive_errors():
             archive = zipfile.ZipFile(stored)
         with archive:
-            opened = Archive(archive, policy, shared or Allowance(policy.allowance(path.stat().st_size)))
+            opened = Archive(archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size)))
             _check_headers(stored, archive)
             yield opened
 
@@ -114,7 +114,7 @@ class Archive:
     `first_byte` is where the first of all members begins: anything but 0 means that something stands before it.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, policy: Policy, allowance: Allowance) -> None:
+    def __init__(self, archive: zipfile.ZipFile, policy: ZipPolicy, allowance: ZipAllowance) -> None:
         self._archive, self._policy, self._allowance = archive, policy, allowance
         self.first_byte = min((info.header_offset for info in archive.infolist()), default=0)
         self._infos = [info for info in archive.infolist() if not _is_clutter(info)]
@@ -136,7 +136,7 @@ class Archive:
             _refuse_unusual(info)
             if often[info.filename.casefold()] > 1:
                 raise _refusal(
-                    MEMBER_NAME, f"the zip has {_shown(info.filename)} twice", "Pack every file once."
+                    MEMBER_NAME, f"the zip has {_quote(info.filename)} twice", "Pack every file once."
                 )
         for info in wanted:
             target = targets[info.filename]
@@ -164,7 +164,7 @@ class Archive:
         allowed.left -= more
         if allowed.left < 0:
             limit = describe_bytes(allowed.total)
-            message = f"{allowed.expanding} to more than {limit} at {_shown(info.filename)}"
+            message = f"{allowed.expanding} to more than {limit} at {_quote(info.filename)}"
             raise _refusal(EXPANSION, message, self._policy.expansion_hint)
         if (allowed.total - allowed.left) % _DISK_INTERVAL < more:
             self._check_disk_space(folder)
@@ -178,7 +178,7 @@ class Archive:
 class _BoundedReader(io.BufferedReader):
     """The stored zip. zipfile reads the list of members at once, and makes an object of each: a long one is refused."""
 
-    def __init__(self, path: Path, policy: Policy) -> None:
+    def __init__(self, path: Path, policy: ZipPolicy) -> None:
         super().__init__(io.FileIO(path))
         self._policy = policy
         self._bound = max(_LIST_BYTES, policy.max_members * _LIST_BYTES_EACH)
@@ -199,7 +199,7 @@ def _archive_errors() -> Iterator[None]:
             raise
         hint = "Pack it again, and check it with `unzip -t`."
         ours = isinstance(error, zipfile.BadZipFile)  # the others are a decompressor's, in words of its own
-        why = _shown(str(error)) if ours else "what is packed in it does not expand"
+        why = _quote(str(error)) if ours else "what is packed in it does not expand"
         raise _refusal(COMPRESSION, f"the zip is damaged: {why}", hint) from error
 
 
@@ -209,7 +209,7 @@ def _check_headers(stored: _BoundedReader, archive: zipfile.ZipFile) -> None:
         try:
             check_headers(stored, infos, archive.start_dir)
         except HeaderMismatch as error:
-            message = f"the zip is damaged at {_shown(infos[error.place].orig_filename)}: {error}"
+            message = f"the zip is damaged at {_quote(infos[error.place].orig_filename)}: {error}"
             raise _refusal(COMPRESSION, message, "Pack it again, with another program.") from error
 
 
@@ -238,25 +238,25 @@ def _refuse_unusual(info: zipfile.ZipInfo) -> None:
     if info.flag_bits & 0x1 or (kind and not stat.S_ISREG(kind)):
         raise _refusal(
             MEMBER_KIND,
-            f"{_shown(info.filename)} is encrypted, a link or a device",
+            f"{_quote(info.filename)} is encrypted, a link or a device",
             "Pack regular files without a password.",
         )
     if info.compress_type not in _METHODS:
         name = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
         raise _refusal(
             COMPRESSION,
-            f"{_shown(info.filename)} is compressed with {name}, which is not read here",
+            f"{_quote(info.filename)} is compressed with {name}, which is not read here",
             "Pack with the usual method, deflate.",
         )
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     """A member's name, or what zipfile says of one, for a message: a name may have 64 KiB, and any character."""
     start = "".join(each if each.isprintable() else "�" for each in text[:_SHOWN])
     return start if len(text) <= _SHOWN else f"{start}…"
 
 
-def _too_many(message: str, policy: Policy) -> InvalidContent:
+def _too_many(message: str, policy: ZipPolicy) -> InvalidContent:
     return _refusal(TOO_MANY_FILES, message, policy.members_hint)
 
 

@@ -13,7 +13,7 @@ class AllowanceSpent(ValueError):
     """What there is too much of in all files together, in words."""
 
 
-class Allowance:
+class CheckpointAllowance:
     """Counts what is parsed of one checkpoint, every time that it is. Takers raise AllowanceSpent."""
 
     def __init__(self) -> None:

@@ -11,20 +11,20 @@ from pathlib import Path
 from tarfile import TarInfo
 from typing import BinaryIO
 
-from evaluation.archives.compression import MIB, ExpandedFile, Limits, open_expanded
-from evaluation.archives.zip import Policy, is_zip, open_archive
+from evaluation.archives.compression import MIB, ExpandedFile, FileLimits, open_expanded
+from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.checkpoints.codes import CODES
-from evaluation.checkpoints.files import Source, keep
-from evaluation.checkpoints.findings import Findings, shown
+from evaluation.checkpoints.files import ModelFiles, check_file_name
+from evaluation.checkpoints.findings import Findings, quote
 from evaluation.checkpoints.member_names import MemberNames
 from evaluation.checkpoints.tar import NotTar, members
-from evaluation.checkpoints.validation import Kinds, Validation, judge, wanted_of
+from evaluation.checkpoints.validation import Kinds, Validation, requirements_of, validate_files
 from evaluation.core.errors import InvalidContent
 
 _BLOCK = MIB
 _FREE_INTERVAL = 64 * MIB
 #: Nine GiB: eight of weights, and what describes them. `free_bytes` of the disk are left to others.
-POLICY = Policy(
+POLICY = ZipPolicy(
     max_members=64,
     members_hint=CODES["too_many_files"],
     expansion_hint=CODES["expansion"],
@@ -34,7 +34,7 @@ POLICY = Policy(
 
 
 def validate_archive(
-    path: Path, scratch: Path, wanted: Kinds = None, pooling: str = "", policy: Policy = POLICY
+    path: Path, scratch: Path, wanted: Kinds = None, pooling: str = "", policy: ZipPolicy = POLICY
 ) -> Validation:
     """Check an archive, and keep its files in the folder `scratch`, which is made, until the checkpoint is rebuilt;
     under numbers, for nothing on the disk is named by a stranger.
@@ -45,30 +45,32 @@ def validate_archive(
     findings = Findings()
     scratch.mkdir(exist_ok=True)
     stored: dict[str, Path] = {}
-    with _its_fault(path, findings):
+    with _archive_errors(path, findings):
         if is_zip(path):
             stored = _take_zip(path, scratch, policy, findings)
         else:
             stored = _take_tar(path, scratch, policy, findings)
         if not stored and not findings.refused:
             findings.refuse("empty_folder", path.name, "there is no file of a model")
-    return judge(Source(scratch, frozenset(stored), stored=stored), wanted_of(wanted, pooling), findings)
+    return validate_files(
+        ModelFiles(scratch, frozenset(stored), stored=stored), requirements_of(wanted, pooling), findings
+    )
 
 
 @contextmanager
-def _its_fault(path: Path, findings: Findings) -> Iterator[None]:
+def _archive_errors(path: Path, findings: Findings) -> Iterator[None]:
     """What readers raise over an archive becomes a finding."""
     try:
         yield
     except InvalidContent as error:
         for problem in error.report.problems:
             code = "file_too_large" if problem.code == "size" else problem.code
-            findings.refuse(code, path.name, shown(problem.message, 200))
+            findings.refuse(code, path.name, quote(problem.message, 200))
     except NotTar as error:
-        findings.refuse(error.code, path.name, shown(error, 200))
+        findings.refuse(error.code, path.name, quote(error, 200))
 
 
-def _take_zip(path: Path, scratch: Path, policy: Policy, findings: Findings) -> dict[str, Path]:
+def _take_zip(path: Path, scratch: Path, policy: ZipPolicy, findings: Findings) -> dict[str, Path]:
     _refuse_tail(path, findings)
     with open_archive(path, policy) as archive:
         if archive.first_byte:
@@ -76,7 +78,7 @@ def _take_zip(path: Path, scratch: Path, policy: Policy, findings: Findings) -> 
             findings.refuse("trailing_data", path.name, what)
         names = MemberNames()
         fitting = [name for name in archive.names if _takes(name, names, findings)]
-        kept = [name for name in archive.names if keep(name, findings)]
+        kept = [name for name in archive.names if check_file_name(name, findings)]
         if len(fitting) < len(archive.names):  # which of two files was meant, nobody can tell
             return {}
         stored = {name: scratch / str(number) for number, name in enumerate(kept)}
@@ -101,9 +103,9 @@ def _takes(name: str, names: MemberNames, findings: Findings) -> bool:
     return not wrong
 
 
-def _take_tar(path: Path, scratch: Path, policy: Policy, findings: Findings) -> dict[str, Path]:
+def _take_tar(path: Path, scratch: Path, policy: ZipPolicy, findings: Findings) -> dict[str, Path]:
     most = policy.max_expanded_bytes or 1 << 62
-    limits = Limits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=policy.max_ratio,
+    limits = FileLimits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=policy.max_ratio,
                     ratio_floor_bytes=policy.ratio_floor_bytes)  # fmt: skip
     stored: dict[str, Path] = {}
     taken = MemberNames()
@@ -118,7 +120,7 @@ def _take_tar(path: Path, scratch: Path, policy: Policy, findings: Findings) -> 
             if number >= policy.max_members:
                 raise NotTar("too_many_files", f"the archive holds more than {policy.max_members} files")
             fits = _takes(member.name, taken, findings)
-            if keep(member.name, findings) and fits:
+            if check_file_name(member.name, findings) and fits:
                 stored[member.name] = scratch / str(len(stored))
                 _copy(stream, member, stored[member.name], policy)
             else:
@@ -156,15 +158,15 @@ class _Stream:
             pass
 
 
-def _copy(stream: _Stream, member: TarInfo, target: Path, policy: Policy) -> None:
+def _copy(stream: _Stream, member: TarInfo, target: Path, policy: ZipPolicy) -> None:
     with target.open("xb") as file:
-        _look_at_disk(file, policy)
+        _check_disk_space(file, policy)
         for block in stream.blocks(member.size):
             file.write(block)
             if file.tell() % _FREE_INTERVAL < len(block):
-                _look_at_disk(file, policy)
+                _check_disk_space(file, policy)
 
 
-def _look_at_disk(file: BinaryIO, policy: Policy) -> None:
+def _check_disk_space(file: BinaryIO, policy: ZipPolicy) -> None:
     if policy.free_bytes and shutil.disk_usage(Path(file.name).parent).free < policy.free_bytes:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)

@@ -9,20 +9,20 @@ from typing import Any
 from evaluation.checkpoints import modules as m
 from evaluation.checkpoints.architectures import Head
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, quoted
 from evaluation.checkpoints.json_reading import read_json, read_object
 from evaluation.checkpoints.modules import Module, read_module
-from evaluation.checkpoints.plan import Part
+from evaluation.checkpoints.plan import ModelPart
 from evaluation.checkpoints.transformer import Transformer, read_transformer
-from evaluation.checkpoints.values import forbidden_keys, refuse_unknown
+from evaluation.checkpoints.values import refuse_forbidden_keys, refuse_unknown
 
 MODULES, ROUTER = "modules.json", "router_config.json"
 _MOST_MODULES = 12
 _ROUTES = {"query", "document"}
 
 #: A module as listed: what it is, and its files.
-Listed = tuple[str, Source]
+Listed = tuple[str, ModelFiles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,17 @@ class Chain:
         """How many tokens are read."""
         return self.transformer.maximum_length if self.transformer else None
 
-    def part(self) -> Part:
+    def part(self) -> ModelPart:
         """All files, the first module's at the top, and modules.json."""
-        part, listed = Part(), []
+        part, listed = ModelPart(), []
         for number, module in enumerate(self.modules):
             path = "" if number == 0 else f"{number}_{module.role}"
             part |= module.part.under(path)
             listed.append({"idx": number, "name": str(number), "path": path, "type": m.CLASSES[module.role]})
-        return part | Part({MODULES: listed})
+        return part | ModelPart({MODULES: listed})
 
 
-def read_listed(source: Source, findings: Findings) -> list[Listed] | None:
+def read_module_list(source: ModelFiles, findings: Findings) -> list[Listed] | None:
     """The modules that modules.json names, or None where it is refused."""
     found = read_json(source, MODULES, findings)
     if found is None:
@@ -76,7 +76,7 @@ def read_listed(source: Source, findings: Findings) -> list[Listed] | None:
     if not isinstance(found, list) or not 0 < len(found) <= _MOST_MODULES:
         findings.refuse("json_damaged", shown, f"it is no list of 1 to {_MOST_MODULES} modules")
         return None
-    forbidden_keys(found, findings, shown)
+    refuse_forbidden_keys(found, findings, shown)
     listed: list[Listed] = []
     for number, entry in enumerate(found):
         if not isinstance(entry, dict):
@@ -113,7 +113,7 @@ def _role(name: object, key: str, shown: str, findings: Findings) -> str:
     return role
 
 
-def read_routes(source: Source, findings: Findings) -> dict[str, list[Listed]] | None:
+def read_routes(source: ModelFiles, findings: Findings) -> dict[str, list[Listed]] | None:
     """The modules for queries and for documents that a Router names, or None where it is refused."""
     name = ROUTER if source.has(ROUTER) else m.CONFIG
     found = read_object(source, name, findings) if source.has(name) else None
@@ -121,7 +121,7 @@ def read_routes(source: Source, findings: Findings) -> dict[str, list[Listed]] |
         findings.refuse("missing_config", source.shown(ROUTER), "the Router's own file is missing or damaged")
         return None
     shown = source.shown(name)
-    forbidden_keys(found, findings, shown)
+    refuse_forbidden_keys(found, findings, shown)
     refuse_unknown(found, ("types", "structure", "parameters"), findings, shown)
     types, structure = found.get("types"), found.get("structure")
     if not isinstance(types, dict) or not isinstance(structure, dict) or set(structure) != _ROUTES:
@@ -235,11 +235,11 @@ def _with_widths(modules: Sequence[Module]) -> list[Module]:
     ]
 
 
-def routed(routes: Mapping[str, Chain]) -> Part:
+def combine_routes(routes: Mapping[str, Chain]) -> ModelPart:
     """The files of a model with a chain for queries and one for documents."""
     types: dict[str, str] = {}
     structure: dict[str, list[str]] = {}
-    part = Part()
+    part = ModelPart()
     for route, chain in routes.items():
         structure[route] = []
         for number, module in enumerate(chain.modules):
@@ -249,6 +249,6 @@ def routed(routes: Mapping[str, Chain]) -> Part:
             part |= module.part.under(folder)
     parameters: dict[str, Any] = {"default_route": "document", "allow_empty_key": True, "route_mappings": {}}
     listed = [{"idx": 0, "name": "0", "path": "", "type": m.CLASSES[m.ROUTER]}]
-    return part | Part(
+    return part | ModelPart(
         {MODULES: listed, ROUTER: {"types": types, "structure": structure, "parameters": parameters}}
     )

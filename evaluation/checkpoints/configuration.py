@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.checkpoints.architectures import ARCHITECTURES, Architecture, Head
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, quoted
 from evaluation.checkpoints.json_reading import read_object
 from evaluation.checkpoints.values import (
@@ -14,12 +14,12 @@ from evaluation.checkpoints.values import (
     Rule,
     choice,
     exactly,
-    forbidden_keys,
     number,
-    remark_on_others,
-    take,
+    read_values,
+    refuse_forbidden_keys,
+    remark_on_unknown,
+    subset_of,
     whole,
-    words_of,
 )
 
 NAME = "config.json"
@@ -63,7 +63,7 @@ _RULES: dict[str, Rule] = {
     "local_attention": whole(2, 32_768),
     "global_rope_theta": number(1, 1e9),
     "local_rope_theta": number(1, 1e9),
-    "layer_types": words_of(_ATTENTIONS, 64),
+    "layer_types": subset_of(_ATTENTIONS, 64),
     "rope_parameters": Rule(lambda value: _is_rope(value), "the default rope_type and a rope_theta, by kind of layer"),
 }  # fmt: skip
 #: What libraries write into every file and nobody needs.
@@ -128,7 +128,7 @@ class Configuration:
         }
 
 
-def read_classes(source: Source, findings: Findings) -> tuple[str, ...]:
+def read_classes(source: ModelFiles, findings: Findings) -> tuple[str, ...]:
     """What config.json calls its classes, before anything else is known; empty where it does not say."""
     if not source.has(NAME):
         return ()
@@ -136,7 +136,7 @@ def read_classes(source: Source, findings: Findings) -> tuple[str, ...]:
     return _classes(found)
 
 
-def read_configuration(source: Source, findings: Findings) -> Configuration | None:
+def read_configuration(source: ModelFiles, findings: Findings) -> Configuration | None:
     """The configuration in a folder, or None where it is refused."""
     shown = source.shown(NAME)
     if not source.has(NAME):
@@ -145,7 +145,7 @@ def read_configuration(source: Source, findings: Findings) -> Configuration | No
     found = read_object(source, NAME, findings)
     if found is None:
         return None
-    forbidden_keys(found, findings, shown)
+    refuse_forbidden_keys(found, findings, shown)
     _refuse_activations(found, findings, shown)
     model_type = found.get("model_type")
     if model_type == "dpr":
@@ -156,9 +156,9 @@ def read_configuration(source: Source, findings: Findings) -> Configuration | No
         findings.refuse("model_type", shown, f"{quoted(model_type)} is not one of {known}", "model_type")
         return None
     sizes = _read_sizes(found, architecture, findings, shown)
-    values = take(found, _RULES, findings, shown)
+    values = read_values(found, _RULES, findings, shown)
     named = {size.key for size in architecture.sizes}
-    remark_on_others(found, {*_RULES, *named, *_UNREMARKED}, findings, shown)
+    remark_on_unknown(found, {*_RULES, *named, *_UNREMARKED}, findings, shown)
     written = {**{key: value for key, value in sizes.items() if key in named}, **values}
     return Configuration(model_type, architecture, sizes, written, _classes(found), _labels(found))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from evaluation.archives.compression import MIB, describe_bytes
-from evaluation.checkpoints.allowance import Allowance
+from evaluation.checkpoints.allowance import CheckpointAllowance
 from evaluation.checkpoints.findings import Findings, quoted
 
 _MOST_FILES = 1000
@@ -44,7 +44,7 @@ _INERT_NAMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelFiles:
     """A folder's usable files: names relative to `root`, with / between folders; messages begin with `prefix`.
 
     Its sub-folders share the `allowance`, which readers take from. `stored` says by whole name where a file lies, if
@@ -54,7 +54,7 @@ class Source:
     root: Path
     names: frozenset[str]
     prefix: str = ""
-    allowance: Allowance = field(default_factory=Allowance, compare=False)
+    allowance: CheckpointAllowance = field(default_factory=CheckpointAllowance, compare=False)
     stored: Mapping[str, Path] = field(default_factory=dict, compare=False)
 
     def has(self, name: str) -> bool:
@@ -69,20 +69,20 @@ class Source:
         """The name of the file that lies there."""
         return next((name for name in self.names if self.path(name) == path), path.name)
 
-    def within(self, folder: str) -> Source:
+    def within(self, folder: str) -> ModelFiles:
         """The files of a sub-folder, or all of them for the empty name."""
         if not folder:
             return self
         start = folder.rstrip("/") + "/"
         names = frozenset(name.removeprefix(start) for name in self.names if name.startswith(start))
-        return Source(self.root / folder, names, self.prefix + start, self.allowance, self.stored)
+        return ModelFiles(self.root / folder, names, self.prefix + start, self.allowance, self.stored)
 
     def shown(self, name: str) -> str:
         """A file's name for messages, from the top of what was sent."""
         return self.prefix + name
 
 
-def keep(name: str, findings: Findings) -> bool:
+def check_file_name(name: str, findings: Findings) -> bool:
     """Whether a file of this name is looked at; what is dangerous is refused, what is inert remarked on."""
     path = PurePosixPath(name)
     ending, base = path.suffix.casefold(), path.name.casefold()
@@ -113,7 +113,7 @@ def keep(name: str, findings: Findings) -> bool:
     return False
 
 
-def walk(root: Path, findings: Findings) -> Source:
+def walk(root: Path, findings: Findings) -> ModelFiles:
     """The folder's files, by `lstat`: links, devices and files with a second name are refused."""
     names: set[str] = set()
     folded: dict[str, str] = {}
@@ -126,7 +126,7 @@ def walk(root: Path, findings: Findings) -> Source:
             findings.refuse("file_kind", name, _kind_of(facts))
         elif other := folded.get(name.casefold()):
             findings.refuse("member_name", name, f"it differs from {other} only by capital letters")
-        elif keep(name, findings):
+        elif check_file_name(name, findings):
             names.add(name)
             weights += facts.st_size if name.endswith(".safetensors") else 0
         folded[name.casefold()] = name
@@ -137,7 +137,7 @@ def walk(root: Path, findings: Findings) -> Source:
         findings.refuse("file_too_large", "", what)
     if not names and not findings.refused:
         findings.refuse("empty_folder", "", "there is no file of a model")
-    return Source(root, frozenset(names))
+    return ModelFiles(root, frozenset(names))
 
 
 def _kind_of(facts: os.stat_result) -> str:

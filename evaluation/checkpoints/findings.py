@@ -27,7 +27,7 @@ class Findings:
         self._add("warning", code, file, key, what)
 
     def _add(self, severity: str, code: str, file: str, key: str, what: str) -> None:
-        where = ": ".join(shown(part) for part in (file, key) if part)
+        where = ": ".join(quote(part) for part in (file, key) if part)
         entry = (severity, code, where, what)
         if entry not in self._found and len(self._found) >= _MOST:
             self._unnamed += severity == "error"
@@ -54,7 +54,7 @@ class Findings:
         return Report(tuple(sorted(problems, key=lambda problem: problem.severity != "error")))
 
 
-def shown(text: object, most: int = 120) -> str:
+def quote(text: object, most: int = 120) -> str:
     """A stranger's text, short and printable."""
     plain = "".join(
         c if c.isprintable() and not 0xD800 <= ord(c) < 0xE000 else "\ufffd" for c in str(text)[: most + 1]
@@ -64,13 +64,13 @@ def shown(text: object, most: int = 120) -> str:
 
 def quoted(value: object) -> str:
     """A stranger's value for a message, short."""
-    return f"“{shown(value, 60)}”"
+    return f"“{quote(value, 60)}”"
 
 
 def listed(names: list[str]) -> str:
     """The first few names and how many more."""
     more = len(names) - _NAMED
-    return ", ".join(shown(name) for name in names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(quote(name) for name in names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _sentence(where: str, what: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from evaluation.archives.compression import MIB, describe_bytes
 from evaluation.checkpoints.allowance import AllowanceSpent
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 
 JSON_BYTES = 4 * MIB
@@ -53,7 +53,7 @@ def parse(data: bytes) -> Any:
             text,
             object_pairs_hook=_unique,
             parse_constant=_no_constant,
-            parse_int=_whole,
+            parse_int=_parse_integer,
             parse_float=_finite,
         )
         if "\\u" in text:  # an escape may hide half a character, which no file can hold again
@@ -78,7 +78,7 @@ def _no_constant(name: str) -> NoReturn:
     raise NotJson(f"it holds {name}")
 
 
-def _whole(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise NotJson("it holds a number of many digits")
     return int(digits)
@@ -91,7 +91,7 @@ def _finite(digits: str) -> float:
     return value
 
 
-def read_json(source: Source, name: str, findings: Findings, most: int = JSON_BYTES) -> Any:
+def read_json(source: ModelFiles, name: str, findings: Findings, most: int = JSON_BYTES) -> Any:
     """The value in a file, or None where it is refused (and said so)."""
     try:
         data = read_file(source.path(name), most)
@@ -108,7 +108,7 @@ def read_json(source: Source, name: str, findings: Findings, most: int = JSON_BY
 
 
 def read_object(
-    source: Source, name: str, findings: Findings, most: int = JSON_BYTES
+    source: ModelFiles, name: str, findings: Findings, most: int = JSON_BYTES
 ) -> dict[str, Any] | None:
     """As `read_json`, where only an object will do."""
     value = read_json(source, name, findings, most)

@@ -11,22 +11,22 @@ from evaluation.checkpoints.architectures import Head
 from evaluation.checkpoints.chains import (
     MODULES,
     Chain,
+    combine_routes,
     kind_of,
     read_chain,
-    read_listed,
+    read_module_list,
     read_routes,
-    routed,
 )
 from evaluation.checkpoints.configuration import NAME as CONFIG
 from evaluation.checkpoints.configuration import read_classes
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, listed
-from evaluation.checkpoints.late_interaction import STANFORD, late_plan, stanford_plan
+from evaluation.checkpoints.late_interaction import STANFORD, late_interaction_plan, stanford_plan
 from evaluation.checkpoints.modules import Module
-from evaluation.checkpoints.plan import Part, Plan
+from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.settings import NAME as SETTINGS
-from evaluation.checkpoints.settings import Settings, read_settings
+from evaluation.checkpoints.settings import EncoderDefaults, read_settings
 from evaluation.checkpoints.transformer import Transformer, read_transformer
 
 AUGMENTATION = "augmentation.safetensors"
@@ -39,7 +39,7 @@ _POOLINGS = {"sparse-encoder": ("max", "sum"), "sentence-encoder": ("mean", "cls
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Requirements:
     """What the checkpoint is for: kinds that would do (empty: any), and how to pool where its files do not say."""
 
     kinds: frozenset[CheckpointKind] = frozenset()
@@ -50,7 +50,7 @@ class Wanted:
         return not self.kinds or kind in self.kinds
 
 
-def make_plan(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
+def make_plan(source: ModelFiles, wanted: Requirements, findings: Findings) -> Plan | None:
     """The plan for the files of a folder, or None where they are refused."""
     if source.has(MODULES):
         plan = _from_modules(source, wanted, findings)
@@ -68,7 +68,7 @@ def make_plan(source: Source, wanted: Wanted, findings: Findings) -> Plan | None
     return plan
 
 
-def _right_kind(kind: CheckpointKind, wanted: Wanted, source: Source, findings: Findings) -> bool:
+def _right_kind(kind: CheckpointKind, wanted: Requirements, source: ModelFiles, findings: Findings) -> bool:
     if wanted.allows(kind):
         return True
     if CheckpointKind.MULTI_VECTOR in wanted.kinds and kind in _ENCODERS:
@@ -82,8 +82,8 @@ def _right_kind(kind: CheckpointKind, wanted: Wanted, source: Source, findings: 
     return False
 
 
-def _from_modules(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
-    modules = read_listed(source, findings)
+def _from_modules(source: ModelFiles, wanted: Requirements, findings: Findings) -> Plan | None:
+    modules = read_module_list(source, findings)
     settings = read_settings(source, findings)
     if modules is None:
         return None
@@ -105,12 +105,12 @@ def _from_modules(source: Source, wanted: Wanted, findings: Findings) -> Plan | 
     return None if chain is None else _plan_of(chain, kind, settings)
 
 
-def _plan_of(chain: Chain, kind: CheckpointKind, settings: Settings) -> Plan:
+def _plan_of(chain: Chain, kind: CheckpointKind, settings: EncoderDefaults) -> Plan:
     """The plan of a model that is one chain."""
     if kind is CheckpointKind.MULTI_VECTOR:
-        return late_plan(chain, settings)
+        return late_interaction_plan(chain, settings)
     names = {CheckpointKind.SPARSE_ENCODER: "SparseEncoder", CheckpointKind.CROSS_ENCODER: "CrossEncoder"}
-    part = chain.part() | Part({SETTINGS: settings.written(names.get(kind, "SentenceTransformer"))})
+    part = chain.part() | ModelPart({SETTINGS: settings.written(names.get(kind, "SentenceTransformer"))})
     dimension = chain.dimension
     if kind is CheckpointKind.CROSS_ENCODER:
         dimension = None
@@ -122,7 +122,9 @@ def _plan_of(chain: Chain, kind: CheckpointKind, settings: Settings) -> Plan:
     )  # fmt: skip
 
 
-def _from_router(source: Source, settings: Settings, wanted: Wanted, findings: Findings) -> Plan | None:
+def _from_router(
+    source: ModelFiles, settings: EncoderDefaults, wanted: Requirements, findings: Findings
+) -> Plan | None:
     routes = read_routes(source, findings)
     if routes is None:
         return None
@@ -148,7 +150,11 @@ def _from_router(source: Source, settings: Settings, wanted: Wanted, findings: F
 
 
 def _two_chains(
-    chains: Mapping[str, Chain], kind: CheckpointKind, settings: Settings, source: Source, findings: Findings
+    chains: Mapping[str, Chain],
+    kind: CheckpointKind,
+    settings: EncoderDefaults,
+    source: ModelFiles,
+    findings: Findings,
 ) -> Plan | None:
     """A dense model as two that load by themselves, a sparse one as the library's own Router."""
     query, document = chains["query"], chains["document"]
@@ -158,9 +164,9 @@ def _two_chains(
         findings.refuse("dimension_mismatch", source.prefix, what)
         return None
     if kind is CheckpointKind.SPARSE_ENCODER:
-        parts = {"model": routed(chains) | Part({SETTINGS: settings.written("SparseEncoder")})}
+        parts = {"model": combine_routes(chains) | ModelPart({SETTINGS: settings.written("SparseEncoder")})}
     else:
-        own = Part({SETTINGS: settings.written("SentenceTransformer")})
+        own = ModelPart({SETTINGS: settings.written("SentenceTransformer")})
         parts = {route: chain.part() | own for route, chain in chains.items()}
     kinds = dict.fromkeys(chain.model_type for chain in (document, query))
     return Plan(
@@ -175,7 +181,7 @@ def _width(chain: Chain) -> int | None:
     return chain.dimension
 
 
-def _two_folders(source: Source) -> dict[str, Source] | None:
+def _two_folders(source: ModelFiles) -> dict[str, ModelFiles] | None:
     found = {
         role: source.within(name)
         for role, names in _FOLDERS.items()
@@ -185,9 +191,9 @@ def _two_folders(source: Source) -> dict[str, Source] | None:
     return found if len(found) == 2 else None
 
 
-def _two_encoders(pair: Mapping[str, Source], wanted: Wanted, findings: Findings) -> Plan | None:
+def _two_encoders(pair: Mapping[str, ModelFiles], wanted: Requirements, findings: Findings) -> Plan | None:
     """A folder for queries and one for documents, each a whole encoder."""
-    within = Wanted(frozenset(_ENCODERS), wanted.pooling)
+    within = Requirements(frozenset(_ENCODERS), wanted.pooling)
     plans = {role: make_plan(source, within, findings) for role, source in pair.items()}
     query, document = plans["query"], plans["document"]
     if (
@@ -211,7 +217,7 @@ def _two_encoders(pair: Mapping[str, Source], wanted: Wanted, findings: Findings
     return replace(document, kind=kind, parts=parts, prompts=prompts)
 
 
-def _from_transformers(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
+def _from_transformers(source: ModelFiles, wanted: Requirements, findings: Findings) -> Plan | None:
     """A folder as transformers saves it: what it is, its classes say, or who sends it."""
     classes = read_classes(source, findings)
     if source.has(STANFORD) or "HF_ColBERT" in classes:
@@ -237,11 +243,13 @@ def _from_transformers(source: Source, wanted: Wanted, findings: Findings) -> Pl
     return None if model is None else _plain_plan(kind, model, model.plain())
 
 
-def _plain_plan(kind: CheckpointKind, model: Transformer, part: Part) -> Plan:
+def _plain_plan(kind: CheckpointKind, model: Transformer, part: ModelPart) -> Plan:
     return Plan(kind, {"model": part}, model.configuration.model_type, None, model.maximum_length)
 
 
-def _pooled_here(source: Source, wanted: Wanted, classes: Collection[str], findings: Findings) -> Plan | None:
+def _pooled_here(
+    source: ModelFiles, wanted: Requirements, classes: Collection[str], findings: Findings
+) -> Plan | None:
     """A plain encoder, pooled as its sender says: SPLADE for a masked language model, else a dense encoder."""
     shown = source.shown(CONFIG)
     masked = any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in classes)
@@ -274,7 +282,7 @@ def _pooled_here(source: Source, wanted: Wanted, classes: Collection[str], findi
     return _plan_of(chain, kind, replace(settings, similarity=similarity))
 
 
-def _augmentation(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
+def _augmentation(source: ModelFiles, wanted: Requirements, findings: Findings) -> Plan | None:
     """Learned query augmentation: an encoder, and W (vocabulary × hidden) and u (hidden) beside it."""
     kind = CheckpointKind.QUERY_AUGMENTATION
     if not _right_kind(kind, wanted, source, findings):
@@ -288,4 +296,4 @@ def _augmentation(source: Source, wanted: Wanted, findings: Findings) -> Plan | 
         return None
     taken = {name: tensors[name] for name in shapes}
     weights.refuse_not_finite(taken, source, findings)
-    return _plain_plan(kind, model, model.plain() | Part(weights={AUGMENTATION: taken}))
+    return _plain_plan(kind, model, model.plain() | ModelPart(weights={AUGMENTATION: taken}))

@@ -11,21 +11,21 @@ from evaluation.checkpoints import weights
 from evaluation.checkpoints.chains import Chain
 from evaluation.checkpoints.configuration import ACTIVATIONS
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
 from evaluation.checkpoints.modules import Module
-from evaluation.checkpoints.plan import Part, Plan
+from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.settings import NAME as SETTINGS
-from evaluation.checkpoints.settings import Settings
+from evaluation.checkpoints.settings import EncoderDefaults
 from evaluation.checkpoints.transformer import read_transformer
-from evaluation.checkpoints.values import TRUTH, take, text, whole
+from evaluation.checkpoints.values import TRUTH, read_values, text, whole
 
 #: Settings of ColBERT's own code; JSON, despite the name.
 STANFORD = "artifact.metadata"
 
 
-def late_plan(chain: Chain, settings: Settings) -> Plan:
+def late_interaction_plan(chain: Chain, settings: EncoderDefaults) -> Plan:
     """Late interaction, as sentence-transformers saves it, or as PyLate did where the mask is not a module.
 
     A projection that does not say what it takes is of tokens; the library reads it so in these models alone.
@@ -35,7 +35,7 @@ def late_plan(chain: Chain, settings: Settings) -> Plan:
     if model_type == "ColBERT":
         modules = tuple(module for module in modules if module.role != m.NORMALIZE)
     part = Chain(modules, chain.transformer).part()
-    part |= Part({SETTINGS: settings.written(model_type, **settings.late)})
+    part |= ModelPart({SETTINGS: settings.written(model_type, **settings.late)})
     length = settings.late.get("document_length")
     if chain.transformer is not None:
         length = chain.transformer.settings.get("document_length", length)
@@ -53,10 +53,10 @@ def _token_level(module: Module) -> Module:
         return module
     names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
     json = {**module.part.json, m.CONFIG: {**module.part.json[m.CONFIG], **names}}
-    return replace(module, part=Part(json, module.part.weights))
+    return replace(module, part=ModelPart(json, module.part.weights))
 
 
-def stanford_plan(source: Source, findings: Findings) -> Plan | None:
+def stanford_plan(source: ModelFiles, findings: Findings) -> Plan | None:
     """ColBERT as its authors save it: the projection among the encoder's weights, settings in artifact.metadata."""
     late = _stanford_settings(source, findings)
     model = read_transformer(source, "base", findings)
@@ -76,13 +76,13 @@ def stanford_plan(source: Source, findings: Findings) -> Plan | None:
     values = {"in_features": takes, "out_features": gives, "module_input_name": "token_embeddings"}
     dense = m.dense(values, ACTIVATIONS[0], {"linear.weight": projection}, source, findings)
     chain = Chain((Module(m.TRANSFORMER, model.module(), gives=takes), dense), model)
-    return late_plan(chain, Settings("ColBERT", late=late))
+    return late_interaction_plan(chain, EncoderDefaults("ColBERT", late=late))
 
 
-def _stanford_settings(source: Source, findings: Findings) -> dict[str, Any]:
+def _stanford_settings(source: ModelFiles, findings: Findings) -> dict[str, Any]:
     found = read_object(source, STANFORD, findings) if source.has(STANFORD) else {}
     shown = source.shown(STANFORD)
-    values = take(found or {}, _STANFORD_RULES, findings, shown)
+    values = read_values(found or {}, _STANFORD_RULES, findings, shown)
     length = values.get("query_maxlen", 32)
     return {
         "query_prefix": values.get("query_token_id", "[unused0]") + " ",

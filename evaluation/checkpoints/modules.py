@@ -9,20 +9,20 @@ from typing import Any
 
 from evaluation.checkpoints import tokenizer, weights
 from evaluation.checkpoints.configuration import ACTIVATIONS
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, listed, quoted
 from evaluation.checkpoints.json_reading import read_object
-from evaluation.checkpoints.plan import Part
+from evaluation.checkpoints.plan import ModelPart
 from evaluation.checkpoints.tokenizer import read_tokenizer
 from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
-    forbidden_keys,
+    read_values,
+    refuse_forbidden_keys,
     refuse_unknown,
-    take,
+    subset_of,
     whole,
-    words_of,
 )
 
 CONFIG = "config.json"
@@ -97,7 +97,7 @@ _RULES: Mapping[str, dict[str, Rule]] = {
     SPARSE_STATIC: {"frozen": TRUTH},
     MASK: {
         "skiplist_words": _WORDS,
-        "skiplist_tasks": words_of(("query", "document"), 2),
+        "skiplist_tasks": subset_of(("query", "document"), 2),
     },
     STATIC: {},
 }  # fmt: skip
@@ -109,7 +109,7 @@ class Module:
     """A module as it was understood: its files, and how many dimensions go in and come out."""
 
     role: str
-    part: Part
+    part: ModelPart
     takes: int | None = None
     gives: int | None = None
     #: What a description says of it: how it pools.
@@ -117,18 +117,18 @@ class Module:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_module(role: str, source: Source, findings: Findings) -> Module | None:
+def read_module(role: str, source: ModelFiles, findings: Findings) -> Module | None:
     """The module of this role in a folder, or None where it is refused. Transformer and Router have their own files."""
     found: dict[str, Any] = {}
     if source.has(CONFIG) and role != STATIC:
         found = read_object(source, CONFIG, findings) or {}
-        forbidden_keys(found, findings, source.shown(CONFIG))
+        refuse_forbidden_keys(found, findings, source.shown(CONFIG))
         refuse_unknown(found, _RULES[role], findings, source.shown(CONFIG))
-    values = take(found, _RULES[role], findings, source.shown(CONFIG))
+    values = read_values(found, _RULES[role], findings, source.shown(CONFIG))
     return _READERS[role](values, source, findings)
 
 
-def _pooling(values: dict[str, Any], source: Source, findings: Findings) -> Module | None:
+def _pooling(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
     modes = values.get("pooling_mode") or [name for key, name in _OLD_POOLING.items() if values.get(key)]
     modes = [modes] if isinstance(modes, str) else modes
     if not modes:
@@ -143,35 +143,37 @@ def _pooling(values: dict[str, Any], source: Source, findings: Findings) -> Modu
         "include_prompt": values.get("include_prompt", True),
     }
     gives = width and width * len(modes)
-    return Module(POOLING, Part({CONFIG: written}), width, gives, "+".join(modes))
+    return Module(POOLING, ModelPart({CONFIG: written}), width, gives, "+".join(modes))
 
 
 def pooling_by_name(mode: str, width: int) -> Module:
     """The module that pools in this way."""
     written = {"embedding_dimension": width, "pooling_mode": mode, "include_prompt": True}
-    return Module(POOLING, Part({CONFIG: written}), width, width, mode)
+    return Module(POOLING, ModelPart({CONFIG: written}), width, width, mode)
 
 
 def splade_by_name(strategy: str, activation: str = "relu") -> Module:
     """The module that pools a masked language model's outputs in this way."""
     written = {"pooling_strategy": strategy, "activation_function": activation, "embedding_dimension": None}
-    return Module(SPLADE, Part({CONFIG: written}), pooling=strategy)
+    return Module(SPLADE, ModelPart({CONFIG: written}), pooling=strategy)
 
 
-def _splade(values: dict[str, Any], source: Source, findings: Findings) -> Module | None:
+def _splade(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
     return splade_by_name(values.get("pooling_strategy", "max"), values.get("activation_function", "relu"))
 
 
-def _normalize(values: dict[str, Any], source: Source, findings: Findings) -> Module | None:
+def _normalize(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
     return normalize(values.get("module_input_name", "sentence_embedding"))
 
 
 def normalize(feature: str) -> Module:
     """The module that scales vectors of this kind to length one."""
-    return Module(NORMALIZE, Part({CONFIG: {"module_input_name": feature, "module_output_name": feature}}))
+    return Module(
+        NORMALIZE, ModelPart({CONFIG: {"module_input_name": feature, "module_output_name": feature}})
+    )
 
 
-def _dense(values: dict[str, Any], source: Source, findings: Findings) -> Module | None:
+def _dense(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
     tensors = weights.read_weights(source, findings)
     missing = [key for key in ("in_features", "out_features") if key not in values]
     if missing:
@@ -195,7 +197,11 @@ def _dense(values: dict[str, Any], source: Source, findings: Findings) -> Module
 
 
 def dense(
-    values: Mapping[str, Any], activation: str, tensors: weights.Tensors, source: Source, findings: Findings
+    values: Mapping[str, Any],
+    activation: str,
+    tensors: weights.Tensors,
+    source: ModelFiles,
+    findings: Findings,
 ) -> Module:
     """A projection with these weights."""
     weights.refuse_not_finite(tensors, source, findings)
@@ -209,11 +215,11 @@ def dense(
         "module_output_name": feature,
         **({"use_residual": True} if values.get("use_residual") else {}),
     }
-    part = Part({CONFIG: written}, {weights.NAME: tensors})
+    part = ModelPart({CONFIG: written}, {weights.NAME: tensors})
     return Module(DENSE, part, values["in_features"], values["out_features"], facts=values)
 
 
-def _static(values: dict[str, Any], source: Source, findings: Findings) -> Module | None:
+def _static(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
     tensors = weights.read_weights(source, findings)
     if tensors is None:
         return None
@@ -240,11 +246,11 @@ def _static(values: dict[str, Any], source: Source, findings: Findings) -> Modul
     if words is None:
         return None
     return Module(
-        STATIC, Part({tokenizer.NAME: words.content}, {weights.NAME: taken}), gives=width, pooling="mean"
+        STATIC, ModelPart({tokenizer.NAME: words.content}, {weights.NAME: taken}), gives=width, pooling="mean"
     )
 
 
-def _sparse_static(values: dict[str, Any], source: Source, findings: Findings) -> Module | None:
+def _sparse_static(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
     tensors = weights.read_weights(source, findings)
     if tensors is None:
         return None
@@ -265,16 +271,16 @@ def _sparse_static(values: dict[str, Any], source: Source, findings: Findings) -
         tokenizer.NAME: words.content,
         tokenizer.SETTINGS: words.settings(words.maximum_length or 512, token_types=False),
     }
-    return Module(SPARSE_STATIC, Part(json, {weights.NAME: {"weight": weight}}), gives=weight.shape[0])
+    return Module(SPARSE_STATIC, ModelPart(json, {weights.NAME: {"weight": weight}}), gives=weight.shape[0])
 
 
-def _mask(values: dict[str, Any], source: Source, findings: Findings) -> Module | None:
+def _mask(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
     written = {
         "skiplist_words": values.get("skiplist_words", []),
         "skiplist_tasks": values.get("skiplist_tasks", ["document"]),
         "keep_only_token_ids": None,
     }
-    return Module(MASK, Part({CONFIG: written}))
+    return Module(MASK, ModelPart({CONFIG: written}))
 
 
 _READERS = {
@@ -285,7 +291,7 @@ _READERS = {
 
 def _are_modes(value: object) -> bool:
     modes = [value] if isinstance(value, str) else value
-    return words_of(_POOLING_MODES, 6).accepts(modes) and bool(modes)
+    return subset_of(_POOLING_MODES, 6).accepts(modes) and bool(modes)
 
 
 MODULE_FOLDER = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)

@@ -11,22 +11,22 @@ from evaluation.checkpoints.safetensors import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ModelPart:
     """One folder of a rebuilt checkpoint, or a folder in it: files by name, relative to it."""
 
     json: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
-    def under(self, folder: str) -> Part:
+    def under(self, folder: str) -> ModelPart:
         """The same files in a sub-folder."""
         start = f"{folder}/" if folder else ""
-        return Part(
+        return ModelPart(
             {start + name: value for name, value in self.json.items()},
             {start + name: value for name, value in self.weights.items()},
         )
 
-    def __or__(self, other: Part) -> Part:
-        return Part({**self.json, **other.json}, {**self.weights, **other.weights})
+    def __or__(self, other: ModelPart) -> ModelPart:
+        return ModelPart({**self.json, **other.json}, {**self.weights, **other.weights})
 
     @property
     def parameters(self) -> int:
@@ -39,7 +39,7 @@ class Plan:
     """A whole checkpoint, valid: what its description will say, and its parts by name."""
 
     kind: CheckpointKind
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ModelPart]
     model_type: str
     dimension: int | None = None
     maximum_length: int | None = None

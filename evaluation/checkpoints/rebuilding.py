@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evaluation.checkpoints import description
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.plan import Part, Plan
+from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.safetensors import NotSafetensors, Tensor, blocks, header_of
 from evaluation.checkpoints.validation import Validation, validate_folder
 from evaluation.core.errors import InvalidContent
@@ -99,7 +99,7 @@ def _weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
             raise OSError(f"{tensor.path.name} changed after it was validated: {error}") from error
 
 
-def _size(part: Part) -> int:
+def _size(part: ModelPart) -> int:
     return sum(t.end - t.start for tensors in part.weights.values() for t in tensors.values())
 
 

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from evaluation.archives.compression import MIB
-from evaluation.checkpoints.allowance import Allowance, AllowanceSpent
+from evaluation.checkpoints.allowance import AllowanceSpent, CheckpointAllowance
 from evaluation.checkpoints.json_reading import NotJson, parse
 
 _MOST_DIMENSIONS = 8
@@ -70,7 +70,7 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_tensors(path: Path, allowance: Allowance) -> dict[str, Tensor]:
+def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor]:
     """The tensors of a file by name, from its header alone, which counts against the allowance.
 
     Raises NotSafetensors, also where nothing of the allowance is left.
@@ -81,7 +81,7 @@ def read_tensors(path: Path, allowance: Allowance) -> dict[str, Tensor]:
         raise NotSafetensors(str(error)) from error
 
 
-def _read_tensors(path: Path, allowance: Allowance) -> dict[str, Tensor]:
+def _read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor]:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         first = file.read(8)

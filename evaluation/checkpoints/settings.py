@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.checkpoints.configuration import refuse_activation
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
 from evaluation.checkpoints.modules import WORDS_RULE
@@ -16,9 +16,9 @@ from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
-    forbidden_keys,
-    remark_on_others,
-    take,
+    read_values,
+    refuse_forbidden_keys,
+    remark_on_unknown,
     text,
     whole,
 )
@@ -56,7 +56,7 @@ _RULES: Mapping[str, Rule] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EncoderDefaults:
     """What was understood. `similarity` is "cosine", "dot" or empty; `prompts` has "query" and "document" at most."""
 
     model_type: str = ""
@@ -76,21 +76,21 @@ class Settings:
         }
 
 
-def read_settings(source: Source, findings: Findings) -> Settings:
+def read_settings(source: ModelFiles, findings: Findings) -> EncoderDefaults:
     """The settings of a folder; the library's own where there are none."""
     if not source.has(NAME):
-        return Settings()
+        return EncoderDefaults()
     found = read_object(source, NAME, findings) or {}
     shown = source.shown(NAME)
-    forbidden_keys({key: value for key, value in found.items() if key != "prompts"}, findings, shown)
+    refuse_forbidden_keys({key: value for key, value in found.items() if key != "prompts"}, findings, shown)
     refuse_activation(found.get("activation_fn"), findings, shown, "activation_fn")
-    values = take(found, _RULES, findings, shown)
-    remark_on_others(found, {*_RULES, "__version__", "activation_fn"}, findings, shown)
+    values = read_values(found, _RULES, findings, shown)
+    remark_on_unknown(found, {*_RULES, "__version__", "activation_fn"}, findings, shown)
     similarity = {"cosine": "cosine", "dot": "dot", "dot_product": "dot"}.get(
         values.get("similarity_fn_name", ""), ""
     )
     late = {key: values[key] for key in LATE if key in values}
-    return Settings(values.get("model_type", ""), similarity, _prompts(values), late)
+    return EncoderDefaults(values.get("model_type", ""), similarity, _prompts(values), late)
 
 
 def _prompts(values: Mapping[str, Any]) -> dict[str, str]:

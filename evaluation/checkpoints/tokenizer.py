@@ -6,11 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, listed, quoted
 from evaluation.checkpoints.json_reading import TOKENIZER_BYTES, read_object
 from evaluation.checkpoints.tokenizer_parts import check_parts
-from evaluation.checkpoints.values import TRUTH, forbidden_keys, remark_on_others, take, text, whole
+from evaluation.checkpoints.values import (
+    TRUTH,
+    read_values,
+    refuse_forbidden_keys,
+    remark_on_unknown,
+    text,
+    whole,
+)
 
 NAME, SETTINGS, SPECIAL = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 _MOST_ADDED, _MOST_TOKEN = 20_000, 2000
@@ -61,7 +68,7 @@ class Tokenizer:
 
 
 def read_tokenizer(
-    source: Source, rows: int, findings: Findings, keep_truncation: bool = False
+    source: ModelFiles, rows: int, findings: Findings, keep_truncation: bool = False
 ) -> Tokenizer | None:
     """The tokenizer in a folder for a model with `rows` embeddings, or None where it is refused.
 
@@ -125,7 +132,7 @@ def _read_added(found: object, shown: str, findings: Findings) -> list[dict[str,
         ):
             findings.refuse("tokenizer_value", shown, "it is no added token as the library writes it", path)
             return None
-        taken = take(entry, _ADDED_RULES, findings, shown, path)
+        taken = read_values(entry, _ADDED_RULES, findings, shown, path)
         if not {"id", "content"} <= set(taken) or not taken["content"]:
             findings.refuse("tokenizer_value", shown, "it has no id or no content", path)
             return None
@@ -174,19 +181,19 @@ def _is_truncation(value: object) -> bool:
     )
 
 
-def _read_settings(source: Source, name: str, findings: Findings) -> dict[str, Any]:
+def _read_settings(source: ModelFiles, name: str, findings: Findings) -> dict[str, Any]:
     if not source.has(name):
         return {}
     found = read_object(source, name, findings) or {}
-    forbidden_keys(found, findings, source.shown(name))
+    refuse_forbidden_keys(found, findings, source.shown(name))
     if found.get("chat_template") is not None:
         findings.remark("keys_left_out", source.shown(name), "chat templates are not used", "chat_template")
-    remark_on_others(found, {*_SPECIAL_TOKENS, *_UNREMARKED}, findings, source.shown(name))
+    remark_on_unknown(found, {*_SPECIAL_TOKENS, *_UNREMARKED}, findings, source.shown(name))
     return found
 
 
 def _read_special(
-    source: Source, settings: dict[str, Any], ids: dict[str, int], findings: Findings
+    source: ModelFiles, settings: dict[str, Any], ids: dict[str, int], findings: Findings
 ) -> dict[str, str]:
     """The tokens with a role, by role: those of tokenizer_config.json, else of special_tokens_map.json."""
     others = _read_settings(source, SPECIAL, findings)

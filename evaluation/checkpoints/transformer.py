@@ -8,18 +8,18 @@ from typing import Any
 from evaluation.checkpoints import configuration, tokenizer, weights
 from evaluation.checkpoints.architectures import Head
 from evaluation.checkpoints.configuration import Configuration, read_configuration
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
-from evaluation.checkpoints.plan import Part
+from evaluation.checkpoints.plan import ModelPart
 from evaluation.checkpoints.tokenizer import Tokenizer, read_tokenizer
 from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
-    forbidden_keys,
+    read_values,
+    refuse_forbidden_keys,
     refuse_unknown,
-    take,
     text,
     whole,
 )
@@ -69,7 +69,7 @@ class Transformer:
         """Dimensions of a token's output."""
         return self.configuration.hidden
 
-    def plain(self) -> Part:
+    def plain(self) -> ModelPart:
         """The files that transformers loads."""
         settings = self.tokenizer.settings(self.maximum_length, self.configuration.architecture.token_types)
         json = {
@@ -77,13 +77,13 @@ class Transformer:
             tokenizer.NAME: self.tokenizer.content,
             tokenizer.SETTINGS: settings,
         }
-        return Part(json, {weights.NAME: self.tensors})
+        return ModelPart(json, {weights.NAME: self.tensors})
 
-    def module(self, **settings: Any) -> Part:
+    def module(self, **settings: Any) -> ModelPart:
         """The files that sentence-transformers loads as its module Transformer."""
         own = {"transformer_task": _TASKS[self.head], "max_seq_length": self.maximum_length}
         lower = {"do_lower_case": True} if self.lower_case else {}
-        return self.plain() | Part({SETTINGS: {**own, **lower, **self.settings, **settings}})
+        return self.plain() | ModelPart({SETTINGS: {**own, **lower, **self.settings, **settings}})
 
 
 def is_expansion(value: object) -> bool:
@@ -95,7 +95,7 @@ def is_expansion(value: object) -> bool:
     )
 
 
-def read_transformer(source: Source, head: Head, findings: Findings) -> Transformer | None:
+def read_transformer(source: ModelFiles, head: Head, findings: Findings) -> Transformer | None:
     """The model in a folder with this head, or None where it is refused."""
     found = read_configuration(source, findings)
     settings = read_settings(source, findings)
@@ -133,14 +133,14 @@ def read_transformer(source: Source, head: Head, findings: Findings) -> Transfor
     )
 
 
-def read_settings(source: Source, findings: Findings) -> dict[str, Any]:
+def read_settings(source: ModelFiles, findings: Findings) -> dict[str, Any]:
     """What sentence_bert_config.json says; empty where there is none."""
     if not source.has(SETTINGS):
         return {}
     found = read_object(source, SETTINGS, findings) or {}
-    forbidden_keys(found, findings, source.shown(SETTINGS))
+    refuse_forbidden_keys(found, findings, source.shown(SETTINGS))
     refuse_unknown(found, _RULES, findings, source.shown(SETTINGS))
-    return take(found, _RULES, findings, source.shown(SETTINGS))
+    return read_values(found, _RULES, findings, source.shown(SETTINGS))
 
 
 def _maximum_length(found: Configuration, words: Tokenizer, settings: dict[str, Any]) -> int:

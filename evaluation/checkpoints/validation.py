@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.checkpoints.files import Source, walk
+from evaluation.checkpoints.files import ModelFiles, walk
 from evaluation.checkpoints.findings import Findings
-from evaluation.checkpoints.kinds import Wanted, make_plan
+from evaluation.checkpoints.kinds import Requirements, make_plan
 from evaluation.checkpoints.plan import Plan
 from evaluation.core.problems import Report
 
@@ -37,17 +37,17 @@ def validate_folder(source: Path, wanted: Kinds = None, pooling: str = "") -> Va
     for faults of the disk, never for what is in the files.
     """
     findings = Findings()
-    return judge(walk(source, findings), wanted_of(wanted, pooling), findings)
+    return validate_files(walk(source, findings), requirements_of(wanted, pooling), findings)
 
 
-def wanted_of(wanted: Kinds, pooling: str) -> Wanted:
+def requirements_of(wanted: Kinds, pooling: str) -> Requirements:
     """What is asked of a checkpoint, in one value."""
     if wanted is None:
-        return Wanted(pooling=pooling)
-    return Wanted(frozenset([wanted] if isinstance(wanted, CheckpointKind) else wanted), pooling)
+        return Requirements(pooling=pooling)
+    return Requirements(frozenset([wanted] if isinstance(wanted, CheckpointKind) else wanted), pooling)
 
 
-def judge(source: Source, wanted: Wanted, findings: Findings) -> Validation:
+def validate_files(source: ModelFiles, wanted: Requirements, findings: Findings) -> Validation:
     """The verdict on the files of a folder, with what was found before."""
     plan = make_plan(_top(source), wanted, findings) if source.names else None
     if plan is None and not findings.refused:  # nothing may be refused without a word
@@ -56,7 +56,7 @@ def judge(source: Source, wanted: Wanted, findings: Findings) -> Validation:
     return Validation(report, plan if report.valid else None)
 
 
-def _top(source: Source) -> Source:
+def _top(source: ModelFiles) -> ModelFiles:
     """The folder that holds the model, where what was sent is a folder in a folder."""
     for _ in range(2):
         tops = {name.partition("/")[0] for name in source.names}

@@ -63,7 +63,7 @@ def text(most: int) -> Rule:
     )
 
 
-def words_of(values: Collection[str], most: int) -> Rule:
+def subset_of(values: Collection[str], most: int) -> Rule:
     """A list of some words, in any order and number up to `most`."""
 
     def accepts(value: Any) -> bool:
@@ -79,7 +79,9 @@ def words_of(values: Collection[str], most: int) -> Rule:
 TRUTH = Rule(lambda value: isinstance(value, bool), "true or false")
 
 
-def forbidden_keys(value: object, findings: Findings, file: str, path: str = "", depth: int = 0) -> None:
+def refuse_forbidden_keys(
+    value: object, findings: Findings, file: str, path: str = "", depth: int = 0
+) -> None:
     """Refuse keys that reach outside of the checkpoint, at any depth; null counts as absent."""
     if isinstance(value, Mapping) and depth < 32:
         for key, inner in value.items():
@@ -87,13 +89,13 @@ def forbidden_keys(value: object, findings: Findings, file: str, path: str = "",
             if inner is not None and key not in _HARMLESS and _FORBIDDEN.fullmatch(key):
                 findings.refuse("forbidden_key", file, "the key is not taken, whatever its value", here)
             else:
-                forbidden_keys(inner, findings, file, here, depth + 1)
+                refuse_forbidden_keys(inner, findings, file, here, depth + 1)
     elif isinstance(value, list) and depth < 32:
         for inner in value[:1000]:
-            forbidden_keys(inner, findings, file, path, depth + 1)
+            refuse_forbidden_keys(inner, findings, file, path, depth + 1)
 
 
-def take(
+def read_values(
     found: Mapping[str, Any], rules: Mapping[str, Rule], findings: Findings, file: str, path: str = ""
 ) -> dict[str, Any]:
     """The values that have a rule and keep it; others that have one are refused. null counts as absent."""
@@ -118,7 +120,9 @@ def refuse_unknown(found: Mapping[str, Any], known: Collection[str], findings: F
         findings.refuse("unknown_key", file, f"the keys {listed(unknown)} are not known here")
 
 
-def remark_on_others(found: Mapping[str, Any], known: Collection[str], findings: Findings, file: str) -> None:
+def remark_on_unknown(
+    found: Mapping[str, Any], known: Collection[str], findings: Findings, file: str
+) -> None:
     """Remark on keys that are left out, in files that libraries fill with much that nobody needs."""
     unknown = [key for key, value in found.items() if key not in known and value is not None]
     if unknown:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from evaluation.checkpoints.architectures import Head, Shape
 from evaluation.checkpoints.configuration import Configuration
-from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, listed, quoted
 from evaluation.checkpoints.json_reading import read_object
 from evaluation.checkpoints.safetensors import NotSafetensors, Tensor, is_finite, is_shard_name, read_tensors
@@ -25,7 +25,7 @@ _UNREMARKED = re.compile(
 Tensors = dict[str, Tensor]
 
 
-def read_weights(source: Source, findings: Findings, name: str = NAME) -> Tensors | None:
+def read_weights(source: ModelFiles, findings: Findings, name: str = NAME) -> Tensors | None:
     """All tensors in the folder by name, from `name` or the shards that the index lists; None where refused."""
     if source.has(name):
         return read_file(source, name, findings)
@@ -35,7 +35,7 @@ def read_weights(source: Source, findings: Findings, name: str = NAME) -> Tensor
     return None
 
 
-def read_file(source: Source, name: str, findings: Findings) -> Tensors | None:
+def read_file(source: ModelFiles, name: str, findings: Findings) -> Tensors | None:
     """The tensors of one file of the folder; None where it is refused."""
     try:
         return read_tensors(source.path(name), source.allowance)
@@ -44,7 +44,7 @@ def read_file(source: Source, name: str, findings: Findings) -> Tensors | None:
         return None
 
 
-def _read_shards(source: Source, findings: Findings) -> Tensors | None:
+def _read_shards(source: ModelFiles, findings: Findings) -> Tensors | None:
     index = read_object(source, INDEX, findings)
     if index is None:
         return None
@@ -73,7 +73,7 @@ def _read_shards(source: Source, findings: Findings) -> Tensors | None:
     return tensors
 
 
-def _read_shard(source: Source, file: str, expected: set[str], findings: Findings) -> Tensors | None:
+def _read_shard(source: ModelFiles, file: str, expected: set[str], findings: Findings) -> Tensors | None:
     """The tensors of one shard, which have to be those that the index names; None where it is refused."""
     if not source.has(file):
         findings.refuse("missing_weights", source.shown(file), "the index names it, and it is missing")
@@ -95,7 +95,7 @@ def match(
     tensors: Mapping[str, Tensor],
     configuration: Configuration,
     head: Head,
-    source: Source,
+    source: ModelFiles,
     findings: Findings,
 ) -> Tensors:
     """The tensors that a model with this head needs, under the names that its library gives them."""
@@ -127,7 +127,7 @@ def match(
     return taken
 
 
-def _canonical(tensors: Mapping[str, Tensor], prefix: str, source: Source, findings: Findings) -> Tensors:
+def _canonical(tensors: Mapping[str, Tensor], prefix: str, source: ModelFiles, findings: Findings) -> Tensors:
     """Names as the base model has them, whatever stood before, and however old the library was that wrote them."""
     found: Tensors = {}
     for name, tensor in tensors.items():
@@ -165,7 +165,7 @@ def _other_name(name: str) -> str:
 
 
 def check_weights(
-    wanted: Mapping[str, Shape], tensors: Tensors, name: str, source: Source, findings: Findings
+    wanted: Mapping[str, Shape], tensors: Tensors, name: str, source: ModelFiles, findings: Findings
 ) -> bool:
     """Whether exactly these weights are in a module's own file; else say what is wrong."""
     missing = [each for each in wanted if each not in tensors]
@@ -179,7 +179,7 @@ def check_weights(
     return not missing
 
 
-def _check_shape(name: str, tensor: Tensor, shape: Shape, source: Source, findings: Findings) -> None:
+def _check_shape(name: str, tensor: Tensor, shape: Shape, source: ModelFiles, findings: Findings) -> None:
     file = source.shown(source.name_at(tensor.path))
     if tensor.shape != shape:
         what = f"its shape is {_sizes(tensor.shape)}, and config.json says {_sizes(shape)}"
@@ -192,7 +192,7 @@ def _sizes(shape: Shape) -> str:
     return " × ".join(f"{size:,}" for size in shape) or "a single value"
 
 
-def refuse_not_finite(tensors: Mapping[str, Tensor], source: Source, findings: Findings) -> None:
+def refuse_not_finite(tensors: Mapping[str, Tensor], source: ModelFiles, findings: Findings) -> None:
     """Read all weights once, and refuse those that hold infinities or what is no number."""
     bad = []
     try:

@@ -58,7 +58,7 @@ def run_pack(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="pack-") as name:
         scratch = Path(name)
         try:
-            staged = _stage(folder, scratch / "staged")
+            staged = _copy_model_files(folder, scratch / "staged")
             validation = validate_folder(staged, kind, arguments.pooling)
             _print_report(validation.report)
             if not validation.valid:
@@ -67,7 +67,7 @@ def run_pack(arguments: argparse.Namespace) -> int:
             rebuilt = scratch / "rebuilt"
             described = rebuild(validation, rebuilt)
             if not arguments.no_trial:
-                _try(rebuilt, described, scratch)
+                _run_engine(rebuilt, described, scratch)
         except ModelFailure as failure:
             print(f"error: {failure.code}: {failure.message}", file=sys.stderr)
             return 1
@@ -76,7 +76,7 @@ def run_pack(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _stage(folder: Path, target: Path) -> Path:
+def _copy_model_files(folder: Path, target: Path) -> Path:
     """The files that matter, copied, and what had to be converted for them. Links are followed: they are yours."""
     pickled, unpickled = [], []
     for path in _walk(folder):
@@ -117,7 +117,7 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _try(rebuilt: Path, described: CheckpointDescription, scratch: Path) -> None:
+def _run_engine(rebuilt: Path, described: CheckpointDescription, scratch: Path) -> None:
     """Index and search a few texts with the engine that is for the model. Raises ModelFailure."""
     from evaluation.engines import ENGINES, Resources, retrieve
 

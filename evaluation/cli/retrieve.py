@@ -92,7 +92,7 @@ def _add_parameters(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("parameters of the engine")
     for name, meanings in _parameters().items():
         text = "; ".join(
-            f"{parameter.description} ({parameter.values}; default: {_shown(parameter.default)}; {', '.join(engines)})"
+            f"{parameter.description} ({parameter.values}; default: {_quoted(parameter.default)}; {', '.join(engines)})"
             for parameter, engines in meanings.items()
         ).replace("%", "%%")
         if name == _POOLING:
@@ -131,7 +131,7 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
             resources = _resources(arguments, Path(scratch))
             given = {name: value for name, value in values.items() if value is not None}
-            if _asks_how_to_pool(arguments.engine):
+            if _requires_pooling(arguments.engine):
                 given.pop(_POOLING, None)  # `_resources` saw to it
             if arguments.shards is not None:
                 _claim_shards(arguments, given, resources)
@@ -174,7 +174,7 @@ def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
         pooling = getattr(arguments, _destination(_POOLING)) or ""
         checkpoint = open_checkpoint(checkpoint, description.checkpoints, scratch, pooling)
         own = CheckpointDescription.read(checkpoint).pooling
-        if pooling and pooling != own and _asks_how_to_pool(description.name):
+        if pooling and pooling != own and _requires_pooling(description.name):
             raise InvalidParameter(
                 f"The checkpoint says itself how to pool: {own}; leave out --pooling {pooling}."
             )
@@ -186,7 +186,7 @@ def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
     )
 
 
-def _asks_how_to_pool(engine: str) -> bool:
+def _requires_pooling(engine: str) -> bool:
     """Whether it has to be told how to pool a plain encoder, and takes nothing else for an answer later."""
     description = describe(engine)
     own = any(parameter.name == _POOLING for parameter in description.parameters)
@@ -254,7 +254,7 @@ def _fact(name: str, value: FactValue) -> str:
     return f"{number} {fact.unit}".rstrip()
 
 
-def _shown(value: ParameterValue) -> str:
+def _quoted(value: ParameterValue) -> str:
     """A default, as one would type it."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -267,6 +267,6 @@ def run_engines(arguments: argparse.Namespace) -> int:
         print(f"{engine.name}: {engine.description}")
         for parameter in engine.parameters:
             print(
-                f"    {parameter.name} = {_shown(parameter.default)}: {parameter.description} ({parameter.values})"
+                f"    {parameter.name} = {_quoted(parameter.default)}: {parameter.description} ({parameter.values})"
             )
     return 0

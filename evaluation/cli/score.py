@@ -17,7 +17,7 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Report
 from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.measures import DEFAULT_MEASURES, Measure, UnknownMeasureError, parse_measure
-from evaluation.runs.score import ScoredRun, Target, check_run, score_run
+from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -85,7 +85,7 @@ def run_score(arguments: argparse.Namespace) -> int:
         qrels = read_qrels(arguments.qrels)
     except InvalidContent as error:
         return _refuse(arguments.qrels, error.report, arguments.json)
-    target = Target(
+    target = ScoringTarget(
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
     )  # fmt: skip
@@ -141,7 +141,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     try:
         qrels = read_qrels(arguments.qrels) if arguments.qrels else None
         with _document_ids(arguments) as documents:
-            target = Target(
+            target = ScoringTarget(
                 qrels=qrels, query_ids=_query_ids(arguments.queries, qrels), document_ids=documents, hidden=False,
                 names_queries=True, drop_self_matches=arguments.drop_self_matches,
             )  # fmt: skip
@@ -169,7 +169,7 @@ def _query_ids(path: Path | None, qrels: Qrels | None) -> list[str]:
 @contextmanager
 def _document_ids(arguments: argparse.Namespace) -> Iterator[DocumentIds | None]:
     """The dataset's document ids, from its corpus or from a list, in a table that lives as long as it is used."""
-    from evaluation.archives.compression import Limits, open_lines
+    from evaluation.archives.compression import FileLimits, open_lines
     from evaluation.collections.beir import read_corpus
 
     if not arguments.corpus and not arguments.document_ids:
@@ -179,7 +179,7 @@ def _document_ids(arguments: argparse.Namespace) -> Iterator[DocumentIds | None]
     if arguments.corpus:
         ids = (document.id for document in read_corpus(arguments.corpus))
     else:
-        limits = Limits(max_stored_bytes=1 << 40, max_expanded_bytes=1 << 40)
+        limits = FileLimits(max_stored_bytes=1 << 40, max_expanded_bytes=1 << 40)
         lines = (line.strip() for line in open_lines(arguments.document_ids, limits))
         ids = (line.decode("utf-8", "replace") for line in lines if line)
     with tempfile.TemporaryDirectory() as folder:

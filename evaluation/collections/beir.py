@@ -94,7 +94,7 @@ class Query(NamedTuple):
     text: str
 
 
-class Findings(LineProblems):
+class FileProblems(LineProblems):
     """What is wrong with one file: for each class of problem its count and first lines."""
 
     def __init__(self, file_name: str) -> None:
@@ -137,7 +137,7 @@ def read_corpus(path: Path, progress: Progress | None = None) -> Iterator[Docume
     Raises InvalidContent with every problem of the file. Nothing after the first problem is yielded, but the
     file is read to its end, to count. Duplicate identifiers are not looked for here: see `check`.
     """
-    findings = Findings(path.name)
+    findings = FileProblems(path.name)
     for _, document in iterate_documents(path, findings, progress):
         if not findings:
             yield document
@@ -146,7 +146,7 @@ def read_corpus(path: Path, progress: Progress | None = None) -> Iterator[Docume
 
 def read_queries(path: Path, progress: Progress | None = None) -> Iterator[Query]:
     """The queries of `queries.jsonl` (or `.gz`) one by one; errors as in `read_corpus`."""
-    findings = Findings(path.name)
+    findings = FileProblems(path.name)
     for _, query in iterate_queries(path, findings, progress):
         if not findings:
             yield query
@@ -161,7 +161,7 @@ def count_documents(path: Path) -> int:
 
 def iterate_documents(
     path: Path,
-    findings: Findings,
+    findings: FileProblems,
     progress: Progress | None = None,
     on_bytes: Callable[[bytes], object] | None = None,
 ) -> Iterator[tuple[int, Document]]:
@@ -181,7 +181,7 @@ def iterate_documents(
 
 def iterate_queries(
     path: Path,
-    findings: Findings,
+    findings: FileProblems,
     progress: Progress | None = None,
     on_bytes: Callable[[bytes], object] | None = None,
 ) -> Iterator[tuple[int, Query]]:
@@ -192,7 +192,7 @@ def iterate_queries(
 
 def _iterate_records(
     path: Path,
-    findings: Findings,
+    findings: FileProblems,
     progress: Progress | None,
     on_bytes: Callable[[bytes], object] | None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -231,7 +231,7 @@ def _problem_of(record: Any) -> str | None:
     return None
 
 
-def _parse_leniently(line: bytes, number: int, findings: Findings) -> Any:
+def _parse_leniently(line: bytes, number: int, findings: FileProblems) -> Any:
     """Parse what orjson refuses but Python's json writes: lone surrogates (replaced by U+FFFD) and NaN."""
     try:
         text = line.decode("utf-8")
@@ -255,7 +255,7 @@ def _parse_leniently(line: bytes, number: int, findings: Findings) -> Any:
 
 def _iterate_lines(
     path: Path,
-    findings: Findings,
+    findings: FileProblems,
     progress: Progress | None,
     on_bytes: Callable[[bytes], object] | None,
 ) -> Iterator[tuple[int, bytes]]:
@@ -269,7 +269,7 @@ def _iterate_lines(
             try:
                 line = stream.readline(MAX_LINE_BYTES)
             except _DAMAGED_GZIP as error:
-                findings.add_problem(_damaged(path, number, isinstance(error, EOFError)))
+                findings.add_problem(_damage_problem(path, number, isinstance(error, EOFError)))
                 break
             if not line:
                 break
@@ -297,7 +297,7 @@ def _iterate_lines(
         progress(1.0)
 
 
-def _damaged(path: Path, line: int, ends_early: bool) -> Problem:
+def _damage_problem(path: Path, line: int, ends_early: bool) -> Problem:
     why = "it ends before its compressed data does" if ends_early else "it does not expand"
     message = f"{path.name}: the compressed file is damaged after line {line:,}: {why}"
     hint = "Compress the file again, and check it with `gzip -t`."

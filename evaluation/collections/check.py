@@ -19,7 +19,7 @@ from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import (
     MAX_ID_BYTES,
     Document,
-    Findings,
+    FileProblems,
     Progress,
     Query,
     iterate_documents,
@@ -110,9 +110,9 @@ class _Counts(Generic[Record]):
         self._path = path
         self._count_words: Callable[[Record], int] = count_words
         self._sha256 = hashlib.sha256()
-        findings = Findings(path.name)
+        findings = FileProblems(path.name)
         read = self._count(iterate(path, findings, progress, self._take_bytes))
-        again = ((line, record.id) for line, record in iterate(path, Findings(path.name)))
+        again = ((line, record.id) for line, record in iterate(path, FileProblems(path.name)))
         _find_duplicates(read, lambda: again, findings, on_id)
         if self.records == 0 and not findings:
             message, hint = (
@@ -149,14 +149,14 @@ def check_document_ids(path: Path, on_id: OnId) -> None:
 
     Raises InvalidContent for lines that are no id, and for ids that are there twice; `on_id` as in `check_corpus`.
     """
-    findings = Findings(path.name)
+    findings = FileProblems(path.name)
     _find_duplicates(
-        _listed_ids(path, findings), lambda: _listed_ids(path, Findings(path.name)), findings, on_id
+        _listed_ids(path, findings), lambda: _listed_ids(path, FileProblems(path.name)), findings, on_id
     )
     findings.raise_if_any()
 
 
-def _listed_ids(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
+def _listed_ids(path: Path, findings: FileProblems) -> Iterator[tuple[int, str]]:
     """(line number, id) for each line that is one."""
     for number, line in enumerate(open_lines(path), start=1):
         if not line:
@@ -175,7 +175,7 @@ def _listed_ids(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
 def _find_duplicates(
     identifiers: Iterable[tuple[int, str]],
     read_again: Callable[[], Iterable[tuple[int, str]]],
-    findings: Findings,
+    findings: FileProblems,
     on_id: OnId | None,
 ) -> None:
     """Pass through (line, identifier) pairs, and add every line whose identifier was used before.
@@ -200,7 +200,7 @@ def _report_duplicates(
     ordered: np.ndarray,
     repeated: np.ndarray,
     identifiers: Iterable[tuple[int, str]],
-    findings: Findings,
+    findings: FileProblems,
 ) -> None:
     """Compare the identifiers with repeated hashes as text, and report those that are really equal.
 

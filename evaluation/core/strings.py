@@ -43,7 +43,7 @@ class Strings:
     """What a StringsWriter wrote, each string read where it lies."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._offsets = mapped(folder / f"{name}_offsets.npy").data
+        self._offsets = map_array(folder / f"{name}_offsets.npy").data
         text = folder / f"{name}.bin"
         self._text = np.memmap(text, np.uint8, "c").data if text.stat().st_size else memoryview(b"")
 
@@ -57,6 +57,6 @@ class Strings:
         return map(self.__getitem__, range(len(self)))
 
 
-def mapped(path: Path) -> NDArray[Any]:
+def map_array(path: Path) -> NDArray[Any]:
     """An array in numpy's format, mapped copy-on-write, so that nothing can change the file."""
     return np.asarray(np.load(path, mmap_mode="c"))

@@ -1,7 +1,7 @@
 """What a system costs, measured: latency, throughput, memory and size under a published protocol."""
 
 from evaluation.efficiency.hardware import Hardware, describe
-from evaluation.efficiency.measurements import was_disturbed
-from evaluation.efficiency.protocol import PROTOCOL, Figures, Latency, measure
+from evaluation.efficiency.measurements import is_unsettled
+from evaluation.efficiency.protocol import PROTOCOL, EfficiencyFigures, Latency, measure
 
-__all__ = ["PROTOCOL", "Figures", "Hardware", "Latency", "describe", "measure", "was_disturbed"]
+__all__ = ["PROTOCOL", "EfficiencyFigures", "Hardware", "Latency", "describe", "is_unsettled", "measure"]

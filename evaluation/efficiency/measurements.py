@@ -50,7 +50,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class EfficiencyFigures:
     """What a system cost under a protocol. None is what was not measured, or what there is not, never 0.
 
     `queries` counts the different ones that were timed, in `searches` searches of one query each. `latency_ms` and
@@ -117,8 +117,8 @@ class Figures:
         )
 
 
-def was_disturbed(figures: Mapping[str, Any]) -> bool:
-    """Whether more than a tenth of the queries, by `Figures.as_data`, never settled."""
+def is_unsettled(figures: Mapping[str, Any]) -> bool:
+    """Whether more than a tenth of the queries, by `EfficiencyFigures.as_data`, never settled."""
     return bool(figures.get("unsettled", 0) > MOST_UNSETTLED * figures["queries"])
 
 

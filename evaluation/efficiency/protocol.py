@@ -34,11 +34,11 @@ import numpy.typing as npt
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Query
-from evaluation.efficiency.measurements import Figures, Latency
+from evaluation.efficiency.measurements import EfficiencyFigures, Latency
 from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_gpu_memory, peak_memory
 from evaluation.engines.base import Engine, Retrieval
 
-__all__ = ["PROTOCOL", "Figures", "Latency", "measure", "parameters_of"]
+__all__ = ["PROTOCOL", "EfficiencyFigures", "Latency", "measure", "parameters_of"]
 
 PROTOCOL = "v2"
 #: How deep a timed search goes.
@@ -117,7 +117,7 @@ def measure(
     clock: Callable[[], float] = perf_counter,
     interruptions: Callable[[], int] = _interruptions,
     pause: Callable[[float], None] = sleep,
-) -> Figures:
+) -> EfficiencyFigures:
     """What the engine, whose index is open, costs. `retrieval` says how it was built, `checkpoint` what model it runs.
 
     `threads` is how many cores it was given, which is declared, not found out. `meter` counts energy, by default with
@@ -127,20 +127,20 @@ def measure(
     if not queries:
         raise ValueError("there are no queries, so there is no search to time")
     report = progress or (lambda share: None)
-    timed, counter = spread(queries, effort.queries), meter or open_meter(device)
+    timed, counter = sample_evenly(queries, effort.queries), meter or open_meter(device)
     _warm_up(engine, (timed * -(-effort.warm_up // len(timed)))[: effort.warm_up], report)
     engine.clock.seconds.clear()
     before = counter.joules()
-    rounds = _Rounds(engine, timed, effort, clock, interruptions, pause)
+    rounds = _TimedRounds(engine, timed, effort, clock, interruptions, pause)
     rounds.run(report)
     after = counter.joules()
     times = rounds.times()
     searches = int(np.isfinite(times).sum())
     energy = _joules_per_search(before, after, searches)
     parts = _parts(engine, times)
-    throughput = _throughput(engine, spread(queries, effort.batched), clock)
+    throughput = _throughput(engine, sample_evenly(queries, effort.batched), clock)
     report(1.0)
-    return Figures(
+    return EfficiencyFigures(
         protocol=PROTOCOL,
         depth=DEPTH,
         threads=threads,
@@ -150,7 +150,7 @@ def measure(
         documents=retrieval.documents,
         latency_ms=Latency.of(np.nanmin(times, axis=0)),
         rounds=len(times),
-        spread_ms=spread_of(times),
+        spread_ms=mean_spread(times),
         unsettled=len(rounds.unsettled()),
         parts_ms=parts,
         queries_per_second=throughput,
@@ -169,12 +169,12 @@ def _joules_per_search(before: float | None, after: float | None, searches: int)
     return None if before is None or after is None else max(after - before, 0.0) / searches
 
 
-def efforts(results: int) -> tuple[Effort, ...]:
+def plan_efforts(results: int) -> tuple[Effort, ...]:
     """The effort for each of so many results of one system, the main one last; at least one."""
     return (*[OF_VARIANT] * (results - 1), WHOLE)
 
 
-def spread(queries: Sequence[Query], most: int) -> list[Query]:
+def sample_evenly(queries: Sequence[Query], most: int) -> list[Query]:
     """At most `most` queries, evenly over all of them and in their order."""
     if len(queries) <= most:
         return list(queries)
@@ -207,7 +207,7 @@ def _warm_up(engine: Engine, queries: Sequence[Query], report: MeasureProgress) 
         _search(engine, [query])
 
 
-class _Rounds:
+class _TimedRounds:
     """The timed searches, round by round, until enough is known."""
 
     def __init__(
@@ -264,7 +264,7 @@ class _Rounds:
             report((done + number / len(self._timed)) / wanted)
 
 
-def spread_of(times: Times) -> float:
+def mean_spread(times: Times) -> float:
     """By how many milliseconds the mean rises at most where one of up to five consecutive groups of rounds is left out.
 
     `times` are seconds of each search, shape (rounds, queries), of at least two rounds; NaN where there was none.

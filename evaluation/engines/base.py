@@ -116,16 +116,16 @@ class Parameter:
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         if self.least is None or self.most is None:
             return kind
-        return f"{kind} from {_plainly(self.least)} to {_plainly(self.most)}"
+        return f"{kind} from {_format_number(self.least)} to {_format_number(self.most)}"
 
 
-def _plainly(number: float) -> str:
+def _format_number(number: float) -> str:
     """The number as people write it: 2,147,483,647, not 2.14748e+09."""
     return f"{int(number):,}" if number == int(number) else f"{number:g}"
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class SearchResult:
     """The documents found for a query, best first, with their scores (float32, descending).
 
     Equal scores stand in descending byte order of the document ids: the order in which trec_eval reads them.
@@ -188,7 +188,7 @@ class Resources:
         return self.model / CheckpointDescription.read(self.model).parts[0]
 
 
-class Clock:
+class PartTimer:
     """Adds up the wall seconds of the named parts of a search, such as encoding the query or the first stage."""
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ class Engine(ABC):
     queries_at_once = 64
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = PartTimer()
 
     @abstractmethod
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
@@ -222,7 +222,7 @@ class Engine(ABC):
         """Open an index that `build` left in `folder`."""
 
     @abstractmethod
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query, in the order of the queries."""
 
     @abstractmethod
@@ -252,7 +252,7 @@ class Engine(ABC):
         """Labels of the rankings that one search gives, the main one last; empty where it gives one."""
         return ()
 
-    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
+    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
         """As `search`, each query's rankings by the labels of `variants`."""
         raise NotImplementedError(f"{type(self).__name__} has no variants")
 
@@ -281,7 +281,7 @@ class ShardedEngine(Engine):
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Encode the corpus shard by shard inside `folder`, and index it there."""
         shards = []
-        for number, documents in enumerate(shards_of(corpus, SHARD_SIZE)):
+        for number, documents in enumerate(split_corpus(corpus, SHARD_SIZE)):
             shard = folder / shard_name(number)
             shard.mkdir()
             self.encode_shard(documents, shard)
@@ -291,7 +291,7 @@ class ShardedEngine(Engine):
         self.build_from_shards(shards, index)
 
 
-def shards_of(corpus: Iterable[Document], size: int) -> Iterator[list[Document]]:
+def split_corpus(corpus: Iterable[Document], size: int) -> Iterator[list[Document]]:
     """The corpus in lists of `size` documents, the last one shorter; at least one list, which may be empty."""
     documents = iter(corpus)
     shard = list(islice(documents, size))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.collections.beir import Document, Query
-from evaluation.engines.base import EngineDescription, Parameter, Ranking, Resources
+from evaluation.engines.base import EngineDescription, Parameter, Resources, SearchResult
 from evaluation.engines.index.inverted_index import IndexBuilder
 from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, WordEngine, resolve_language
 
@@ -49,7 +49,7 @@ class BM25(WordEngine):
         builder.finish()
         self.open(folder)
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents that have a term of it."""
         for query in queries:
             yield self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)

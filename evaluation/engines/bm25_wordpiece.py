@@ -14,7 +14,7 @@ from typing import Any
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
-from evaluation.engines.base import EngineDescription, Ranking, Resources
+from evaluation.engines.base import EngineDescription, Resources, SearchResult
 from evaluation.engines.index.inverted_index import IndexBuilder
 from evaluation.engines.index.term_search import K1, B, TermEngine
 from evaluation.engines.index.word_pieces import WordPieces, grouped
@@ -51,7 +51,7 @@ class WordPieceBM25(WordPieceEngine):
         """An engine with the tokenizer of the checkpoint given. Raises ModelFailure."""
         return cls(**parameters, pieces=WordPieces(resources.model, resources.threads))
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents that have a piece of it."""
         for query in queries:
             (numbers,) = self.pieces.pieces([query.text])

@@ -21,14 +21,14 @@ from evaluation.engines.base import (
     BATCH_TOKENS,
     COMPUTE_DTYPE,
     MAXIMUM_LENGTH,
-    Clock,
     Engine,
     EngineDescription,
     FactValue,
     InvalidParameter,
     Parameter,
-    Ranking,
+    PartTimer,
     Resources,
+    SearchResult,
     opened,
 )
 from evaluation.engines.dense import FIELDS
@@ -93,7 +93,7 @@ class CrossEncoderReRanking(Engine):
         """Bytes of the texts and of the first stage's index."""
         return opened(self.texts).size() + self.first_stage.size()
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The re-ranked documents of each query, the best `depth` of them."""
         for found in self._scored(queries):
             yield _ranking(found, self.depths[-1], depth)
@@ -103,7 +103,7 @@ class CrossEncoderReRanking(Engine):
         """One label for each depth, if there are several."""
         return _labels(self.depths)
 
-    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
+    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
         """The rankings for all depths, from one set of scores."""
         for found in self._scored(queries):
             yield {_label(one): _ranking(found, one, depth) for one in self.depths}
@@ -111,7 +111,7 @@ class CrossEncoderReRanking(Engine):
     def variant(self, label: str) -> CrossEncoderReRanking:
         """An engine over the same index that re-ranks only so many documents."""
         engine = copy(self)
-        engine.clock = Clock()
+        engine.clock = PartTimer()
         engine.depths = (next(depth for depth in self.depths if _label(depth) == label),)
         return engine
 
@@ -126,7 +126,7 @@ class CrossEncoderReRanking(Engine):
     def _facts(self, depth: int) -> dict[str, FactValue]:
         return {"depth": min(depth, self.documents), "maximum_length": self.scorer.maximum_length}
 
-    def _scored(self, queries: Sequence[Query]) -> list[Ranking]:
+    def _scored(self, queries: Sequence[Query]) -> list[SearchResult]:
         """The first stage's documents in its order, with the model's scores; the longest of all queries first."""
         texts = opened(self.texts)
         with self.clock.part("first_stage"):
@@ -140,7 +140,9 @@ class CrossEncoderReRanking(Engine):
             scores = self.scorer.score([query for query, _ in pairs], [text for _, text in pairs])
         ends = np.cumsum([len(ranking.document_ids) for ranking in candidates], dtype=np.int64)
         return [
-            Ranking(ranking.query_id, ranking.document_ids, scores[end - len(ranking.document_ids) : end])
+            SearchResult(
+                ranking.query_id, ranking.document_ids, scores[end - len(ranking.document_ids) : end]
+            )
             for ranking, end in zip(candidates, ends.tolist(), strict=True)
         ]
 
@@ -179,11 +181,11 @@ def _variants(parameters: Mapping[str, Any]) -> tuple[str, ...]:
     return _labels(depths_of(parameters["reranking_depths"], parameters["reranking_depth"]))
 
 
-def _ranking(found: Ranking, re_ranked: int, depth: int) -> Ranking:
+def _ranking(found: SearchResult, re_ranked: int, depth: int) -> SearchResult:
     """The first `re_ranked` documents in the order of their scores, cut to `depth`."""
     ids, scores = found.document_ids[:re_ranked], found.scores[:re_ranked]
     order = trec_order(ids, scores)[:depth]
-    return Ranking(found.query_id, [ids[place] for place in order.tolist()], scores[order])
+    return SearchResult(found.query_id, [ids[place] for place in order.tolist()], scores[order])
 
 
 PARAMETERS = (

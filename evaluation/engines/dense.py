@@ -28,8 +28,8 @@ from evaluation.engines.base import (
     InvalidParameter,
     Parameter,
     Progress,
-    Ranking,
     Resources,
+    SearchResult,
     ShardedEngine,
     ignore,
     opened,
@@ -151,7 +151,7 @@ class DenseRetrieval(ShardedEngine):
         """Bytes of vectors (or their index) and ids."""
         return opened(self._index).size()
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query."""
         index = opened(self._index)
         waiting = iter(queries)
@@ -163,7 +163,7 @@ class DenseRetrieval(ShardedEngine):
             with self.clock.part("search"):
                 found = list(index.search(vectors, depth))
             for query, (documents, scores) in zip(some, found, strict=True):
-                yield Ranking(query.id, index.identifiers(documents), scores)
+                yield SearchResult(query.id, index.identifiers(documents), scores)
 
     def facts(self) -> Mapping[str, FactValue]:
         """Dimension, similarity, lengths; what an approximate search or float16 loses, over up to 100 queries."""

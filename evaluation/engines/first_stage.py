@@ -18,9 +18,9 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.core.strings import Strings, StringsWriter
 from evaluation.engines import bm25
-from evaluation.engines.base import Engine, Ranking, Resources
+from evaluation.engines.base import Engine, Resources, SearchResult
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
-from evaluation.runs.stored import StoredRun
+from evaluation.runs.stored import IndexedRun
 
 
 class FirstStage:
@@ -29,7 +29,7 @@ class FirstStage:
     def __init__(self, resources: Resources) -> None:
         runs = resources.runs
         self._run_file = runs[0] if runs else None
-        self._run: StoredRun | None = None
+        self._run: IndexedRun | None = None
         (description,) = (one for one in bm25.DESCRIPTIONS if one.name == "bm25")
         self._bm25: Engine | None = None
         if not runs:
@@ -47,30 +47,32 @@ class FirstStage:
             self._bm25.build(documents, folder)
         elif self._run_file is not None:
             deque(documents, maxlen=0)
-            StoredRun.write(self._run_file, folder / "run")
+            IndexedRun.write(self._run_file, folder / "run")
 
     def open(self, folder: Path) -> None:
         """Open what `build` left."""
         if self._bm25 is not None:
             self._bm25.open(folder)
         else:
-            self._run = StoredRun(folder / "run")
+            self._run = IndexedRun(folder / "run")
 
     def size(self) -> int:
         """Bytes of the index; a run is none."""
         return self._bm25.size() if self._bm25 else 0
 
-    def rankings(self, queries: Sequence[Query], depth: int) -> list[Ranking]:
+    def rankings(self, queries: Sequence[Query], depth: int) -> list[SearchResult]:
         """The best `depth` documents of each query; none for a query that the run does not name."""
         if self._bm25 is not None:
             return list(self._bm25.search(queries, depth))
         if self._run is None:
             raise RuntimeError("build or open an index first")
         found = [(query.id, *self._run.documents(query.id)) for query in queries]
-        return [Ranking(name, ids[:depth], scores[:depth].astype(np.float32)) for name, ids, scores in found]
+        return [
+            SearchResult(name, ids[:depth], scores[:depth].astype(np.float32)) for name, ids, scores in found
+        ]
 
 
-def document_numbers(ranking: Ranking, ids: OrderedIds) -> NDArray[np.int64]:
+def document_numbers(ranking: SearchResult, ids: OrderedIds) -> NDArray[np.int64]:
     """The documents of a first stage by their numbers. Raises InvalidContent where the corpus lacks one."""
     numbers = [ids.find(identifier) for identifier in ranking.document_ids]
     if -1 in numbers:

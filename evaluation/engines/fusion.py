@@ -25,10 +25,10 @@ from evaluation.engines.base import (
     FactValue,
     InvalidParameter,
     Parameter,
-    Ranking,
     Resources,
+    SearchResult,
 )
-from evaluation.runs.stored import StoredRun
+from evaluation.runs.stored import IndexedRun
 
 LEAST_RUNS, MOST_RUNS = 2, 16
 #: A method gives each document of a run, best first with scores that descend, what it adds to its sum.
@@ -41,7 +41,7 @@ class Fusion(Engine):
     def __init__(self, runs: Sequence[Path], weights: Sequence[float], contribution: Contribution) -> None:
         super().__init__()
         self.paths, self.weights, self.contribution = runs, weights, contribution
-        self._runs: list[StoredRun] = []
+        self._runs: list[IndexedRun] = []
 
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> Fusion:
@@ -55,22 +55,22 @@ class Fusion(Engine):
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Put the lines of each run together by query; the corpus is not looked at. Raises InvalidContent."""
         for number, path in enumerate(self.paths):
-            StoredRun.write(path, folder / f"{number:02d}")
+            IndexedRun.write(path, folder / f"{number:02d}")
         self.open(folder)
 
     def open(self, folder: Path) -> None:
         """Open what `build` left."""
         self._folder = folder
-        self._runs = [StoredRun(folder / f"{number:02d}") for number in range(len(self.paths))]
+        self._runs = [IndexedRun(folder / f"{number:02d}") for number in range(len(self.paths))]
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; none where no run has the query."""
         for query in queries:
             with self.clock.part("search"):
                 ranking = self._fused(query.id, depth)
             yield ranking
 
-    def _fused(self, query_id: str, depth: int) -> Ranking:
+    def _fused(self, query_id: str, depth: int) -> SearchResult:
         sums: dict[str, float] = {}
         for run, weight in zip(self._runs, self.weights, strict=True):
             ids, scores = run.documents(query_id)
@@ -79,7 +79,7 @@ class Fusion(Engine):
                 sums[document] = sums.get(document, 0.0) + value
         names, totals = list(sums), np.array(list(sums.values()), np.float64)
         best = trec_order(names, totals)[:depth]
-        return Ranking(query_id, [names[place] for place in best], totals[best].astype(np.float32))
+        return SearchResult(query_id, [names[place] for place in best], totals[best].astype(np.float32))
 
     def size(self) -> int:
         """Bytes of the runs' lines on disk."""

@@ -35,8 +35,8 @@ from evaluation.engines.base import (
     InvalidParameter,
     Parameter,
     Progress,
-    Ranking,
     Resources,
+    SearchResult,
     ShardedEngine,
     ignore,
     opened,
@@ -133,7 +133,7 @@ class LateInteraction(ShardedEngine):
         finding = self.first_stage or self.nearest
         return self.store.size() + (finding.size() if finding is not None else 0)
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query, of those that get a score."""
         opened(self.ids)
         with self.clock.part("query_encoding"):
@@ -149,7 +149,7 @@ class LateInteraction(ShardedEngine):
                 pairs = zip(vectors, candidates, strict=True)
                 found = [self._rank_candidates(query, documents, depth) for query, documents in pairs]
         for query, (documents, scores) in zip(queries, found, strict=True):
-            yield Ranking(query.id, opened(self.ids).of(documents), scores)
+            yield SearchResult(query.id, opened(self.ids).of(documents), scores)
 
     def facts(self) -> Mapping[str, FactValue]:
         """Sizes of the vectors; what end-to-end search finds of the exhaustive ranking, over up to 20 queries."""

@@ -22,8 +22,8 @@ from evaluation.engines.base import (
     FactValue,
     Parameter,
     Progress,
-    Ranking,
     Resources,
+    SearchResult,
     ShardedEngine,
     ignore,
     opened,
@@ -85,7 +85,7 @@ class LearnedSparse(ShardedEngine):
         """Bytes of the inverted index."""
         return opened(self.index).size()
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents whose score is positive."""
         index = opened(self.index)
         with self.clock.part("query_encoding"):

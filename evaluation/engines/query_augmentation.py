@@ -30,12 +30,12 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
 from evaluation.engines.base import (
     LONGEST_TEXT,
-    Clock,
     EngineDescription,
     FactValue,
     Parameter,
-    Ranking,
+    PartTimer,
     Resources,
+    SearchResult,
 )
 from evaluation.engines.bm25_wordpiece import WordPieceBM25, WordPieceEngine
 from evaluation.engines.index.term_search import K1, B
@@ -97,7 +97,7 @@ class QueryAugmentation(WordPieceEngine):
         for place, term in enumerate(self.searcher.index.terms()):
             self._places[int(term)] = place
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents that have a piece of it, or one that is added."""
         for query, numbers, weights in self._encoded(queries):
             yield self._ranking(query, numbers, weights, self.switches, depth)
@@ -110,7 +110,7 @@ class QueryAugmentation(WordPieceEngine):
     def _variants(self) -> dict[str, Switches | None]:
         return _variant_switches(self.beside, self.switches)
 
-    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
+    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
         """The rankings of all variants; the model reads a query once."""
         plain = self._baseline()
         for query, numbers, weights in self._encoded(queries):
@@ -128,7 +128,7 @@ class QueryAugmentation(WordPieceEngine):
         if switches is None:
             return self._baseline()
         engine = copy(self)
-        engine.clock, engine.switches, engine.beside = Clock(), switches, "none"
+        engine.clock, engine.switches, engine.beside = PartTimer(), switches, "none"
         return engine
 
     def _baseline(self) -> WordPieceBM25:
@@ -155,13 +155,13 @@ class QueryAugmentation(WordPieceEngine):
         weights: QueryWeights,
         switches: Switches,
         depth: int,
-    ) -> Ranking:
+    ) -> SearchResult:
         with self.clock.part("search"):
             pieces, values = self._query_vector(numbers, weights, switches)
             places = self._places[pieces]
             known = places >= 0
             ranks, scores = self.searcher.search(places[known], values[known].astype(np.float32), depth)
-            return Ranking(query.id, self.searcher.index.identifiers(ranks), scores)
+            return SearchResult(query.id, self.searcher.index.identifiers(ranks), scores)
 
     def _query_vector(
         self, numbers: NDArray[np.int64], weights: QueryWeights, switches: Switches

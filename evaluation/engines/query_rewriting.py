@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
-from evaluation.engines.base import LONGEST_TEXT, EngineDescription, FactValue, Parameter, Ranking, Resources
+from evaluation.engines.base import (
+    LONGEST_TEXT,
+    EngineDescription,
+    FactValue,
+    Parameter,
+    Resources,
+    SearchResult,
+)
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.bm25 import PARAMETERS as SEARCH_PARAMETERS
 from evaluation.engines.document_expansion import load_writer
@@ -46,7 +53,7 @@ class QueryRewriting(BM25):
         search = {parameter.name: spoken[parameter.name] for parameter in SEARCH_PARAMETERS}
         return cls(load_writer(resources), parameters["prompt"], expansion, **search)
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents that have a term of it, or of its expansion."""
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             some = queries[start : start + _QUERIES_AT_ONCE]

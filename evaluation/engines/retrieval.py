@@ -17,13 +17,13 @@ from evaluation.engines.base import (
     EngineDescription,
     InvalidParameter,
     ParameterValue,
-    Ranking,
     Resources,
     Retrieval,
+    SearchResult,
     ShardedEngine,
     StageProgress,
     shard_name,
-    shards_of,
+    split_corpus,
 )
 
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
@@ -141,7 +141,7 @@ def encode_corpus(
     total = max(count_documents(corpus), 1)
     folders: list[Path] = []
     before, encoded, seconds = 0, 0, 0.0
-    for number, documents in enumerate(shards_of(read_corpus(corpus), shard_size)):
+    for number, documents in enumerate(split_corpus(read_corpus(corpus), shard_size)):
         shard = folder / shard_name(number)
         if not shard.exists():
             started = perf_counter()
@@ -182,7 +182,7 @@ def variant_paths(labels: Sequence[str], out: Path) -> dict[str, Path]:
     return paths
 
 
-def run_lines(ranking: Ranking, tag: str) -> str:
+def run_lines(ranking: SearchResult, tag: str) -> str:
     """The ranking as lines of a TREC run: query, Q0, document, rank from 1, score, tag.
 
     Nine significant digits are what it takes to read every float32 back as it was, so that the written scores have
@@ -212,14 +212,14 @@ class _RunWriter:
         self.lines = 0
         self.empty_rankings = 0
 
-    def write(self, ranking: Ranking) -> None:
+    def write(self, ranking: SearchResult) -> None:
         """Write one ranking, without the query's own document if so asked, and cut to the depth."""
         documents, scores = ranking.document_ids, ranking.scores
         if self._drop_self_matches and ranking.query_id in documents:
             own = documents.index(ranking.query_id)
             documents = documents[:own] + documents[own + 1 :]
             scores = scores[[place for place in range(len(scores)) if place != own]]
-        kept = Ranking(ranking.query_id, documents[: self._depth], scores[: self._depth])
+        kept = SearchResult(ranking.query_id, documents[: self._depth], scores[: self._depth])
         self._file.write(run_lines(kept, self._tag))
         self.lines += len(kept.document_ids)
         self.empty_rankings += not kept.document_ids
@@ -251,7 +251,7 @@ def _search(
     for start in range(0, len(queries), engine.queries_at_once):
         some = queries[start : start + engine.queries_at_once]
         started = perf_counter()
-        found: list[Mapping[str, Ranking]]
+        found: list[Mapping[str, SearchResult]]
         if engine.variants:
             found = list(engine.search_variants(some, depth))
         else:

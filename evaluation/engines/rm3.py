@@ -27,7 +27,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
-from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ranking, Resources
+from evaluation.engines.base import EngineDescription, FactValue, Parameter, Resources, SearchResult
 from evaluation.engines.bm25 import BM25, PARAMETERS
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import InvertedIndex
@@ -132,7 +132,7 @@ class RM3(BM25):
         if (folder / TERMS_FILE).exists():  # not yet while it is being built
             self._terms, self._frequencies = read_feedback_terms(folder)
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each expanded query; none where the query itself finds none."""
         searcher = self.searcher
         for query in queries:
@@ -152,7 +152,7 @@ class RM3(BM25):
                 self._added_terms += len(np.setdiff1d(places, asked[0]))
                 ranks, scores = searcher.search(places, weights.astype(np.float32), depth)
                 identifiers = searcher.index.identifiers(ranks)
-            yield Ranking(query.id, identifiers, scores)
+            yield SearchResult(query.id, identifiers, scores)
 
     def _expanded(self, asked: Weights, ranks: NDArray[np.uint32], scores: NDArray[np.float32]) -> Weights:
         """The query's terms and those of the documents found, with their weights in the query to ask."""

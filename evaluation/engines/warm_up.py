@@ -8,7 +8,7 @@ from pathlib import Path
 from evaluation.engines.index import kernels
 from evaluation.judgements.qrels import read_qrels
 from evaluation.measures import DEFAULT_MEASURES
-from evaluation.runs.score import Target, score_run
+from evaluation.runs.score import ScoringTarget, score_run
 
 
 def warm_up_engines() -> None:
@@ -22,4 +22,6 @@ def warm_up() -> None:
         qrels, run = Path(folder) / "qrels.txt", Path(folder) / "run.txt"
         qrels.write_text("1 0 a 1\n1 0 b 0\n")
         run.write_text("1 Q0 a 1 2.0 warm\n1 Q0 c 2 1.0 warm\n")
-        score_run(run, Target(qrels=read_qrels(qrels), query_ids=["1"], hidden=False), DEFAULT_MEASURES)
+        score_run(
+            run, ScoringTarget(qrels=read_qrels(qrels), query_ids=["1"], hidden=False), DEFAULT_MEASURES
+        )

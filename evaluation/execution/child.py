@@ -21,7 +21,7 @@ from typing import Any
 
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.errors import ModelFailure
-from evaluation.efficiency.protocol import efforts, measure
+from evaluation.efficiency.protocol import measure, plan_efforts
 from evaluation.engines import (
     Engine,
     InvalidParameter,
@@ -156,7 +156,7 @@ def _measure(
         return {}
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
     measured = {}
-    for number, (label, effort) in enumerate(zip(engines, efforts(len(engines)), strict=True)):
+    for number, (label, effort) in enumerate(zip(engines, plan_efforts(len(engines)), strict=True)):
         measured[label] = measure(
             engines[label],
             asked,

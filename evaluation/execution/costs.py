@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evaluation.efficiency.measurements import Figures
+from evaluation.efficiency.measurements import EfficiencyFigures
 from evaluation.efficiency.protocol import (
     BATCH,
     DEPTH,
     PROTOCOL,
     WHOLE,
     Effort,
-    efforts,
     encoding_rate,
     parameters_of,
+    plan_efforts,
 )
 from evaluation.engines.base import Retrieval
 from evaluation.execution.job import ExecutionJob
@@ -37,7 +37,7 @@ _TOO_MUCH_MEMORY = 2**46
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class JobFacts:
     """What the parent knows of a child's work: the job, how many queries it has, and the seconds that the child had."""
 
     job: ExecutionJob
@@ -45,7 +45,9 @@ class Known:
     seconds: float
 
 
-def validate_figures(figures: Figures, known: Known, retrieval: Retrieval, effort: Effort = WHOLE) -> Figures:
+def validate_figures(
+    figures: EfficiencyFigures, known: JobFacts, retrieval: Retrieval, effort: Effort = WHOLE
+) -> EfficiencyFigures:
     """The figures, with what follows from the retrieval taken from there. Raises ValueError, saying what cannot be."""
     timed = min(known.queries, effort.queries)
     if not timed:
@@ -82,13 +84,13 @@ def validate_figures(figures: Figures, known: Known, retrieval: Retrieval, effor
     )
 
 
-def check_clock(figures: Sequence[Figures], known: Known, retrieval: Retrieval) -> None:
+def check_clock(figures: Sequence[EfficiencyFigures], known: JobFacts, retrieval: Retrieval) -> None:
     """Raise ValueError where building, searching and all timed searches took longer than the child ran.
 
     The last figures are those of the main result.
     """
     told = retrieval.build_seconds + retrieval.search_seconds
-    for one, effort in zip(figures, efforts(len(figures)) if figures else (), strict=True):
+    for one, effort in zip(figures, plan_efforts(len(figures)) if figures else (), strict=True):
         told += one.searches * one.latency_ms.mean / 1000
         if one.queries_per_second:
             told += min(known.queries, effort.batched) / one.queries_per_second
@@ -98,7 +100,7 @@ def check_clock(figures: Sequence[Figures], known: Known, retrieval: Retrieval) 
         raise ValueError("encoding took longer than building, which it is a part of")
 
 
-def _check_times(figures: Figures) -> None:
+def _check_times(figures: EfficiencyFigures) -> None:
     latency = figures.latency_ms
     if not _FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99:
         raise ValueError("latencies are no percentiles of searches")
@@ -112,7 +114,7 @@ def _check_times(figures: Figures) -> None:
         raise ValueError(f"{rate:.3g} queries a second are more than batches give")
 
 
-def _check_resources(figures: Figures) -> None:
+def _check_resources(figures: EfficiencyFigures) -> None:
     for memory in (figures.peak_memory_bytes, figures.peak_gpu_memory_bytes):
         if memory is not None and memory > _TOO_MUCH_MEMORY:
             raise ValueError("no machine has so much memory")

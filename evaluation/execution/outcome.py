@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 from evaluation.collections.beir import read_queries
 from evaluation.core.errors import ModelFailure
 from evaluation.efficiency.hardware import describe as describe_hardware
-from evaluation.efficiency.measurements import Figures
-from evaluation.efficiency.protocol import efforts
+from evaluation.efficiency.measurements import EfficiencyFigures
+from evaluation.efficiency.protocol import plan_efforts
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
 from evaluation.engines.retrieval import variant_paths
-from evaluation.execution.costs import Known, check_clock, validate_figures
+from evaluation.execution.costs import JobFacts, check_clock, validate_figures
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
     ASK_TO_MEASURE,
@@ -122,7 +122,7 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
         _require((out / SHARD_FOLDER).is_dir(), "there is no shard")
         return {"shard": {name: shard[name] for name in _OF_SHARD}, "hardware": hardware}
     assert job.queries is not None
-    known = Known(job, sum(1 for _ in read_queries(job.queries)), seconds)
+    known = JobFacts(job, sum(1 for _ in read_queries(job.queries)), seconds)
     retrieval = _checked_retrieval(_object(result, "retrieval"), out, known)
     try:
         figures, variants = _measured(result, known, retrieval)
@@ -135,7 +135,7 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
 
 
 def _measured(
-    result: Mapping[str, Any], known: Known, retrieval: Retrieval
+    result: Mapping[str, Any], known: JobFacts, retrieval: Retrieval
 ) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
     """The figures of the whole, and by variant where there are some. Raises ValueError."""
     labels, told = tuple(retrieval.variants), _object(result, "variants")
@@ -146,8 +146,8 @@ def _measured(
     _require(set(told) == set(labels), "other variants were measured")
     given = [told[label] for label in labels] or [result["figures"]]
     figures = [
-        validate_figures(Figures.from_data(one), known, retrieval, effort)
-        for one, effort in zip(given, efforts(len(given)), strict=True)
+        validate_figures(EfficiencyFigures.from_data(one), known, retrieval, effort)
+        for one, effort in zip(given, plan_efforts(len(given)), strict=True)
     ]
     check_clock(figures, known, retrieval)
     data = [_coarse(one.as_data()) for one in figures]
@@ -164,7 +164,7 @@ def _coarse(value: Any) -> Any:
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
-def _checked_retrieval(retrieval: dict[str, Any], out: Path, known: Known) -> Retrieval:
+def _checked_retrieval(retrieval: dict[str, Any], out: Path, known: JobFacts) -> Retrieval:
     for name in _COUNTS:
         _require(_is_count(retrieval.get(name)), f"{name} is no count")
     for name in _SECONDS:

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluation.archives.compression import Limits, open_lines
+from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LineProblems, Problem
@@ -27,7 +27,7 @@ FORMULA_STARTS, GUARD = ("=", "+", "-", "@", "\t", "\r"), "'"
 
 #: Judgement files are small beside runs: MS MARCO's half a million take 10 MB, with texts a hundred times that. They
 #: are read while somebody waits for a page: little is expanded before the ratio of the two sizes is looked at.
-LIMITS = Limits(max_stored_bytes=128 * 2**20, max_expanded_bytes=512 * 2**20, ratio_floor_bytes=2 * 2**20)
+LIMITS = FileLimits(max_stored_bytes=128 * 2**20, max_expanded_bytes=512 * 2**20, ratio_floor_bytes=2 * 2**20)
 #: So many judgements are taken at once: twice as many as a pool may have pairs. Each takes about 200 bytes of memory.
 MOST_JUDGEMENTS = 1_000_000
 #: Texts in cells may go over several lines of the file.
@@ -93,7 +93,7 @@ _PROBLEMS = {
 }
 
 
-class Line(NamedTuple):
+class JudgementLine(NamedTuple):
     """One judgement as the file has it: 1-based line, ids and grade as text."""
 
     number: int
@@ -117,7 +117,7 @@ class NewJudgements:
 
 
 @dataclass
-class _Graded:
+class _JudgementCollector:
     """The grades of the lines so far, `_NONE_YET` where a pair has none: what a later line is held against."""
 
     findings: LineProblems
@@ -126,7 +126,7 @@ class _Graded:
     lines: int = 0
     grades: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
 
-    def take(self, lines: list[Line]) -> None:
+    def take(self, lines: list[JudgementLine]) -> None:
         """Grade some more lines. Raises InvalidContent where there are too many."""
         self.lines += len(lines)
         if self.lines > MOST_JUDGEMENTS:
@@ -134,7 +134,7 @@ class _Graded:
         for line in lines:
             self._grade(line)
 
-    def _grade(self, line: Line) -> None:
+    def _grade(self, line: JudgementLine) -> None:
         grade = int(line.grade) if _WHOLE.fullmatch(line.grade) else _NONE_YET
         if line.grade and not LOWEST_GRADE <= grade <= self.highest:
             self.findings.note("grade", line.number)
@@ -166,7 +166,7 @@ def read_judgements(
     *,
     highest: int = HIGHEST_GRADE,
     scale: int | None = None,
-    limits: Limits = LIMITS,
+    limits: FileLimits = LIMITS,
 ) -> NewJudgements:
     """The judgements of a file (plain, gzip, zstd or bz2) for a dataset with these queries and documents.
 
@@ -176,7 +176,7 @@ def read_judgements(
     more than MOST_JUDGEMENTS judgements, a line over LONGEST_LINE bytes, or other limits.
     """
     findings = LineProblems()
-    graded = _Graded(findings, max(highest, HIGHEST_GRADE), scale)
+    graded = _JudgementCollector(findings, max(highest, HIGHEST_GRADE), scale)
     lines = _lines(path, findings, limits)
     while batch := list(islice(lines, _AT_ONCE)):
         _check_ids(batch, queries, documents, findings)
@@ -192,17 +192,17 @@ def read_judgements(
     return found
 
 
-def guarded(cell: str) -> str:
+def guard_cell(cell: str) -> str:
     """A cell that no spreadsheet takes for a formula: `'` before what begins with = + - @, a tab, CR, or `'`."""
     return GUARD + cell if cell.startswith((*FORMULA_STARTS, GUARD)) else cell
 
 
-def unguarded(cell: str) -> str:
-    """What `guarded` was given. A cell whose guard a spreadsheet took away comes back right too."""
+def unguard_cell(cell: str) -> str:
+    """What `guard_cell` was given. A cell whose guard a spreadsheet took away comes back right too."""
     return cell.removeprefix(GUARD)
 
 
-def _lines(path: Path | str, findings: LineProblems, limits: Limits) -> Iterator[Line]:
+def _lines(path: Path | str, findings: LineProblems, limits: FileLimits) -> Iterator[JudgementLine]:
     """The lines that can be read as judgements; of others the problem is noted."""
     texts = _decoded(path, findings, limits)
     for number, text in texts:
@@ -210,15 +210,15 @@ def _lines(path: Path | str, findings: LineProblems, limits: Limits) -> Iterator
             continue
         form = _header(text)
         if form is not None:
-            yield from _table(texts, *form, number, findings)
+            yield from _parse_table(texts, *form, number, findings)
             return
-        yield from _plain(number, text, findings)
+        yield from _parse_plain_line(number, text, findings)
         tabs = text.count("\t") == 2 and len(text.split()) == 3
         for later, line in texts:
-            yield from _plain(later, line, findings, tabs=tabs)
+            yield from _parse_plain_line(later, line, findings, tabs=tabs)
 
 
-def _decoded(path: Path | str, findings: LineProblems, limits: Limits) -> Iterator[tuple[int, str]]:
+def _decoded(path: Path | str, findings: LineProblems, limits: FileLimits) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(open_lines(path, limits, LONGEST_LINE), 1):
         if number > MOST_LINES:
             raise _too_many(MOST_LINES)
@@ -243,7 +243,9 @@ def _header(text: str) -> tuple[str, dict[str, int]] | None:
     return None
 
 
-def _plain(number: int, text: str, findings: LineProblems, *, tabs: bool | None = None) -> Iterator[Line]:
+def _parse_plain_line(
+    number: int, text: str, findings: LineProblems, *, tabs: bool | None = None
+) -> Iterator[JudgementLine]:
     """A line of TREC's form, or of BEIR's without a header (`tabs`; None: whichever it looks like)."""
     fields = text.split()
     if not fields:
@@ -253,16 +255,16 @@ def _plain(number: int, text: str, findings: LineProblems, *, tabs: bool | None 
     if len(fields) != (3 if tabs else 4):
         findings.note("fields", number)
         return
-    yield Line(number, fields[0], fields[-2], fields[-1])
+    yield JudgementLine(number, fields[0], fields[-2], fields[-1])
 
 
-def _table(
+def _parse_table(
     texts: Iterator[tuple[int, str]],
     separator: str,
     places: dict[str, int],
     header: int,
     findings: LineProblems,
-) -> Iterator[Line]:
+) -> Iterator[JudgementLine]:
     """The lines under a header. A cell in quotes may go over several lines of the file; its first one is named."""
     last = header
 
@@ -294,11 +296,14 @@ def _table(
             findings.note("fields", first)
             continue
         query, document, grade = (row[places[column]].strip() for column in _COLUMNS)
-        yield Line(first, unguarded(query), unguarded(document), unguarded(grade))
+        yield JudgementLine(first, unguard_cell(query), unguard_cell(document), unguard_cell(grade))
 
 
 def _check_ids(
-    lines: list[Line], queries: Collection[str], documents: DocumentIds | None, findings: LineProblems
+    lines: list[JudgementLine],
+    queries: Collection[str],
+    documents: DocumentIds | None,
+    findings: LineProblems,
 ) -> None:
     possible = []
     for line in lines:

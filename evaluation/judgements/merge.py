@@ -13,7 +13,7 @@ Grades = Mapping[bytes, Mapping[bytes, int]]
 _HEADER = b"query-id\tcorpus-id\tscore\n"
 
 
-class Policy(StrEnum):
+class MergePolicy(StrEnum):
     """Which grade counts where a pair was judged before, differently."""
 
     KEEP = "keep"
@@ -35,7 +35,7 @@ class Conflict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class JudgementComparison:
     """New judgements held against the present ones. `new` pairs were unjudged, `same` ones have that grade already.
 
     `new_queries` of the `queries` had no judgement at all. `conflicts` are in order of their ids' bytes.
@@ -47,7 +47,7 @@ class Comparison:
     new_queries: int
     conflicts: tuple[Conflict, ...]
 
-    def changes(self, policy: Policy) -> int:
+    def changes(self, policy: MergePolicy) -> int:
         """How many judgements a merge would add or change."""
         return self.new + sum(policy.choose(each.old, each.new) != each.old for each in self.conflicts)
 
@@ -64,7 +64,7 @@ class Comparison:
         }
 
 
-def compare(old: Grades, new: Grades) -> Comparison:
+def compare(old: Grades, new: Grades) -> JudgementComparison:
     """What `new` (grades ≥ 0) says beside `old`, whose negative grades mean unjudged."""
     added = same = 0
     conflicts = []
@@ -78,7 +78,7 @@ def compare(old: Grades, new: Grades) -> Comparison:
                 same += 1
             else:
                 conflicts.append(Conflict(query.decode(), document.decode(), known, grade))
-    return Comparison(
+    return JudgementComparison(
         new=added,
         same=same,
         queries=len(new),
@@ -87,7 +87,7 @@ def compare(old: Grades, new: Grades) -> Comparison:
     )
 
 
-def merge(old: Grades, new: Grades, policy: Policy) -> dict[bytes, dict[bytes, int]]:
+def merge(old: Grades, new: Grades, policy: MergePolicy) -> dict[bytes, dict[bytes, int]]:
     """All judgements of both; where both judge a pair, `policy` decides. Neither argument is changed.
 
     Negative grades of `old` stay unless `new` judges the pair: a query that has nothing else counts in every mean.

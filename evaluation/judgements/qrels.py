@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.archives.compression import Limits, open_lines
+from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LineProblems, Problem
 from evaluation.kernel.library import JudgedTable
@@ -139,7 +139,7 @@ class Qrels:
         return self._tables[seed]
 
 
-def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
+def read_qrels(path: Path | str, limits: FileLimits | None = None) -> Qrels:
     """Judgements from a TREC file (`query iteration document grade`, white space between) or a BEIR one
     (`query<TAB>document<TAB>grade`, usually under a header); may be compressed, and begin with a byte order mark.
 
@@ -148,7 +148,7 @@ def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
     return Qrels._from_bytes(read_grades(path, limits))
 
 
-def read_grades(path: Path | str, limits: Limits | None = None) -> dict[bytes, dict[bytes, int]]:
+def read_grades(path: Path | str, limits: FileLimits | None = None) -> dict[bytes, dict[bytes, int]]:
     """The same as `{query id: {document id: grade}}`, negative grades too, in the order of the file."""
     judgements: dict[bytes, dict[bytes, int]] = {}
     problems = LineProblems()
@@ -189,7 +189,7 @@ def _add(
     if len(fields) != (3 if tabs else 4):
         return "fields"
     query, document, grade = fields[0], fields[-2], fields[-1]
-    if any(name.split() != [name] or len(name) > Limits().max_id_bytes for name in (query, document)):
+    if any(name.split() != [name] or len(name) > FileLimits().max_id_bytes for name in (query, document)):
         return "identifier"
     if not _GRADE.fullmatch(grade):
         return "grade"

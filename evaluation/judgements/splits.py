@@ -29,7 +29,7 @@ _PUBLIC, _PRIVATE = "public", "private"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class QueryParts:
     """Which queries are public: `public` by query id. `secret` drew them, and draws those that come later.
 
     Its repr tells nothing of either, so that no log line and no traceback can.
@@ -57,7 +57,7 @@ def stratum(relevant: int) -> int:
     return relevant.bit_length()
 
 
-def draw_parts(relevant: Mapping[str, int], share: float, earlier: Parts | None = None) -> Parts:
+def draw_parts(relevant: Mapping[str, int], share: float, earlier: QueryParts | None = None) -> QueryParts:
     """Draw the part of each query that has none yet; `relevant` counts the relevant documents by query id.
 
     `share` is the public part's, above 0 and below 1. What was drawn `earlier` stays, queries that are judged no longer
@@ -85,10 +85,10 @@ def draw_parts(relevant: Mapping[str, int], share: float, earlier: Parts | None 
         public += wanted
     if not 0 < public < queries:
         raise ValueError(f"{queries} judged queries cannot be parted: either part needs one at least")
-    return Parts(secret, found)
+    return QueryParts(secret, found)
 
 
-def write_parts(parts: Parts, path: Path) -> None:
+def write_parts(parts: QueryParts, path: Path) -> None:
     """Keep the parts in a file: a header with the secret, then `query <tab> part` by line.
 
     The secret makes its checksum, which is no secret, tell nothing of what is in it.
@@ -98,7 +98,7 @@ def write_parts(parts: Parts, path: Path) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def read_parts(path: Path) -> Parts:
+def read_parts(path: Path) -> QueryParts:
     """The parts of a file that `write_parts` wrote. Raises ValueError for any other, never with its content."""
     header, *lines = path.read_text(encoding="utf-8").splitlines()
     name, _, secret = header.partition("\t")
@@ -110,7 +110,7 @@ def read_parts(path: Path) -> Parts:
         if part not in (_PUBLIC, _PRIVATE) or query in public:
             raise ValueError(f"line {number} of a file of parts is damaged")
         public[query] = part == _PUBLIC
-    return Parts(bytes.fromhex(secret), public)
+    return QueryParts(bytes.fromhex(secret), public)
 
 
 def part_means(

@@ -41,12 +41,12 @@ _NO_COMPILER = (
 def built_library() -> Path:
     """The compiled kernel, made now if it was not. Raises KernelUnavailable, which says what to do."""
     brought = cache_folder() / _name(_digest())
-    if _is_ours(brought, stat.S_ISREG) or _copy_prebuilt(brought):
+    if _is_trusted(brought, stat.S_ISREG) or _copy_prebuilt(brought):
         return brought
     compiler = _compiler()
     library = cache_folder() / _name(_digest_with(compiler))
-    if not _is_ours(library, stat.S_ISREG):
-        _put(library, partial(_compile, compiler))
+    if not _is_trusted(library, stat.S_ISREG):
+        _write_atomically(library, partial(_compile, compiler))
     return library
 
 
@@ -54,7 +54,7 @@ def prebuild(folder: Path) -> Path:
     """Compile the kernel into a folder, for everybody to read. Raises KernelUnavailable."""
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / _name(_digest())
-    _put(library, partial(_compile, _compiler()))
+    _write_atomically(library, partial(_compile, _compiler()))
     library.chmod(0o755)
     return library
 
@@ -65,9 +65,9 @@ def _copy_prebuilt(library: Path) -> bool:
     A sandbox gets a copy of our cache, in which this one is ours as any other.
     """
     folder = os.environ.get("RUNBOARD_KERNEL_PREBUILT")
-    if not folder or not _is_ours(Path(folder) / library.name, stat.S_ISREG, owners=(_ROOT,)):
+    if not folder or not _is_trusted(Path(folder) / library.name, stat.S_ISREG, owners=(_ROOT,)):
         return False
-    _put(library, partial(shutil.copyfile, Path(folder) / library.name))
+    _write_atomically(library, partial(shutil.copyfile, Path(folder) / library.name))
     return True
 
 
@@ -92,7 +92,7 @@ def cache_folder() -> Path:
 
 def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _is_ours(folder, stat.S_ISDIR) or not os.access(folder, os.W_OK):
+    if not _is_trusted(folder, stat.S_ISDIR) or not os.access(folder, os.W_OK):
         raise KernelUnavailable(
             f"Compiled code cannot be kept in {folder}: the folder must belong to the user who runs this, and nobody "
             "else may write to it (chmod 700). RUNBOARD_KERNEL_CACHE names another."
@@ -100,7 +100,7 @@ def _private(folder: Path) -> Path:
     return folder
 
 
-def _is_ours(path: Path, is_kind: Callable[[int], bool], owners: Collection[int] = ()) -> bool:
+def _is_trusted(path: Path, is_kind: Callable[[int], bool], owners: Collection[int] = ()) -> bool:
     """Whether a file or folder is there, no link, owned by us (or one of `owners`) and writable for nobody else."""
     try:
         status = path.lstat()
@@ -148,7 +148,7 @@ def _compile(compiler: list[str], library: str) -> None:
         raise KernelUnavailable(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}")
 
 
-def _put(library: Path, write: Callable[[str], object]) -> None:
+def _write_atomically(library: Path, write: Callable[[str], object]) -> None:
     """Have it written beside its place and put it there whole: others may be doing the same."""
     descriptor, unfinished = tempfile.mkstemp(dir=library.parent, prefix="unfinished-", suffix=".so")
     os.close(descriptor)

@@ -3,7 +3,8 @@
 `k` is the cutoff (None for none), `level` the lowest grade that is relevant. A query that the run misses, or that has
 no relevant document, gets 0 from every one of them.
 
-`Ranking` has what every measure is computed from: grades and ranks of the judged documents of all queries in arrays.
+`JudgedRankings` has what every measure is computed from: grades and ranks of the judged documents of all queries in
+arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Ranking:
+class JudgedRankings:
     """Judged documents of a run, in trec_eval's order, cut to the run's depth.
 
     `query`, `rank` (1-based), `grade`: one entry per judged document retrieved, grouped by query (row of the
@@ -70,16 +71,16 @@ class Ranking:
         return counts
 
 
-def ratio(numerator: Values, denominator: Values) -> Values:
+def divide(numerator: Values, denominator: Values) -> Values:
     """Quotients, 0 where the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
 
 
-def _within(ranking: Ranking, k: int | None) -> Flags:
+def _within(ranking: JudgedRankings, k: int | None) -> Flags:
     return np.ones(len(ranking.rank), np.bool_) if k is None else ranking.rank <= k
 
 
-def _relevant_within(ranking: Ranking, k: int | None, level: int) -> Values:
+def _relevant_within(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     return ranking.per_query(ranking.relevant(level) & _within(ranking, k))
 
 
@@ -87,7 +88,7 @@ def _discounted(gains: Values, ranks: NDArray[np.int64]) -> Values:
     return gains / np.log2(ranks + 1)
 
 
-def _ndcg(ranking: Ranking, k: int | None, exponential: bool) -> Values:
+def _ndcg(ranking: JudgedRankings, k: int | None, exponential: bool) -> Values:
     def gain_of(grades: NDArray[np.int64]) -> Values:
         gains = np.maximum(grades, 0).astype(np.float64)
         return np.exp2(gains) - 1 if exponential else gains
@@ -102,74 +103,74 @@ def _ndcg(ranking: Ranking, k: int | None, exponential: bool) -> Values:
         if k is not None:
             ideal_gain = ideal_gain * (ideal_rank <= k)
         computed[key] = ranking.per_query(ideal_gain, rows)
-    return ratio(gained, computed[key])
+    return divide(gained, computed[key])
 
 
-def _shown(ranking: Ranking, k: int | None) -> Values:
+def _shown(ranking: JudgedRankings, k: int | None) -> Values:
     return (ranking.retrieved if k is None else np.minimum(ranking.retrieved, k)).astype(np.float64)
 
 
-def ndcg(ranking: Ranking, k: int | None, level: int) -> Values:
+def ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Discounted gain (the grade over log2(rank + 1)) by that of the best possible ranking."""
     return _ndcg(ranking, k, exponential=False)
 
 
-def ndcg_exponential(ranking: Ranking, k: int | None, level: int) -> Values:
+def ndcg_exponential(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """The same with gain 2^grade - 1."""
     return _ndcg(ranking, k, exponential=True)
 
 
-def average_precision(ranking: Ranking, k: int | None, level: int) -> Values:
+def average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Precision at the rank of each relevant document retrieved, summed, by the number of relevant documents."""
     relevant = ranking.relevant(level)
     precision = ranking.counted_so_far(relevant) / ranking.rank * (relevant & _within(ranking, k))
-    return ratio(ranking.per_query(precision), ranking.relevant_judged(level))
+    return divide(ranking.per_query(precision), ranking.relevant_judged(level))
 
 
-def reciprocal_rank(ranking: Ranking, k: int | None, level: int) -> Values:
+def reciprocal_rank(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """1 / rank of the first relevant document."""
     relevant = ranking.relevant(level)
     first = relevant & (ranking.counted_so_far(relevant) == 1) & _within(ranking, k)
     return ranking.per_query(first / ranking.rank)
 
 
-def precision(ranking: Ranking, k: int | None, level: int) -> Values:
+def precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Relevant documents among the first k, by k."""
     return _relevant_within(ranking, k, level) / (k or 1)
 
 
-def recall(ranking: Ranking, k: int | None, level: int) -> Values:
+def recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Relevant documents among the first k, by the relevant documents there are."""
-    return ratio(_relevant_within(ranking, k, level), ranking.relevant_judged(level))
+    return divide(_relevant_within(ranking, k, level), ranking.relevant_judged(level))
 
 
-def capped_recall(ranking: Ranking, k: int | None, level: int) -> Values:
+def capped_recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Relevant documents among the first k, by what could be found there."""
     possible = ranking.relevant_judged(level)
-    return ratio(_relevant_within(ranking, k, level), possible if k is None else np.minimum(possible, k))
+    return divide(_relevant_within(ranking, k, level), possible if k is None else np.minimum(possible, k))
 
 
-def success(ranking: Ranking, k: int | None, level: int) -> Values:
+def success(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """1 where a relevant document is among the first k."""
     return (_relevant_within(ranking, k, level) > 0).astype(np.float64)
 
 
-def r_precision(ranking: Ranking, k: int | None, level: int) -> Values:
+def r_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Precision at the number of relevant documents."""
     possible = ranking.relevant_judged(level)
     found = ranking.per_query(ranking.relevant(level) & (ranking.rank <= possible[ranking.query]))
-    return ratio(found, possible)
+    return divide(found, possible)
 
 
-def bpref(ranking: Ranking, k: int | None, level: int) -> Values:
+def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """For each relevant document retrieved, the share of (as many) judged non-relevant ones that are not above it."""
     relevant = ranking.relevant(level)
     possible = ranking.relevant_judged(level)
     not_relevant = np.diff(ranking.qrels.offsets) - possible
     above = ranking.counted_so_far(~relevant).astype(np.float64)
     bound = possible[ranking.query]
-    share = ratio(np.minimum(above, bound), np.minimum(bound, not_relevant[ranking.query]))
-    return ratio(ranking.per_query((1 - share) * relevant), possible)
+    share = divide(np.minimum(above, bound), np.minimum(bound, not_relevant[ranking.query]))
+    return divide(ranking.per_query((1 - share) * relevant), possible)
 
 
 @dataclass(frozen=True)
@@ -179,26 +180,26 @@ class RankBiasedPrecision:
 
     persistence: float
 
-    def __call__(self, ranking: Ranking, k: int | None, level: int) -> Values:
+    def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
         """(1 - p) times p^(rank - 1), summed over the relevant documents."""
         weights = (1 - self.persistence) * self.persistence ** (ranking.rank - 1).astype(np.float64)
         return ranking.per_query(weights * (ranking.relevant(level) & _within(ranking, k)))
 
 
-def judged(ranking: Ranking, k: int | None, level: int) -> Values:
+def judged(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Judged documents among the first min(k, retrieved), by that number."""
-    return ratio(ranking.per_query(_within(ranking, k)), _shown(ranking, k))
+    return divide(ranking.per_query(_within(ranking, k)), _shown(ranking, k))
 
 
-def hole(ranking: Ranking, k: int | None, level: int) -> Values:
+def hole(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Unjudged documents among the first min(k, retrieved), by that number."""
     shown = _shown(ranking, k)
-    return ratio(shown - ranking.per_query(_within(ranking, k)), shown)
+    return divide(shown - ranking.per_query(_within(ranking, k)), shown)
 
 
-def hole_anywhere(ranking: Ranking, k: int | None, level: int) -> Values:
+def hole_anywhere(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """The same, where a document judged for any query counts as judged."""
     shown = _shown(ranking, k)
     elsewhere = np.ones(len(ranking.elsewhere_rank), np.bool_) if k is None else ranking.elsewhere_rank <= k
     known = ranking.per_query(_within(ranking, k)) + ranking.per_query(elsewhere, ranking.elsewhere_query)
-    return ratio(shown - known, shown)
+    return divide(shown - known, shown)

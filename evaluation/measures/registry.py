@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evaluation.measures import formulas
-from evaluation.measures.formulas import Ranking, Values
+from evaluation.measures.formulas import JudgedRankings, Values
 
-Formula = Callable[[Ranking, int | None, int], Values]
+Formula = Callable[[JudgedRankings, int | None, int], Values]
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class Measure:
         """Whether a larger value is a better one."""
         return self.family.higher_is_better
 
-    def values(self, ranking: Ranking) -> Values:
+    def values(self, ranking: JudgedRankings) -> Values:
         """The measure for every judged query (rows of the qrels), as float64."""
         level = ranking.relevance_level if self.level is None else self.level
         return self.family.formula(ranking, self.cutoff, level)

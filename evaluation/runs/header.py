@@ -12,7 +12,7 @@ Comments are `ir_metadata` (PRIMAD), which is YAML:
 #     - 1: bm25
 # ir_metadata.end
 
-One rule (`kept_metadata`) cuts the metadata of comments, of predictions, and of whatever comes next.
+One rule (`select_metadata`) cuts the metadata of comments, of predictions, and of whatever comes next.
 """
 
 from __future__ import annotations
@@ -98,17 +98,17 @@ MOST_BYTES = 64 * 1024
 _LEFT_OUT = object()
 
 
-def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def select_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The entries that are text, numbers, truths, and objects and lists of those, in order, as far as there is room.
 
     NUL, which a database need not take, becomes U+FFFD. The result as compact JSON has at most `MOST_BYTES` bytes;
     to keep what was kept changes nothing.
     """
-    kept: dict[str, Any] = _Room(MOST_BYTES).object(metadata, DEEPEST)
+    kept: dict[str, Any] = _MetadataBudget(MOST_BYTES).object(metadata, DEEPEST)
     return kept
 
 
-class _Room:
+class _MetadataBudget:
     """The bytes of JSON that are left."""
 
     def __init__(self, left: int) -> None:

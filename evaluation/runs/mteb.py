@@ -9,10 +9,10 @@ from typing import IO, Any
 
 import orjson
 
-from evaluation.archives.compression import MIB, SIZE, Limits, describe_bytes, open_blocks
+from evaluation.archives.compression import MIB, SIZE, FileLimits, describe_bytes, open_blocks
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import ProblemCode, number_of
-from evaluation.runs.header import BYTE_ORDER_MARK, kept_metadata
+from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
 
 JSON = ProblemCode("json", "An MTEB predictions file that is not JSON of the form above.", "See MTEB predictions "
@@ -36,7 +36,7 @@ _LONGEST_TAG = 64
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"(\s*:)?', re.DOTALL)
 
 
-def predictions_as_lines(path: Path | str | bytes, limits: Limits, out: IO[bytes]) -> dict[str, Any]:
+def predictions_as_lines(path: Path | str | bytes, limits: FileLimits, out: IO[bytes]) -> dict[str, Any]:
     """Write the predictions in a (compressed) JSON file to `out` as TREC lines; the model's metadata.
 
     The subset `default` and the split `test` are preferred where there are several. Raises InvalidContent where the
@@ -56,13 +56,13 @@ def predictions_as_lines(path: Path | str | bytes, limits: Limits, out: IO[bytes
     metadata = document.pop(_META, None) or {}
     subset = _choose(document, "default", "subset")
     split = _choose(subset, "test", "split")
-    metadata = kept_metadata(metadata) if isinstance(metadata, dict) else {}
+    metadata = select_metadata(metadata) if isinstance(metadata, dict) else {}
     tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG] or "mteb"
     _write(split, tag, limits, out)
     return {_META: metadata}
 
 
-def _content(path: Path | str | bytes, limits: Limits) -> bytearray:
+def _content(path: Path | str | bytes, limits: FileLimits) -> bytearray:
     """The whole expanded file."""
     content = bytearray()
     strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
@@ -121,7 +121,7 @@ def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any
     raise _invalid(JSON, f"which {what} is meant is not clear (found: {found})", f"Keep one {what}. {_HINT}")
 
 
-def _write(ranking: dict[str, Any], tag: str, limits: Limits, out: IO[bytes]) -> None:
+def _write(ranking: dict[str, Any], tag: str, limits: FileLimits, out: IO[bytes]) -> None:
     for query, scores in ranking.items():
         if not isinstance(scores, dict):
             raise _invalid(JSON, f"query {query[:64]!r} has no object of document scores", _HINT)
@@ -139,7 +139,7 @@ def _write(ranking: dict[str, Any], tag: str, limits: Limits, out: IO[bytes]) ->
         )
 
 
-def _check_id(name: str, limits: Limits) -> None:
+def _check_id(name: str, limits: FileLimits) -> None:
     """Length first: a long id would be written once for each of its query's documents."""
     if len(name) > limits.max_id_bytes or len(name.encode()) > limits.max_id_bytes:
         message = f"the id {name[:64]!r}… is longer than {limits.max_id_bytes} bytes"

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.archives.compression import LINE_LENGTH, Limits, open_blocks
+from evaluation.archives.compression import LINE_LENGTH, FileLimits, open_blocks
 from evaluation.core.problems import LINES_NAMED, Problem, ProblemCode, Severity, number_of
 from evaluation.kernel.layout import MAX_TAGS
-from evaluation.runs.header import BYTE_ORDER_MARK, kept_metadata
+from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
 
 ENCODING = ProblemCode("encoding", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
     "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine", about="file")  # fmt: skip
@@ -102,7 +102,7 @@ class RunContents:
     def __post_init__(self) -> None:
         # here, where every form of run ends, so that no reader can forget it
         if self.metadata:
-            object.__setattr__(self, "metadata", kept_metadata(self.metadata))
+            object.__setattr__(self, "metadata", select_metadata(self.metadata))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ _LINE_ERRORS = {
 }  # fmt: skip
 
 
-def describe_problems(facts: RunFacts, limits: Limits, hidden: bool) -> tuple[Problem, ...]:
+def describe_problems(facts: RunFacts, limits: FileLimits, hidden: bool) -> tuple[Problem, ...]:
     """Every class of problem. For hidden targets nothing here depends on what is judged."""
     found = [
         *_line_errors(facts, limits),
@@ -157,7 +157,7 @@ def describe_problems(facts: RunFacts, limits: Limits, hidden: bool) -> tuple[Pr
     return tuple(sorted(found, key=lambda problem: problem.severity))
 
 
-def _line_errors(facts: RunFacts, limits: Limits) -> list[Problem]:
+def _line_errors(facts: RunFacts, limits: FileLimits) -> list[Problem]:
     problems = []
     for code, (message, hint) in _LINE_ERRORS.items():
         counted = facts.contents.counted.get(code, LineCount())
@@ -176,7 +176,7 @@ def _line_error(facts: RunFacts, code: ProblemCode, counted: LineCount, message:
     """The problem with its first line quoted, and what that line or the file seems to be instead of a run's."""
     texts, first = facts.contents.texts, facts.contents.first_line
     message += quotation(code, counted.lines, texts)
-    if code == FIELDS and are_judgements(counted.lines, counted.count, facts.contents.lines, texts):
+    if code == FIELDS and look_like_qrels(counted.lines, counted.count, facts.contents.lines, texts):
         message += "; the file looks like relevance judgements (qrels), not like a run"
         hint = f"Send the ranking of a system. {hint}"
     elif counted.lines[:1] == (first,) and is_header(texts.get(first, b"")):
@@ -305,7 +305,7 @@ _HEADINGS = re.compile(
 _WHOLE_NUMBER = re.compile(rb"-?[0-9]{1,3}")
 
 
-def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: Limits) -> dict[int, bytes]:
+def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: FileLimits) -> dict[int, bytes]:
     """The lines of a file with these 1-based numbers, without line ends, each cut to 4,096 bytes."""
     wanted = set(numbers)
     found: dict[int, bytes] = {}
@@ -326,7 +326,7 @@ def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: Limits)
     return {at: line.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\r") for at, line in found.items()}
 
 
-def shown(text: bytes, longest: int = SHOWN) -> str:
+def quote(text: bytes, longest: int = SHOWN) -> str:
     """Text for a message: one line of at most `longest` characters, with escapes for what cannot be printed."""
     decoded = text[: 4 * longest + 4].decode("utf-8", "backslashreplace")
     escaped = "".join(
@@ -341,7 +341,7 @@ def quotation(code: str, lines: tuple[int, ...], texts: Mapping[int, bytes]) -> 
         return ""
     text = texts[lines[0]]
     found = _found(code, text)
-    return f"; line {lines[0]:,}{f' {found}' if found else ''}: “{shown(text)}”"
+    return f"; line {lines[0]:,}{f' {found}' if found else ''}: “{quote(text)}”"
 
 
 def _found(code: str, text: bytes) -> str:
@@ -351,7 +351,7 @@ def _found(code: str, text: bytes) -> str:
         return f"has {number_of(len(fields), 'field')}" if fields else "is blank"
     if len(fields) < 5:
         return ""
-    query, document, score = (f"'{shown(fields[place], SHOWN_FIELD)}'" for place in (0, 2, 4))
+    query, document, score = (f"'{quote(fields[place], SHOWN_FIELD)}'" for place in (0, 2, 4))
     return {
         "score": f"has the score {score}",
         "duplicate": f"names {document} again for the query {query}",
@@ -367,22 +367,22 @@ def is_header(text: bytes) -> bool:
     return sum(bool(_HEADINGS.fullmatch(field)) for field in fields) >= 2
 
 
-def is_judgement(text: bytes) -> bool:
+def looks_like_qrel(text: bytes) -> bool:
     """Whether a line is one of qrels: `query 0 document grade` (TREC) or `query document grade` (BEIR)."""
     fields = text.split()
     iteration = len(fields) == 4 and fields[1] in (b"0", b"Q0", b"q0")
     return (iteration or len(fields) == 3) and _WHOLE_NUMBER.fullmatch(fields[-1]) is not None
 
 
-def are_judgements(lines: tuple[int, ...], count: int, all_lines: int, texts: Mapping[int, bytes]) -> bool:
+def look_like_qrels(lines: tuple[int, ...], count: int, all_lines: int, texts: Mapping[int, bytes]) -> bool:
     """Whether every line of the file (but for a header) lacks fields, and the first ones are judgements."""
     quoted = [texts[line] for line in lines if line in texts]
     if quoted and is_header(quoted[0]):
         quoted = quoted[1:]
-    return bool(quoted) and count >= all_lines and all(is_judgement(text) for text in quoted)
+    return bool(quoted) and count >= all_lines and all(looks_like_qrel(text) for text in quoted)
 
 
-def wanted_lines(counted: Mapping[str, tuple[int, ...]]) -> set[int]:
+def lines_to_quote(counted: Mapping[str, tuple[int, ...]]) -> set[int]:
     """Which lines messages quote, by the first lines of each problem: one, or five that may all be judgements."""
     return {
         line

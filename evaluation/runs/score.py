@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.archives.compression import Limits
+from evaluation.archives.compression import FileLimits
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
 from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.order import trec_order
@@ -20,17 +20,17 @@ from evaluation.judgements.qrels import Qrels
 from evaluation.kernel.layout import NO_IDS, Ids, padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures import Measure, parse_measure
-from evaluation.measures.formulas import Ranking, hole_anywhere
+from evaluation.measures.formulas import JudgedRankings, hole_anywhere
 from evaluation.runs.problems import RunContents, RunFacts, describe_problems
 from evaluation.runs.trec_run import ReadingTask, read_run
 
-__all__ = ["Progress", "ScoredRun", "Target", "check_run", "score_run", "trec_order"]
+__all__ = ["Progress", "ScoredRun", "ScoringTarget", "check_run", "score_run", "trec_order"]
 
 Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Target:
+class ScoringTarget:
     """What runs are checked and scored against. Keep it (or its qrels) between runs: lookup tables are made once.
 
     `query_ids` are all the dataset's queries, judged or not; empty means that any query is accepted (unless there
@@ -125,10 +125,13 @@ class ScoredRun:
 
 
 def check_run(
-    path: Path | str | bytes, target: Target, limits: Limits | None = None, progress: Progress | None = None
+    path: Path | str | bytes,
+    target: ScoringTarget,
+    limits: FileLimits | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Every class of problem in a run file, without scoring it. `progress` gets the share read, and may raise."""
-    limits = limits or Limits()
+    limits = limits or FileLimits()
     try:
         return _report(read_run(path, target.reading_task(scored=False), limits, progress), target, limits)
     except InvalidContent as error:
@@ -137,9 +140,9 @@ def check_run(
 
 def score_run(
     path: Path | str | bytes,
-    target: Target,
+    target: ScoringTarget,
     measures: Iterable[Measure | str],
-    limits: Limits | None = None,
+    limits: FileLimits | None = None,
     progress: Progress | None = None,
     *,
     first_documents: int = 0,
@@ -151,7 +154,7 @@ def score_run(
     """
     if target.qrels is None:
         raise ValueError("a target without qrels cannot score")
-    limits = limits or Limits()
+    limits = limits or FileLimits()
     wanted = tuple(parse_measure(measure) if isinstance(measure, str) else measure for measure in measures)
     depths = [measure.cutoff or 0 for measure in wanted if measure.family.formula is hole_anywhere]
     task = target.reading_task(
@@ -173,7 +176,7 @@ def score_run(
     return ScoredRun(report, wanted, target.qrels.query_ids, values, means, missing, contents.first_documents)
 
 
-def _ranking(contents: RunContents, target: Target, qrels: Qrels) -> Ranking:
+def _ranking(contents: RunContents, target: ScoringTarget, qrels: Qrels) -> JudgedRankings:
     """The reader's numbers of known queries as rows of the qrels, in their order."""
     rows = target.judged_rows
     row = rows[contents.query].astype(np.int64)
@@ -183,12 +186,12 @@ def _ranking(contents: RunContents, target: Target, qrels: Qrels) -> Ranking:
     own = grade >= 0
     retrieved = np.zeros(len(qrels.query_ids), np.int64)
     retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
-    return Ranking(
+    return JudgedRankings(
         qrels, row[own], rank[own], grade[own], row[~own], rank[~own], retrieved, target.relevance_level
     )
 
 
-def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
+def _report(contents: RunContents, target: ScoringTarget, limits: FileLimits) -> Report:
     judged_only = target.qrels is not None and not target.hidden
     expected = target.judged_rows >= 0 if judged_only else np.ones(len(target.known_queries), np.bool_)
     known = int(np.count_nonzero(contents.seen))

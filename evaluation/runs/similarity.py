@@ -57,7 +57,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class SignedRun:
+class RunFingerprints:
     """A run's signature, and how much it has.
 
     `documents`: int64 by topic, in the signature's order: how many documents it has for it, `DEPTH` at most.
@@ -78,7 +78,7 @@ class SignedRun:
         return float(np.median(present)) if len(present) else 0.0
 
 
-def sign_run(path: Path, topics: Iterable[str], *, drop_self_matches: bool = False) -> SignedRun:
+def fingerprint_run(path: Path, topics: Iterable[str], *, drop_self_matches: bool = False) -> RunFingerprints:
     """The signature of an accepted run (any form, any compression). `topics` are ids of the dataset's queries.
 
     With `drop_self_matches` a document with its query's id is no first document. About a microsecond a line.
@@ -92,7 +92,7 @@ def sign_run(path: Path, topics: Iterable[str], *, drop_self_matches: bool = Fal
         documents[row] = len(kept)
         if kept:
             ordered[row], sets[row] = _fingerprint(kept), _fingerprint(sorted(kept))
-    return SignedRun(Signature(ordered, sets), documents)
+    return RunFingerprints(Signature(ordered, sets), documents)
 
 
 def _fingerprint(documents: Sequence[bytes]) -> int:
@@ -102,7 +102,7 @@ def _fingerprint(documents: Sequence[bytes]) -> int:
 
 
 @dataclass(frozen=True)
-class Likeness:
+class RunSimilarity:
     """How many queries were compared, and of these how many have the same first documents, and in the same order."""
 
     compared: int
@@ -127,13 +127,13 @@ class Likeness:
         return self.enough and self.share >= LINKED
 
 
-def compare(one: Signature, other: Signature) -> Likeness:
+def compare(one: Signature, other: Signature) -> RunSimilarity:
     """How alike two runs of the same topics are. Raises ValueError for signatures of other topics."""
     if len(one.sets) != len(other.sets):
         raise ValueError("the signatures are of different topics")
     both = (one.sets != 0) & (other.sets != 0)
     compared = int(both.sum())
-    return Likeness(
+    return RunSimilarity(
         compared,
         int((both & (one.sets == other.sets)).sum()),
         int((both & (one.ordered == other.ordered)).sum()),
@@ -141,7 +141,7 @@ def compare(one: Signature, other: Signature) -> Likeness:
     )
 
 
-def chain(newest: Sequence[Signature], earlier: Sequence[Sequence[Signature]]) -> list[int]:
+def linked_submissions(newest: Sequence[Signature], earlier: Sequence[Sequence[Signature]]) -> list[int]:
     """Which earlier submissions, by their places, are linked with the newest, directly or through others.
 
     A submission is the signatures of its runs, several of a seed set; two are linked where any two of their runs are.

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.archives.compression import KIB, Limits, open_blocks, open_lines
+from evaluation.archives.compression import KIB, FileLimits, open_blocks, open_lines
 from evaluation.core.errors import InvalidRun
 from evaluation.core.order import trec_order
 from evaluation.runs.header import BYTE_ORDER_MARK, looks_like_json
@@ -31,7 +31,7 @@ _FIELDS = 6
 _HASHES_AT_ONCE = 2**20
 
 
-class StoredRun:
+class IndexedRun:
     """What `write` left in a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -112,6 +112,6 @@ def lines_of_run(path: Path) -> Iterator[Iterator[bytes]]:
         return
     with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as file:
         out: IO[bytes] = file.file
-        predictions_as_lines(path, Limits(), out)
+        predictions_as_lines(path, FileLimits(), out)
         out.flush()
         yield open_lines(file.name)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.archives.compression import Limits
+from evaluation.archives.compression import FileLimits
 from evaluation.collections.document_ids import PROCESS_SEED
 from evaluation.kernel.layout import NO_IDS
 from evaluation.kernel.library import NO_JUDGEMENTS
@@ -62,7 +62,7 @@ def _read_first(run: Path, depth: int) -> bytes:
         maximum_depth=depth,
         first_documents=depth,
     )
-    return read_run(run, task, Limits()).first_documents
+    return read_run(run, task, FileLimits()).first_documents
 
 
 class TopDocuments:
@@ -96,7 +96,9 @@ class TopDocuments:
             yield query, documents.split(" ")
 
 
-def shown(documents: list[str], query_id: str, *, depth: int, drop_self_matches: bool) -> list[str]:
+def displayed_documents(
+    documents: list[str], query_id: str, *, depth: int, drop_self_matches: bool
+) -> list[str]:
     """The first `depth` of these documents, without the one that has the query's own id where that is dropped."""
     kept = [name for name in documents if name != query_id] if drop_self_matches else documents
     return kept[:depth]

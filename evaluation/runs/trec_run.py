@@ -19,7 +19,7 @@ from evaluation.archives.compression import (
     LINE_LENGTH,
     SIZE,
     ExpandedFile,
-    Limits,
+    FileLimits,
     describe_bytes,
     open_expanded,
 )
@@ -46,7 +46,7 @@ from evaluation.runs.problems import (
     LineCount,
     RunContents,
     lines_at,
-    wanted_lines,
+    lines_to_quote,
 )
 
 Progress = Callable[[float], None]
@@ -95,7 +95,7 @@ class GroupedLines:
         path: Path | str | bytes,
         skip: int,
         skipped_lines: int,
-        limits: Limits,
+        limits: FileLimits,
         seed: int,
         progress: Progress | None,
     ) -> None:
@@ -119,7 +119,7 @@ class GroupedLines:
 
 
 def _whole_file(
-    path: Path | str | bytes, skip: int, limits: Limits, progress: Progress | None
+    path: Path | str | bytes, skip: int, limits: FileLimits, progress: Progress | None
 ) -> tuple[NDArray[np.uint8], int]:
     """The file's bytes behind the first `skip`, ending in a newline, in an array with padding; how many."""
     content = bytearray()
@@ -143,7 +143,7 @@ def _whole_file(
     return np.frombuffer(content, np.uint8)[skip:], length
 
 
-def too_many_queries(limits: Limits) -> InvalidRun:
+def too_many_queries(limits: FileLimits) -> InvalidRun:
     """The error for a run with more query ids than are kept track of."""
     return InvalidRun.of(
         SIZE.problem(
@@ -184,7 +184,7 @@ class ReadingTask:
 
 
 def read_run(
-    path: Path | str | bytes, task: ReadingTask, limits: Limits, progress: Progress | None = None
+    path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None = None
 ) -> RunContents:
     """Read a run (TREC lines or MTEB predictions, plain or compressed): a file, or the content of one.
 
@@ -216,7 +216,7 @@ def read_run(
 
 
 def _read_predictions(
-    path: Path | str | bytes, task: ReadingTask, limits: Limits, progress: Progress | None
+    path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None
 ) -> RunContents:
     with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as lines:
         metadata = predictions_as_lines(path, limits, cast(BinaryIO, lines))
@@ -228,10 +228,14 @@ def _read_predictions(
 
 
 def _completed(
-    contents: RunContents, header: RunHeader, expanded_bytes: int, path: Path | str | bytes, limits: Limits
+    contents: RunContents,
+    header: RunHeader,
+    expanded_bytes: int,
+    path: Path | str | bytes,
+    limits: FileLimits,
 ) -> RunContents:
     """The contents with what the pass over the lines does not know: the header, and the lines that messages quote."""
-    wanted = wanted_lines({code: counted.lines for code, counted in contents.counted.items()})
+    wanted = lines_to_quote({code: counted.lines for code, counted in contents.counted.items()})
     return replace(
         contents,
         expanded_bytes=int(expanded_bytes),
@@ -244,7 +248,7 @@ def _completed(
 class _RunPass:
     """The state of one pass: a buffer that always holds the whole of the query at hand, and the kernel's view of it."""
 
-    def __init__(self, task: ReadingTask, limits: Limits, header_lines: int, most_bytes: int) -> None:
+    def __init__(self, task: ReadingTask, limits: FileLimits, header_lines: int, most_bytes: int) -> None:
         self.task, self.limits, self.header_lines = task, limits, header_lines
         # A large table, most of which stays empty, takes longer than a small run.
         most_queries = min(limits.max_queries, most_bytes // _SHORTEST_LINE + 1)

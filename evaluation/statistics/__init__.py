@@ -5,7 +5,7 @@ board of 100 systems take 0.003 of scipy's CPU time pair by pair, intervals 0.03
 """
 
 from evaluation.statistics.bootstrap import INTERVAL, RESAMPLES, intervals
-from evaluation.statistics.comparison import Counts, PairedResult, count_wins, paired
+from evaluation.statistics.comparison import Counts, PairedResult, compare_paired, count_wins
 from evaluation.statistics.correction import CORRECTION, PAIRS_CORRECTION, PATTERNS, corrected_pairs, holm
 from evaluation.statistics.randomisation import PERMUTATIONS, TEST, PermutedSums, randomisation_test
 from evaluation.statistics.ranks import rank_intervals
@@ -21,11 +21,11 @@ __all__ = [
     "Counts",
     "PairedResult",
     "PermutedSums",
+    "compare_paired",
     "corrected_pairs",
     "count_wins",
     "holm",
     "intervals",
-    "paired",
     "randomisation_test",
     "rank_intervals",
 ]

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evaluation.statistics.grid import on_grid
+from evaluation.statistics.grid import round_to_grid
 
 Values = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ def intervals(
     `values` has the shape (queries, systems). Equal to scipy.stats.bootstrap(…, method="percentile") but for the draws.
     Raises ValueError without a query, or with a level that is not between 0 and 1.
     """
-    by_query = on_grid(values)
+    by_query = round_to_grid(values)
     if not 0 < level < 1:
         raise ValueError(f"a level lies between 0 and 1, not {level}")
     tail = (1 - level) / 2

@@ -46,7 +46,7 @@ class PairedResult:
     losses: int
 
 
-def paired(
+def compare_paired(
     a: ArrayLike,
     b: ArrayLike,
     *,

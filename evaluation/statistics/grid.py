@@ -23,7 +23,7 @@ def spacing(queries: int) -> float:
     return 2.0 ** (ceil(log2(queries)) - _BITS)
 
 
-def on_grid(values: ArrayLike) -> Values:
+def round_to_grid(values: ArrayLike) -> Values:
     """Values of the shape (queries, systems), each moved to the nearest point of the grid.
 
     Sums over queries, with any whole weights that sum to the number of queries in size, are exact for values between

@@ -48,7 +48,7 @@ def paired_standard_error(new: ArrayLike, best: ArrayLike) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class LadderStep:
     """A gain over the best result told so far, and what it has to exceed."""
 
     gain: float
@@ -60,16 +60,16 @@ class Rung:
         return self.gain > self.needed + _NOISE
 
 
-def rung(
+def ladder_step(
     new_mean: float, best_mean: float, standard_error: float, *, tries: int = 0, step: float = STEP
-) -> Rung:
+) -> LadderStep:
     """How the new mean stands to the best that was told: means as they are published, higher being better.
 
     `tries` is how many results the party had before.
     """
-    return Rung(new_mean - best_mean, max(step, luck(tries) * standard_error))
+    return LadderStep(new_mean - best_mean, max(step, chance_margin(tries) * standard_error))
 
 
-def luck(tries: int) -> float:
+def chance_margin(tries: int) -> float:
     """How many standard errors the best of so many tries, and one more, may be due to chance; 1 at least."""
     return max(1.0, sqrt(2 * log(tries + 1)))

@@ -24,7 +24,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evaluation.statistics.grid import on_grid, spacing
+from evaluation.statistics.grid import round_to_grid, spacing
 
 Values = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class PermutedSums:
     """
 
     def __init__(self, values: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0) -> None:
-        self.values = on_grid(values)
+        self.values = round_to_grid(values)
         self.permutations = permutations
         queries, systems = self.values.shape
         #: The sums without signs, (systems,), and with them, (systems, permutations).

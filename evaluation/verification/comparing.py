@@ -179,7 +179,7 @@ class ScoresDiffer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ScoringRules:
     """How a dataset is scored: the lowest relevant grade, whether a document with its query's id is left out, and how
     many documents of a query count."""
 
@@ -189,7 +189,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedScores:
     """The scores to verify. `per_query` has the shape (judged queries, measures), the queries sorted by their bytes;
     `lines` is how long the run is."""
 
@@ -229,8 +229,8 @@ class _Measure:
 def verify(
     text: BinaryIO,
     judgements: Judgements,
-    claimed: Claimed,
-    rules: Rules,
+    claimed: ClaimedScores,
+    rules: ScoringRules,
     sha256: str,
     after_block: Callable[[], object] = lambda: None,
 ) -> None:
@@ -315,7 +315,7 @@ def _recomputed(
     return values
 
 
-def _compare(claimed: Claimed, queries: Sequence[str], expected: NDArray[np.float64]) -> None:
+def _compare(claimed: ClaimedScores, queries: Sequence[str], expected: NDArray[np.float64]) -> None:
     """Raises ScoresDiffer, which names the first value that differs."""
     place = {query: row for row, query in enumerate(claimed.query_ids)}
     rows = [place[query] for query in queries]

@@ -69,7 +69,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
 def changes_of(record: AuditRecord) -> list[tuple[str, str, str]]:
     """(what, before, after) of all that differs; scores by their measures."""
-    before, after = _flat(record.before), _flat(record.after)
+    before, after = _flatten(record.before), _flatten(record.after)
     return [
         (name, shown(before.get(name)), shown(after.get(name)))
         for name in dict.fromkeys([*before, *after])
@@ -77,7 +77,7 @@ def changes_of(record: AuditRecord) -> list[tuple[str, str, str]]:
     ]
 
 
-def _flat(values: dict[str, object]) -> dict[str, object]:
+def _flatten(values: dict[str, object]) -> dict[str, object]:
     flat: dict[str, object] = {}
     for name, value in values.items():
         if isinstance(value, dict):

@@ -12,13 +12,19 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.pages import AskForm, ask
+from leaderboard.admin.pages import ReasonForm, confirm
 from leaderboard.models import Challenge, Entry
-from leaderboard.systems.challenges import LONGEST_TEXT, ChallengeRefused, Correction, redact, settle
+from leaderboard.systems.challenges import (
+    LONGEST_TEXT,
+    ChallengeRefused,
+    TrainingCorrection,
+    redact_challenge,
+    settle_challenge,
+)
 from leaderboard.systems.records import canonical_datasets
 
 
-class DecisionForm(AskForm):
+class DecisionForm(ReasonForm):
     """What everyone reads of the decision."""
 
     decision = forms.CharField(
@@ -44,7 +50,7 @@ class UpholdForm(DecisionForm):
     )
 
 
-class RedactForm(AskForm):
+class RedactForm(ReasonForm):
     """What stands in the place of what was said."""
 
     text = forms.CharField(
@@ -77,7 +83,7 @@ class ChallengeAdmin(ReadOnlyAdmin):
     @admin.action(description="Uphold, and perhaps correct the system", permissions=["settle"])
     def uphold(self, request: HttpRequest, chosen: QuerySet[Challenge]) -> TemplateResponse | None:
         """The doubt was right."""
-        return ask(
+        return confirm(
             self, request, chosen, _uphold,
             title="Uphold", form_class=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
             explanation="The doubt is right. The decision is public; the record says “a curator”, not who.",
@@ -86,7 +92,7 @@ class ChallengeAdmin(ReadOnlyAdmin):
     @admin.action(description="Do not uphold", permissions=["settle"])
     def reject(self, request: HttpRequest, chosen: QuerySet[Challenge]) -> TemplateResponse | None:
         """The doubt was wrong, or cannot be shown."""
-        return ask(
+        return confirm(
             self, request, chosen, _reject,
             title="Do not uphold", form_class=DecisionForm, button="Do not uphold", refusals=(ChallengeRefused,),
             explanation="The system's claim stands. The decision is public.",
@@ -95,7 +101,7 @@ class ChallengeAdmin(ReadOnlyAdmin):
     @admin.action(description="Take words out of the text", permissions=["settle"])
     def take_words_out(self, request: HttpRequest, chosen: QuerySet[Challenge]) -> TemplateResponse | None:
         """What was said names an anonymous system's team, or somebody who has no part in it."""
-        return ask(
+        return confirm(
             self, request, chosen, _redact,
             title="Take words out", form_class=RedactForm, button="Take them out", refusals=(ChallengeRefused,),
             explanation="The new text takes the place of the old, which is kept nowhere. Readers are told so.",
@@ -108,7 +114,7 @@ def _uphold(challenge: Challenge, values: Mapping[str, Any]) -> str:
         trained, adapted = (
             canonical_datasets(values[name].split(",")) for name in ("training_datasets", "adapted_to")
         )
-        correction = Correction(training_declared=True, training_datasets=trained, adapted_to=adapted)
+        correction = TrainingCorrection(training_declared=True, training_datasets=trained, adapted_to=adapted)
     return _settle(challenge, values, upheld=True, correction=correction)
 
 
@@ -117,11 +123,15 @@ def _reject(challenge: Challenge, values: Mapping[str, Any]) -> str:
 
 
 def _settle(
-    challenge: Challenge, values: Mapping[str, Any], *, upheld: bool, correction: Correction | None = None
+    challenge: Challenge,
+    values: Mapping[str, Any],
+    *,
+    upheld: bool,
+    correction: TrainingCorrection | None = None,
 ) -> str:
-    settled = settle(challenge, upheld=upheld, decision=values["decision"], correction=correction)
+    settled = settle_challenge(challenge, upheld=upheld, decision=values["decision"], correction=correction)
     return f"{settled}: {settled.get_state_display()}."
 
 
 def _redact(challenge: Challenge, values: Mapping[str, Any]) -> str:
-    return f"{redact(challenge, values['text'])}: the text is another now."
+    return f"{redact_challenge(challenge, values['text'])}: the text is another now."

@@ -22,12 +22,12 @@ from evaluation.measures import DEFAULT_MEASURES
 from leaderboard.admin.base import curator
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
-from leaderboard.admin.pages import AskForm, ask, curation_page, object_crumb, require
+from leaderboard.admin.pages import ReasonForm, confirm, curation_page, object_crumb, require
 from leaderboard.admin.resources import DatasetResource
 from leaderboard.core.audit import acting, record
 from leaderboard.core.permissions import may_read_judgements
 from leaderboard.datasets.files import seals_queries
-from leaderboard.importing.collections.importer import Imported, NoSpace, import_dataset
+from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
 from leaderboard.models import Dataset, Qrels, Round
 from leaderboard.models.datasets import Protection, Visibility
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
@@ -40,7 +40,7 @@ from leaderboard.systems.baselines import request_baseline
 REVEAL = "leaderboard.reveal_dataset"
 
 
-class ProtectForm(AskForm):
+class ProtectForm(ReasonForm):
     """The policy that is wanted."""
 
     protection = forms.ChoiceField(choices=Protection.choices)
@@ -61,7 +61,7 @@ class ProtectForm(AskForm):
     field_order = ("protection", "share", "although_told", "although_reveals", "why")
 
 
-class RevealForm(AskForm):
+class RevealForm(ReasonForm):
     """Whose private part, and whether what was held is told."""
 
     round = forms.ModelChoiceField(
@@ -73,7 +73,7 @@ class RevealForm(AskForm):
     field_order = ("round", "show_held", "why")
 
 
-class MeasuresForm(AskForm):
+class MeasuresForm(ReasonForm):
     """The primary measure, and the others."""
 
     primary = forms.CharField(max_length=40, help_text="The board is sorted by it.")
@@ -205,7 +205,7 @@ class DatasetAdmin(ExchangeAdmin):
     def change_protection(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> TemplateResponse | None:
         """Ask for another policy; the scorer makes the change."""
         require(request, REVEAL)
-        return ask(
+        return confirm(
             self, request, datasets, _protect, form_class=ProtectForm, danger=True,
             title="Change protection", button="Change", refusals=(CannotProtect,),
             explanation="Standard: the board shows means over all judged queries. Competition: it shows a public part, "
@@ -218,7 +218,7 @@ class DatasetAdmin(ExchangeAdmin):
     def reveal(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> TemplateResponse | None:
         """Publish the private part, of a round or of all results."""
         require(request, REVEAL)
-        return ask(
+        return confirm(
             self, request, datasets, _reveal, form_class=RevealForm, danger=True,
             title="Reveal the private part", button="Reveal", refusals=(CannotReveal,),
             explanation="The board gets a column with the private part's values and one with their difference to the "
@@ -282,7 +282,7 @@ class DatasetAdmin(ExchangeAdmin):
                     {**each.as_dict(), "message": each.message.replace(archive.name, sent)}
                     for each in error.report.problems
                 ]
-            except NoSpace as error:
+            except DiskSpaceError as error:
                 full = str(error)
             else:
                 return self._imported(request, imported)
@@ -297,7 +297,7 @@ class DatasetAdmin(ExchangeAdmin):
         status = 507 if full else 400 if problems or form.errors else 200
         return TemplateResponse(request, "admin/leaderboard/dataset/import.html", context, status=status)
 
-    def _imported(self, request: HttpRequest, imported: Imported) -> HttpResponse:
+    def _imported(self, request: HttpRequest, imported: ImportResult) -> HttpResponse:
         if imported.changes:
             waiting = " Its baseline is requested." if imported.baseline_requested else ""
             text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{waiting}"

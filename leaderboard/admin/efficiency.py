@@ -12,7 +12,7 @@ from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.resources import HardwareResource, PriceResource
 from leaderboard.models import HardwareClass, Measurement, Price
-from leaderboard.results.efficiency import price_changed, showing_costs
+from leaderboard.results.efficiency import datasets_with_costs, price_changed
 
 
 @admin.register(HardwareClass)
@@ -27,7 +27,7 @@ class HardwareClassAdmin(ExchangeAdmin):
 
     def boards_of(self, key: Any) -> Iterable[int]:
         """Those that name the machine."""
-        return showing_costs([key])
+        return datasets_with_costs([key])
 
     def save_model(self, request: HttpRequest, obj: HardwareClass, form: Any, change: bool) -> None:
         """Save, so that every board that names the machine follows."""
@@ -58,7 +58,7 @@ class PriceAdmin(ExchangeAdmin):
 
     def boards_of(self, key: Any) -> Iterable[int]:
         """Those with costs on its machine."""
-        return showing_costs(Price.objects.filter(pk=key).values_list("hardware_id", flat=True))
+        return datasets_with_costs(Price.objects.filter(pk=key).values_list("hardware_id", flat=True))
 
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives the cost."""

@@ -13,7 +13,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, QueryDict
 
-from leaderboard.admin.locking import Token, changes_since, read_token, token_of
+from leaderboard.admin.locking import VersionToken, changes_since, read_token, token_of
 
 #: Fields of the form that are none of the model's.
 OWN_FIELDS = ("why", "rendered_from")
@@ -49,7 +49,7 @@ class CurationForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         if "why" in self.fields:
             self.fields["why"].required = self.curation.why_required
-        self.present: Token | None = None
+        self.present: VersionToken | None = None
         if self.instance.pk is not None and "rendered_from" in self.fields:
             # Now: cleaning writes into the instance.
             fields = [name for name in self.fields if name not in OWN_FIELDS]
@@ -68,7 +68,7 @@ class CurationForm(forms.ModelForm):
             self._refuse_if_changed(self.present)
         return cleaned
 
-    def _refuse_if_changed(self, present: Token) -> None:
+    def _refuse_if_changed(self, present: VersionToken) -> None:
         sent = read_token(str(self.data.get(self.add_prefix("rendered_from"), "")))
         if sent is not None and sent.digest == present.digest:
             return

@@ -15,20 +15,25 @@ from django.urls import URLPattern, path, reverse
 from leaderboard.admin.base import curator
 from leaderboard.admin.import_form import path_of_upload
 from leaderboard.admin.judgements import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, chosen_dataset
-from leaderboard.admin.pages import AskForm, curation_page, require, submit
+from leaderboard.admin.pages import ReasonForm, curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.judgements import rescoring
-from leaderboard.judgements.comparing import listed_conflicts
-from leaderboard.judgements.disclosure import is_blind, is_secret, record_comparison_read, told_counts
+from leaderboard.judgements.comparing import list_conflicts
+from leaderboard.judgements.disclosure import (
+    is_blind_decision,
+    is_secret,
+    record_comparison_read,
+    visible_counts,
+)
 from leaderboard.judgements.errors import JudgingRefused
 from leaderboard.judgements.imports import (
     WORKING,
     Conflicts,
     State,
-    bring_judgements,
-    changes,
     compare_again,
+    count_changes,
     discard_import,
+    import_judgements,
     request_merge,
 )
 from leaderboard.models import JudgementImport, Pool
@@ -37,7 +42,7 @@ from leaderboard.models import JudgementImport, Pool
 LISTED = 100
 
 
-class BringForm(DatasetForm):
+class JudgementUploadForm(DatasetForm):
     """A file of judgements, and where they are from."""
 
     file = forms.FileField(
@@ -64,7 +69,7 @@ class BringForm(DatasetForm):
     field_order = ("dataset", "file", "scale_grew", "pool", "note", "why")
 
 
-class SettleForm(AskForm):
+class SettleForm(ReasonForm):
     """What is to become of the import."""
 
     policy = forms.ChoiceField(
@@ -111,7 +116,7 @@ class JudgementImportAdmin(JudgingAdmin):
         """*Import judgements*: the form, or everything that is wrong with the file."""
         require(request, JUDGE)
         dataset = chosen_dataset(request)
-        form = BringForm(
+        form = JudgementUploadForm(
             request.POST or None,
             request.FILES or None,
             initial={"dataset": dataset.slug if dataset else None, "pool": request.GET.get("pool")},
@@ -122,7 +127,7 @@ class JudgementImportAdmin(JudgingAdmin):
             uploaded = path_of_upload(values["file"])
             if uploaded is None:
                 raise RuntimeError("uploads are written to disk")
-            brought = bring_judgements(values["dataset"], uploaded, name=values["file"].name, **options)
+            brought = import_judgements(values["dataset"], uploaded, name=values["file"].name, **options)
             return reverse("admin:leaderboard_judgementimport_change", args=[brought.pk])
 
         redirect, problems = submit(request, form, act, JudgingRefused)
@@ -147,10 +152,10 @@ class JudgementImportAdmin(JudgingAdmin):
         return self._page(request, brought, form)
 
     def _page(self, request: HttpRequest, brought: JudgementImport, form: SettleForm) -> TemplateResponse:
-        reads, blind = request.user.has_perm(READ), is_blind(brought, request.user)
+        reads, blind = request.user.has_perm(READ), is_blind_decision(brought, request.user)
         # Nothing is told while the scorer is at it: the page looks again by itself, and each look is recorded.
-        counts = {} if brought.state in WORKING else told_counts(brought, request.user)
-        listed = list(listed_conflicts(brought, most=LISTED)) if "conflicts" in counts else []
+        counts = {} if brought.state in WORKING else visible_counts(brought, request.user)
+        listed = list(list_conflicts(brought, most=LISTED)) if "conflicts" in counts else []
         if "new" in counts and reads and (listed or is_secret(brought, brought.against)):
             with acting(curator(request)):
                 record_comparison_read(brought, len(listed))
@@ -160,7 +165,7 @@ class JudgementImportAdmin(JudgingAdmin):
             # Grades of judgements are for those who may read them; the new ones the curator has brought.
             listed=[(each.query, each.document, each.old if reads else None, each.new) for each in listed],
             choices=[
-                (each.value, each.label, None if blind else changes(brought, each)) for each in Conflicts
+                (each.value, each.label, None if blind else count_changes(brought, each)) for each in Conflicts
             ],
             refresh=REFRESH if brought.state in WORKING else 0, rescore=_rescore(brought), State=State,
         )  # fmt: skip

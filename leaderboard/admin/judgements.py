@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.pages import AskForm
+from leaderboard.admin.pages import ReasonForm
 from leaderboard.core.permissions import READS_JUDGEMENTS
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Dataset
@@ -41,7 +41,7 @@ class JudgingAdmin(ReadOnlyAdmin):
         return row
 
 
-class DatasetForm(AskForm):
+class DatasetForm(ReasonForm):
     """A form about one dataset, which a link may have chosen already."""
 
     dataset = forms.ModelChoiceField(queryset=Dataset.objects.none(), to_field_name="slug")

@@ -18,7 +18,7 @@ from leaderboard.core.text.plain import plain_text
 _LONGEST = 120
 
 
-class Token(NamedTuple):
+class VersionToken(NamedTuple):
     """What a form was made from. `history` is 0 for models without one."""
 
     history: int
@@ -28,15 +28,15 @@ class Token(NamedTuple):
         return f"{self.history}.{self.digest}"
 
 
-def read_token(text: str) -> Token | None:
+def read_token(text: str) -> VersionToken | None:
     """The token that came with a form; None where there is none."""
     history, dot, digest = text.partition(".")
-    return Token(int(history), digest) if dot and history.isascii() and history.isdigit() else None
+    return VersionToken(int(history), digest) if dot and history.isascii() and history.isdigit() else None
 
 
 def token_of(
     instance: models.Model, fields: Iterable[str], inlines: Iterable[tuple[type[models.Model], str]]
-) -> Token:
+) -> VersionToken:
     """The token of an object as it is now: the named fields, and the rows of inlines, by model and foreign key."""
     values: dict[str, Any] = {
         name: [getattr(each, "pk", each) for each in value] if isinstance(value, list) else value
@@ -46,7 +46,7 @@ def token_of(
         rows = model._default_manager.filter(**{foreign_key: instance.pk}).order_by("pk")
         values[model._meta.label] = [list(row) for row in rows.values_list()]
     text = json.dumps(values, sort_keys=True, default=str)
-    return Token(_newest(instance), hashlib.sha256(text.encode()).hexdigest()[:32])
+    return VersionToken(_newest(instance), hashlib.sha256(text.encode()).hexdigest()[:32])
 
 
 def has_history(model: type[models.Model]) -> bool:
@@ -65,7 +65,7 @@ def _history(instance: models.Model) -> Any:
     return manager.filter(**{instance._meta.pk.attname: instance.pk})
 
 
-def changes_since(instance: models.Model, token: Token) -> list[str]:
+def changes_since(instance: models.Model, token: VersionToken) -> list[str]:
     """What others saved since the token was made, the oldest first: who, when, why, and each field from → to."""
     if not has_history(type(instance)):
         return []

@@ -25,7 +25,7 @@ from leaderboard.results.history.revisions import lock_boards
 Crumb = tuple[str, str]
 
 
-class NotDone(Exception):
+class ActionRefused(Exception):
     """An act that could not be done, with what is wrong and what would be right, for the curator to read."""
 
 
@@ -79,7 +79,7 @@ def curation_page(
     return TemplateResponse(request, template, values, status=status)
 
 
-class AskForm(forms.Form):
+class ReasonForm(forms.Form):
     """What is asked before an act: the reason. Inherit to ask for more."""
 
     why = WhyField()
@@ -106,7 +106,7 @@ def submit(
     return None, []
 
 
-def ask(
+def confirm(
     page: admin.ModelAdmin,
     request: HttpRequest,
     chosen: QuerySet[Any],
@@ -115,19 +115,19 @@ def ask(
     title: str,
     explanation: str,
     button: str,
-    form_class: type[AskForm] = AskForm,
+    form_class: type[ReasonForm] = ReasonForm,
     danger: bool = False,
     refusals: tuple[type[Exception], ...] = (),
 ) -> TemplateResponse | None:
     """An admin action with a page between: it asks why, then acts on every chosen row in one transaction, or on none.
 
     Called from the action's own function, which it answers for. `act` takes a row and what the form says, does the
-    thing, and returns a sentence about it; it raises `NotDone`, or one of the refusals, where that cannot be. The
+    thing, and returns a sentence about it; it raises `ActionRefused`, or one of the refusals, where that cannot be. The
     action's name has to be the one that it is registered under.
     """
     sent = "confirmed" in request.POST
     form = form_class(request.POST if sent else None)
-    refused: tuple[type[Exception], ...] = (NotDone, *refusals)
+    refused: tuple[type[Exception], ...] = (ActionRefused, *refusals)
     problems: list[dict[str, Any]] = []
     if sent and form.is_valid():
         done = []

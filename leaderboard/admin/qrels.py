@@ -14,8 +14,8 @@ from leaderboard.admin.pages import Crumb, require
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
 from leaderboard.datasets.files import seals_queries
-from leaderboard.datasets.qrels import hand_out
-from leaderboard.judgements.disclosure import may_know
+from leaderboard.datasets.qrels import recorded_qrels_path
+from leaderboard.judgements.disclosure import may_see_counts
 from leaderboard.models import DatasetVersion, Qrels
 
 RIGHT = "leaderboard.read_qrels"
@@ -33,7 +33,7 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
     def get_fields(self, request: HttpRequest, obj: DatasetVersion | None = None) -> Any:
         """Checksums of hidden queries, by which guesses could be tried out, go with the right to read them."""
         fields = super().get_fields(request, obj)
-        if obj is None or not seals_queries(obj.dataset) or may_know(obj.dataset, request.user):
+        if obj is None or not seals_queries(obj.dataset) or may_see_counts(obj.dataset, request.user):
             return fields
         return [name for name in fields if name != "statistics" and not str(name).endswith("_sha256")]
 
@@ -53,7 +53,7 @@ class QrelsAdmin(ReadOnlyAdmin):
         file: they go with the right to read.
         """
         fields = super().get_fields(request, obj)
-        if obj is None or may_know(obj.version.dataset, request.user):
+        if obj is None or may_see_counts(obj.version.dataset, request.user):
             return fields
         return [name for name in fields if name not in ("statistics", "sha256")]
 
@@ -75,6 +75,6 @@ class QrelsAdmin(ReadOnlyAdmin):
         if request.method != "GET":
             raise Http404
         with acting(curator(request), request.GET.get("why", "").strip()[:300]):
-            file = hand_out(qrels)
+            file = recorded_qrels_path(qrels)
         name = f"{qrels.version.dataset.slug}-{qrels.split}-{qrels.number}.qrels"
         return send_private(file, name, "text/plain; charset=utf-8")

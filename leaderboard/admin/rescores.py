@@ -13,19 +13,19 @@ from django.urls import URLPattern, path, reverse
 
 from leaderboard.admin.base import curator
 from leaderboard.admin.judgements import JUDGE, JudgingAdmin
-from leaderboard.admin.pages import AskForm, curation_page, object_crumb, require, submit
+from leaderboard.admin.pages import ReasonForm, curation_page, object_crumb, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.judgements import rescoring
 from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
 from leaderboard.judgements.rescoring.comparison import comparison_of, digest
 from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
-from leaderboard.judgements.rescoring.table import as_csv, stays_of, table_of
+from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
 from leaderboard.models import Qrels, Rescore
 
 State = Rescore.State
 
 
-class StartForm(AskForm):
+class StartForm(ReasonForm):
     """Which judgements the runs are to be evaluated on."""
 
     qrels: forms.ModelChoiceField[Qrels] = forms.ModelChoiceField(
@@ -50,7 +50,7 @@ class StartForm(AskForm):
         )
 
 
-class DecideForm(AskForm):
+class DecideForm(ReasonForm):
     """The reason, and the numbers that it was decided on."""
 
     seen = forms.CharField(widget=forms.HiddenInput, required=False)
@@ -62,12 +62,12 @@ def _switch(rescore: Rescore, seen: str) -> str:
 
 
 def _discard(rescore: Rescore, seen: str) -> str:
-    rescoring.discard(rescore)
+    rescoring.discard_rescore(rescore)
     return f"Thrown away: the board of {rescore.dataset} stays on qrels {rescore.from_qrels.number}."
 
 
-def _go_on(rescore: Rescore, seen: str) -> str:
-    rescoring.go_on(rescore)
+def _resume(rescore: Rescore, seen: str) -> str:
+    rescoring.resume_rescore(rescore)
     return "What is not evaluated is evaluated now."
 
 
@@ -86,7 +86,7 @@ _ACTS: dict[str, tuple[Callable[[Rescore, str], str], str, str, str]] = {
         "Throw away",
     ),
     "evaluate": (
-        _go_on,
+        _resume,
         "Evaluate again",
         "Runs that have no evaluation on the new judgements get one; the board stays as it is.",
         "Evaluate",
@@ -161,7 +161,7 @@ class RescoreAdmin(JudgingAdmin):
 
         def act(values: Mapping[str, Any]) -> str:
             qrels = values["qrels"]
-            return _address(rescoring.start(qrels.version.dataset, qrels, values["note"]))
+            return _address(rescoring.start_rescore(qrels.version.dataset, qrels, values["note"]))
 
         redirect, problems = submit(request, form, act, rescoring.RescoreUnderWay, rescoring.CannotRescore)
         return redirect or curation_page(
@@ -176,7 +176,7 @@ class RescoreAdmin(JudgingAdmin):
         rescore = self.get_row(request, object_id)
         dataset, evaluating = rescore.dataset, rescore.state == State.EVALUATING
         comparison = _shown(request, rescore)
-        table = table_of(
+        table = comparison_table(
             comparison,
             measure=request.GET.get("measure", ""),
             sort=request.GET.get("sort", ""),
@@ -185,7 +185,7 @@ class RescoreAdmin(JudgingAdmin):
         return curation_page(
             request, self, "admin/leaderboard/rescore/comparison.html",
             f"{dataset}: qrels {rescore.from_qrels.number} → {rescore.to_qrels.number}",
-            rescore=rescore, dataset=dataset, table=table, stays=stays_of(comparison), seen=digest(comparison),
+            rescore=rescore, dataset=dataset, table=table, stays=unmoved_results(comparison), seen=digest(comparison),
             evaluating=evaluating, later=evaluating and is_secret_preview(rescore), ready=rescore.state == State.READY,
             failed=rescore.state == State.FAILED,
         )  # fmt: skip
@@ -223,8 +223,8 @@ class RescoreAdmin(JudgingAdmin):
             crumbs=[object_crumb(self, rescore)], problems=problems,
             status=409 if problems else None,
             form=form, rescore=rescore, dataset=rescore.dataset, explanation=explanation, button=button,
-            danger=act == "discard", table=table_of(comparison, hidden=rescore.dataset.hidden),
-            stays=stays_of(comparison), back=_address(rescore),
+            danger=act == "discard", table=comparison_table(comparison, hidden=rescore.dataset.hidden),
+            stays=unmoved_results(comparison), back=_address(rescore),
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.pages import ask
+from leaderboard.admin.pages import confirm
 from leaderboard.models import Entry
 from leaderboard.results.publishing import CannotModerate, name_baseline, quarantine, restore, unpublish
 
@@ -62,7 +62,7 @@ class EntryAdmin(ReadOnlyAdmin):
             name_baseline(entry)
             return f"{entry} is the baseline now."
 
-        return ask(
+        return confirm(
             self, request, entries, act,
             title="Name the baseline",
             explanation="All differences of its comparison group are taken against it from now on:",
@@ -74,7 +74,7 @@ class EntryAdmin(ReadOnlyAdmin):
     )
     def quarantine(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
         """Quarantine the chosen entries, all or none."""
-        return ask(
+        return confirm(
             self, request, entries, _moderation(quarantine, "is quarantined"), refusals=(CannotModerate,),
             title="Quarantine results",
             explanation="They keep a place below the ranking, without scores. The reason is public, on the board and "
@@ -86,7 +86,7 @@ class EntryAdmin(ReadOnlyAdmin):
     @admin.action(description="Restore: show it again", permissions=["moderate"])
     def restore(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
         """Undo what a curator did to the chosen entries."""
-        return ask(
+        return confirm(
             self, request, entries, _moderation(lambda entry, why: restore(entry), "is restored"),
             refusals=(CannotModerate,),
             title="Restore results",
@@ -97,7 +97,7 @@ class EntryAdmin(ReadOnlyAdmin):
     @admin.action(description="Un-publish: off the board, its team is told why", permissions=["moderate"])
     def unpublish(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
         """Take the chosen entries off their boards."""
-        return ask(
+        return confirm(
             self, request, entries, _moderation(unpublish, "is off the board"), refusals=(CannotModerate,),
             title="Un-publish results",
             explanation="Nothing of them stays on boards. Their teams see the reason:",

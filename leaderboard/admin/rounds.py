@@ -15,10 +15,16 @@ from django.utils import timezone
 
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.admin.forms import CurationForm
-from leaderboard.admin.pages import ask
+from leaderboard.admin.pages import confirm
 from leaderboard.models import Round
-from leaderboard.rounds.lifecycle import NotYet, check_round, datasets_of, follow_places, reveal
-from leaderboard.rounds.presentation import described, quota_warning
+from leaderboard.rounds.lifecycle import (
+    RevealTooEarly,
+    check_round,
+    datasets_of,
+    refresh_round_boards,
+    reveal,
+)
+from leaderboard.rounds.presentation import describe_round, quota_warning
 
 
 class RoundForm(CurationForm):
@@ -66,7 +72,7 @@ class RoundAdmin(CurationAdmin):
     @admin.display(description="phase")
     def phase(self, row: Round) -> str:
         """Where it is now, and what comes next."""
-        description = described(row, timezone.now())
+        description = describe_round(row, timezone.now())
         return f"{description.label}: {description.next}"
 
     @admin.display(description="of")
@@ -82,7 +88,7 @@ class RoundAdmin(CurationAdmin):
         """Save, so that competitions follow, and warn where quotas keep teams from the runs that the round takes."""
         super().save_model(request, obj, form, change)
         if change and "visible_per_team" in form.changed_data:
-            follow_places(obj)
+            refresh_round_boards(obj)
         if warning := quota_warning(obj):
             messages.warning(request, warning)
 
@@ -108,10 +114,10 @@ class RoundAdmin(CurationAdmin):
             reveal(row)
             return f"{row} is revealed."
 
-        return ask(
+        return confirm(
             self, request, rounds, act,
             title="Reveal results",
             explanation="The round ends for good: teams get their scores by topic where it gives these, runs that fed "
             "a pool are marked, and of a competition the private part comes onto the board. It cannot be taken back.",
-            button="Reveal", danger=True, refusals=(NotYet,),
+            button="Reveal", danger=True, refusals=(RevealTooEarly,),
         )  # fmt: skip

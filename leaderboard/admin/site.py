@@ -25,7 +25,7 @@ from leaderboard.models import Challenge, JudgementImport, Rescore, Round, User
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingRows:
     """Rows that somebody is to decide on: their number in words, and the list that shows them."""
 
     rows: QuerySet[Any]
@@ -41,28 +41,28 @@ class Waiting:
         return reverse(f"admin:{options.app_label}_{options.model_name}_changelist") + self.query
 
 
-def _own() -> list[Waiting]:
+def _own() -> list[PendingRows]:
     due = Round.objects.filter(revealed_at=None, reveals_at__lte=timezone.now())
     return [
-        Waiting(
+        PendingRows(
             Rescore.objects.filter(state=Rescore.State.READY),
             "rescore is ready: look at what changes, then switch or throw it away",
             "rescores are ready: look at what changes, then switch or throw them away",
             "?state__exact=ready",
         ),
-        Waiting(
+        PendingRows(
             JudgementImport.objects.filter(state=JudgementImport.State.READY),
             "judgement import waits to be merged",
             "judgement imports wait to be merged",
             "?state__exact=ready",
         ),
-        Waiting(
+        PendingRows(
             Challenge.objects.filter(state=Challenge.State.OPEN),
             "challenge is open",
             "challenges are open",
             "?state__exact=open",
         ),
-        Waiting(due, "round may be revealed", "rounds may be revealed", ""),
+        PendingRows(due, "round may be revealed", "rounds may be revealed", ""),
     ]
 
 
@@ -70,7 +70,7 @@ def _own() -> list[Waiting]:
 SOURCES = [_own]
 
 
-def waiting_for(request: HttpRequest) -> list[dict[str, Any]]:
+def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
     """What waits of all that this person may see: how many, in words, and where."""
     waiting = []
     for each in (each for source in SOURCES for each in source()):
@@ -88,7 +88,7 @@ _index = admin.site.index
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
     """The admin's first page, with what waits."""
-    return _index(request, {**(extra_context or {}), "waiting": waiting_for(request)})
+    return _index(request, {**(extra_context or {}), "waiting": pending_rows(request)})
 
 
 @never_cache

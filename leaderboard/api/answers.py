@@ -12,15 +12,15 @@ from rest_framework import serializers
 from rest_framework.fields import SkipField
 
 from leaderboard.api.fields import AddressField, Answer, shape
-from leaderboard.boards.dataset_details import AwaitingRun, Example, JudgedVersion, Snippet
+from leaderboard.boards.dataset_details import AwaitingRun, JudgedVersion, LoadingSnippet, QueryExample
 from leaderboard.boards.pages import Tombstone
 from leaderboard.boards.system.result import Result
-from leaderboard.datasets.lists import Statistics
+from leaderboard.datasets.lists import DatasetStatistics
 from leaderboard.results.history.measurements import Machine
 from leaderboard.results.profiles.public import Neighbour
-from leaderboard.results.significance.types import EntryCertainty, Settings
-from leaderboard.systems.challenges import Shown
-from leaderboard.systems.corrections import Change
+from leaderboard.results.significance.types import EntryCertainty, TestSettings
+from leaderboard.systems.challenges import PublicChallenge
+from leaderboard.systems.corrections import FieldChange
 
 
 @extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}], "nullable": True})
@@ -28,7 +28,7 @@ class CellField(serializers.JSONField):
     """A cell of a board: a number, a text, or null where the value is missing."""
 
 
-class ToldField(serializers.IntegerField):
+class OptionalField(serializers.IntegerField):
     """A number, left out where it is not told."""
 
     def get_attribute(self, instance: Any) -> Any:
@@ -47,13 +47,15 @@ def _scores(text: str) -> serializers.DictField:
 
 
 StatisticsSerializer = shape(
-    Statistics,
+    DatasetStatistics,
     "DatasetStatistics",
     "What Table 1 of the BEIR paper says of a collection; null where it is not known.",
-    judgements=ToldField(allow_null=True, required=False, help_text="Left out where judgements are hidden."),
+    judgements=OptionalField(
+        allow_null=True, required=False, help_text="Left out where judgements are hidden."
+    ),
 )
-ExampleSerializer = shape(Example, "Example", "A query and a document, cut where they are long.")
-SnippetSerializer = shape(Snippet, "Snippet", "How to load a dataset with one tool.")
+ExampleSerializer = shape(QueryExample, "Example", "A query and a document, cut where they are long.")
+SnippetSerializer = shape(LoadingSnippet, "Snippet", "How to load a dataset with one tool.")
 JudgedVersionSerializer = shape(
     JudgedVersion, "JudgedVersion", "One version of the judgements, and what it changed, in words."
 )
@@ -71,7 +73,7 @@ EntryCertaintySerializer = shape(
     p_baseline_is_bound=serializers.BooleanField(),
 )
 CertaintySettingsSerializer = shape(
-    Settings,
+    TestSettings,
     "CertaintySettings",
     "How the certainty of a board's rows was found.",
     current=serializers.BooleanField(
@@ -335,7 +337,7 @@ class QuarantinedResultSerializer(Answer):
     reason = serializers.CharField()
 
 
-ChangeSerializer = shape(Change, "Change", "A field that was changed; null where only that is told.")
+ChangeSerializer = shape(FieldChange, "Change", "A field that was changed; null where only that is told.")
 
 
 class CorrectionSerializer(Answer):
@@ -388,5 +390,5 @@ class SystemSerializer(NamedSerializer):
     anonymous_until = serializers.DateTimeField(allow_null=True)
     results = ResultSerializer(many=True)
     quarantined = QuarantinedResultSerializer(many=True)
-    challenges = shape(Shown, "SystemChallenge", "A doubt on record, and its decision.")(many=True)
+    challenges = shape(PublicChallenge, "SystemChallenge", "A doubt on record, and its decision.")(many=True)
     corrections = CorrectionSerializer(many=True)

@@ -13,23 +13,23 @@ from rest_framework.response import Response
 from leaderboard.api import answers
 from leaderboard.api.fields import ReadView
 from leaderboard.boards import exports, pages
-from leaderboard.boards.dataset_details import awaiting, details
+from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.pages import BenchmarkPage, DatasetPage
 from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState
 from leaderboard.boards.system import page as system_page
 from leaderboard.boards.system.result import Result
-from leaderboard.core.cache.pages import Asked, kept_page
+from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.site_url import site_address
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
 from leaderboard.results.history import entry_rows
 from leaderboard.results.kinds import QUARANTINED
 from leaderboard.results.publishing import published_statistics
-from leaderboard.rounds.lifecycle import announced
+from leaderboard.rounds.lifecycle import announced_rounds
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
-from leaderboard.views.board_views import Kind, cited
+from leaderboard.views.board_views import Kind, board_citation
 from leaderboard.views.exports import export_asked
 from leaderboard.views.files import visible_dataset
 
@@ -112,14 +112,14 @@ class DatasetView(ReadView):
             for name in ("number", "label", "content_sha256", "statistics")
             if name != "content_sha256" or dataset["current_version__content_sha256"]
         }
-        more = details(dataset, [], site_address(request._request) + "/")
+        more = dataset_details(dataset, [], site_address(request._request) + "/")
         answer = {
             **dataset,
             "version": version if dataset["current_version_id"] else None,
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
             "number": page.board.total,
-            "awaiting_judgements": awaiting(dataset),
-            "rounds": [row.slug for row in announced([dataset["pk"]])],
+            "awaiting_judgements": awaiting_runs(dataset),
+            "rounds": [row.slug for row in announced_rounds([dataset["pk"]])],
             "withdrawn": page.tombstones,
             "quarantined": [row.entry for row in page.board.rows if row.ranked_in == QUARANTINED],
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
@@ -136,7 +136,7 @@ class DatasetView(ReadView):
 def _board(request: Request, kind: Kind, slug: str, page: DatasetPage | BenchmarkPage | None) -> Response:
     if page is None:
         raise Http404
-    about = cited(request._request, kind, slug, page.board.title, page.at)
+    about = board_citation(request._request, kind, slug, page.board.title, page.at)
     return Response(exports.to_json(page.board, about))
 
 
@@ -183,13 +183,13 @@ class BenchmarkBoardView(ReadView):
         return _board(request, "benchmark", slug, pages.benchmark_page(slug, state))
 
 
-def _variant(request: HttpRequest) -> Asked | None:
+def _variant(request: HttpRequest) -> PageVariant | None:
     """As for exports. Whoever sends a token is told whether it works."""
     return None if "Authorization" in request.headers else export_asked(request)
 
 
-dataset_board = kept_page(entry_rows.dataset_revision, _variant)(DatasetBoardView.as_view())
-benchmark_board = kept_page(entry_rows.benchmark_revision, _variant)(BenchmarkBoardView.as_view())
+dataset_board = cache_page(entry_rows.dataset_revision, _variant)(DatasetBoardView.as_view())
+benchmark_board = cache_page(entry_rows.benchmark_revision, _variant)(BenchmarkBoardView.as_view())
 
 
 class SystemView(ReadView):

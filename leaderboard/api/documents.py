@@ -16,7 +16,7 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.settings import spectacular_settings
 from drf_spectacular.views import SpectacularAPIView
 
-from leaderboard.core.cache.pages import kept_page, with_address
+from leaderboard.core.cache.pages import cache_page, vary_on_site_address
 from leaderboard.core.http.site_url import absolute
 
 Schema = Mapping[str, Any]
@@ -63,7 +63,7 @@ def _schema() -> dict[str, Any]:
 
 
 @require_safe
-@kept_page(lambda: spectacular_settings.VERSION, with_address())
+@cache_page(lambda: spectacular_settings.VERSION, vary_on_site_address())
 def reference(request: HttpRequest) -> HttpResponse:
     """Every operation of the API: what it takes and what it answers."""
     schema, address = _schema(), absolute(request, PREFIX)
@@ -93,7 +93,7 @@ def _sections(schema: Schema, address: str) -> list[dict[str, Any]]:
 
 def _objects(schema: Schema) -> list[dict[str, Any]]:
     """The objects that answers hold, by name."""
-    answered = _answered(schema)
+    answered = _responses(schema)
     return [
         {
             "name": name,
@@ -111,7 +111,7 @@ def _components(schema: Schema) -> Mapping[str, Schema]:
     return components
 
 
-def _answered(schema: Schema) -> set[str]:
+def _responses(schema: Schema) -> set[str]:
     """The names of objects that answers are made of, at any depth."""
     names: set[str] = set()
     waiting = [

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from leaderboard.api.fields import AddressField, Answer, ReadView
 from leaderboard.models import Round
 from leaderboard.rounds.lifecycle import listed_datasets, listed_rounds
-from leaderboard.rounds.presentation import described, runs_that_came
+from leaderboard.rounds.presentation import count_runs, describe_round
 
 
 class RoundSerializer(Answer):
@@ -51,7 +51,7 @@ class RoundListSerializer(Answer):
 
 
 def _answers(rows: Iterable[Round], request: Request) -> list[dict[str, Any]]:
-    came, now = runs_that_came(rows), timezone.now()
+    came, now = count_runs(rows), timezone.now()
     answers = [
         {
             **vars(row),
@@ -64,7 +64,7 @@ def _answers(rows: Iterable[Round], request: Request) -> list[dict[str, Any]]:
             "url": row.get_absolute_url(),
         }
         for row in rows
-        for description in [described(row, now)]
+        for description in [describe_round(row, now)]
     ]
     return list(RoundSerializer(answers, many=True, context={"request": request}).data)
 

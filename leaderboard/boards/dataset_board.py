@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, declared_columns
-from leaderboard.boards.columns.baseline import Versus
-from leaderboard.boards.columns.costs import CostLine, Costs, fill_costs
+from leaderboard.boards.columns.baseline import BaselineColumns
+from leaderboard.boards.columns.costs import BoardCosts, CostLine, fill_costs
 from leaderboard.boards.columns.marks import SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.measures import (
     PRIVATE_PART,
     REVEALED,
+    add_judged_measures,
     measure_column,
     other_column,
     private_columns,
-    with_judged,
 )
 from leaderboard.boards.columns.reported import figure_columns, has_doubtful
-from leaderboard.boards.columns.significance import CertaintyColumns, any_scored, not_applied
+from leaderboard.boards.columns.significance import SignificanceColumns, any_scored, ignored_filters
 from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import DatasetFacts
-from leaderboard.boards.filtering import SharedRows, arrange, assign_ranks, in_view, resolved_sorts
+from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, filter_rows, resolved_sorts
 from leaderboard.boards.model import (
     ABOUT,
     DELTA,
@@ -35,15 +35,15 @@ from leaderboard.boards.model import (
     Column,
     Row,
     Value,
-    fill,
+    fill_cells,
 )
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.memory import LONG_LIFETIME, Remembered
+from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import deltas
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.measurements import Measured
+from leaderboard.results.history.measurements import MeasuredEntry
 from leaderboard.results.kinds import (
     CLOSED,
     CLOSED_NOTE,
@@ -64,7 +64,7 @@ from leaderboard.results.significance import (
 from leaderboard.systems.baselines import BM25
 
 
-class Line(NamedTuple):
+class EntryLine(NamedTuple):
     """What the cells of a row are made from: an entry, what the measure in focus is compared with, and its tests."""
 
     about: EntryRow
@@ -82,14 +82,14 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
+class _SharedBoard:
     """What all views of a board by one measure share. It is remembered with the very objects that it was made of."""
 
     made_of: tuple[DatasetFacts, Sequence[EntryRow], BoardCertainty | None]
     shown: Sequence[EntryRow]
     measures: Sequence[str]
-    versus: Versus
-    sure: CertaintyColumns
+    versus: BaselineColumns
+    sure: SignificanceColumns
     bm25: int | None
     before_costs: Sequence[Column]
     after_costs: Sequence[Column]
@@ -98,14 +98,14 @@ class _Base:
 
 
 #: Twenty large boards, or many small ones.
-_remembered: Remembered[_Base] = Remembered(20_000, lambda base: 100 + len(base.rows.rows))
+_remembered: TTLCache[_SharedBoard] = TTLCache(20_000, lambda base: 100 + len(base.rows.rows))
 
 
 def dataset_board(
     facts: DatasetFacts,
     entries: Sequence[EntryRow],
     state: BoardState,
-    measured: Sequence[Measured] = (),
+    measured: Sequence[MeasuredEntry] = (),
     certainty: BoardCertainty | None = None,
 ) -> Board:
     """The view of the board that `state` asks for.
@@ -118,8 +118,8 @@ def dataset_board(
     shown = [entry for entry in entries if entry.visibility in _SHOWN]
     measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
-    base = _base_of(facts, entries, shown, measures, measure, certainty if not facts.hidden else None)
-    sure, costs = base.sure, Costs.of_dataset(measured, base.bm25, state)
+    base = _shared_board(facts, entries, shown, measures, measure, certainty if not facts.hidden else None)
+    sure, costs = base.sure, BoardCosts.of_dataset(measured, base.bm25, state)
     verdict = verdict_of(sure.board, measure) if sure.board is not None else None
     board = Board(
         title=facts.name,
@@ -133,27 +133,27 @@ def dataset_board(
         named={entry.pk: entry for entry in base.shown} if verdict is not None else {},
     )
     costs.describe(board)
-    base.rows.give_to(board)
+    base.rows.copy_to(board)
     rows = board.rows
     scored = facts.qrels_id is not None and any_scored(rows, measure)
     board.awaited = sure.awaited(scored=scored, hidden=facts.hidden)
-    _place_costs(board, base, costs)
+    _add_costs(board, base, costs)
     on_weights = _weigh(board, base, state)
     private = any(column.group == PRIVATE_PART for column in board.columns)
     _leave_out_empty(board, state)
-    arrange(board, state, measure)
+    apply_view(board, state, measure)
     board.notes = [
         *_notes(facts, rows, board, base.versus),
         *([REVEALED] if private else []),
         *sure.notes(verdict, board.named, scored=scored, hidden=facts.hidden),
-        *not_applied(board, state),
+        *ignored_filters(board, state),
         *on_weights,
         *costs.notes(),
     ]
     return board
 
 
-def _place_costs(board: Board, base: _Base, costs: Costs) -> None:
+def _add_costs(board: Board, base: _SharedBoard, costs: BoardCosts) -> None:
     """Give the rows what was measured of them and what publications state, and the board the columns of it."""
     stated = [(entry.figures, entry.scores) for entry in base.shown if entry.figures]
     taken = {column.key for column in (*board.columns, *base.last)}
@@ -164,7 +164,7 @@ def _place_costs(board: Board, base: _Base, costs: Costs) -> None:
         fill_costs(board.rows, [*costs.columns, *figures], lines)
 
 
-def _weigh(board: Board, base: _Base, state: BoardState) -> list[str]:
+def _weigh(board: Board, base: _SharedBoard, state: BoardState) -> list[str]:
     """Fill the weighted score where the view has weights; what is to be said of it."""
     if not state.weights:
         return []
@@ -172,14 +172,14 @@ def _weigh(board: Board, base: _Base, state: BoardState) -> list[str]:
     return fill_weighted(board, effectiveness, state, lower_is_better=better(board.measure) == "lower")
 
 
-def _base_of(
+def _shared_board(
     facts: DatasetFacts,
     entries: Sequence[EntryRow],
     shown: Sequence[EntryRow],
     measures: Sequence[str],
     measure: str,
     certainty: BoardCertainty | None,
-) -> _Base:
+) -> _SharedBoard:
     key = f"{facts.name}|{facts.version_id}|{measure}"
     known = _remembered.get(key)
     if (
@@ -190,16 +190,16 @@ def _base_of(
         return known
     shown = [_without_numbers(entry) for entry in shown]
     current = _current_group(facts, shown)
-    versus = Versus.of(shown, current, facts.name)
-    sure = CertaintyColumns.of(certainty, measure, versus.shown)
-    before_costs = [*_in_focus(measure, sure, versus.head), *private_columns(shown, measure)]
+    versus = BaselineColumns.of(shown, current, facts.name)
+    sure = SignificanceColumns.of(certainty, measure, versus.shown)
+    before_costs = [*_focus_columns(measure, sure, versus.head), *private_columns(shown, measure)]
     after_costs = [other_column(name) for name in measures if name != measure]
     last = [*ABOUT_SYSTEM, *declared_columns(shown), *_PUBLISHED]
     lines = list(_lines(facts, shown, measure, current, sure.found))
     rows, columns = [_row(line) for line in lines], [*before_costs, *after_costs, *last]
-    fill(rows, columns, lines)
+    fill_cells(rows, columns, lines)
     assign_ranks(rows, measure, lower_is_better=better(measure) == "lower")
-    base = _Base(
+    base = _SharedBoard(
         (facts, entries, certainty), shown, measures, versus, sure, _bm25(shown, current), before_costs,
         after_costs, last, SharedRows.of(rows, columns),
     )  # fmt: skip
@@ -226,7 +226,7 @@ def _without_numbers(entry: EntryRow) -> EntryRow:
 def _leave_out_empty(board: Board, state: BoardState) -> None:
     """Leave out the columns that no row of the view fills, but for what it is ordered by."""
     needed = {sort.key for sort in resolved_sorts(board, state, board.measure)} | {board.measure}
-    rows = in_view(board, board.rows, state)
+    rows = filter_rows(board, board.rows, state)
     if not rows:
         return
     needed.update(key for row in rows for key, cell in row.cells.items() if cell.text)
@@ -258,7 +258,7 @@ def _measures(facts: DatasetFacts, scores: Sequence[Mapping[str, float]]) -> lis
     """The dataset's measures that any row has; the primary one is always there, those of judging come last."""
     had = set().union(*scores)
     own = [name for name in facts.measures or [facts.primary_measure] if name in had]
-    return with_judged(own or [facts.primary_measure], had, hidden=facts.hidden)
+    return add_judged_measures(own or [facts.primary_measure], had, hidden=facts.hidden)
 
 
 def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
@@ -270,14 +270,14 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
     return sort if sort in measures else measures[0]
 
 
-def _in_focus(measure: str, sure: CertaintyColumns, difference: str) -> list[Column]:
+def _focus_columns(measure: str, sure: SignificanceColumns, difference: str) -> list[Column]:
     """The system, the measure in focus, and its differences to the baseline, each with how sure it is."""
     good = better(measure)
 
-    def delta(line: Line) -> Value:
+    def delta(line: EntryLine) -> Value:
         return deltas.absolute(line.scores.get(measure), line.baseline)
 
-    def relative(line: Line) -> Value:
+    def relative(line: EntryLine) -> Value:
         return deltas.relative(line.scores.get(measure), line.baseline)
 
     return [
@@ -317,7 +317,7 @@ def _lines(
     measure: str,
     current: str,
     certainty: MeasureCertainty | None,
-) -> Iterator[Line]:
+) -> Iterator[EntryLine]:
     """What rows are made from, by entry."""
     baselines = {
         entry.comparison_group: entry.scores.get(measure)
@@ -326,7 +326,7 @@ def _lines(
     }
     for entry in entries:
         kind = _kind(entry, current)
-        yield Line(
+        yield EntryLine(
             entry,
             entry.scores,
             entry.deviations,
@@ -337,7 +337,7 @@ def _lines(
         )
 
 
-def _row(line: Line) -> Row:
+def _row(line: EntryLine) -> Row:
     about = line.about
     return Row(
         about,
@@ -356,7 +356,7 @@ def _kind(entry: EntryRow, current: str) -> str:
     return QUARANTINED if entry.visibility == QUARANTINED else kind
 
 
-def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: Versus) -> list[str]:
+def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: BaselineColumns) -> list[str]:
     kinds = {row.ranked_in for row in rows}
     notes = [
         f"Ranks follow {board.measure}; equal values share a rank, and the earlier published stands first."

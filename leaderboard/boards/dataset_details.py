@@ -13,8 +13,8 @@ from django.db.models import Exists, OuterRef
 from django.urls import reverse
 from django.utils.text import Truncator
 
-from leaderboard.core.anonymity import shown
-from leaderboard.judgements.rescoring.shown import not_shown, pages_of
+from leaderboard.core.anonymity import public_columns
+from leaderboard.judgements.rescoring.switched import pages_of, unpublished_judgements
 from leaderboard.models import CollectionProfile, Dataset, DatasetFile, Entry, Qrels, Run
 from leaderboard.models.datasets import Visibility
 from leaderboard.models.results import EntryQuerySet
@@ -26,7 +26,7 @@ QUERY_LENGTH, DOCUMENT_LENGTH = 300, 600
 _BEIR = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets/{name}.zip"
 
 
-class Example(NamedTuple):
+class QueryExample(NamedTuple):
     """A query and a document, cut where they are long. `grade` is None where nothing is said of relevance."""
 
     query_id: str
@@ -37,7 +37,7 @@ class Example(NamedTuple):
     grade: int | None
 
 
-class Snippet(NamedTuple):
+class LoadingSnippet(NamedTuple):
     """How to load a dataset with one tool."""
 
     tool: str
@@ -58,22 +58,22 @@ class JudgedVersion(NamedTuple):
     page: str = ""
 
 
-class Details(NamedTuple):
+class DatasetDetails(NamedTuple):
     """All of it. `group` is the dataset that this one is a part of, by slug and name."""
 
-    example: Example | None
-    snippets: list[Snippet]
+    example: QueryExample | None
+    snippets: list[LoadingSnippet]
     judged: list[JudgedVersion]
     group: Mapping[str, Any] | None
     neighbours: list[Neighbour]
 
 
-def details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Details:
+def dataset_details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> DatasetDetails:
     """The details of a dataset's row (`pages.DATASET_FIELDS`); `files` are those that this visitor may have.
 
     `site` is its address, for the commands. Five queries at most.
     """
-    return Details(
+    return DatasetDetails(
         example=example(dataset),
         snippets=list(_snippets(dataset, files, site)),
         judged=judged_versions(dataset),
@@ -89,7 +89,7 @@ def _has_public_documents(dataset: Mapping[str, Any]) -> bool:
     return here and dataset["documents_visibility"] == Visibility.PUBLIC
 
 
-def example(dataset: Mapping[str, Any]) -> Example | None:
+def example(dataset: Mapping[str, Any]) -> QueryExample | None:
     """The dataset's example, None where its queries or documents are not everyone's, or none was found yet.
 
     Where judgements are hidden, or have changed since, nothing is said of relevance.
@@ -104,7 +104,7 @@ def example(dataset: Mapping[str, Any]) -> Example | None:
     if found["grade"] is not None and (dataset["hidden"] or basis != dataset["current_qrels_id"]):
         return None
     query, document = found["query"], found["document"]
-    return Example(
+    return QueryExample(
         query["id"],
         _cut(query["text"], QUERY_LENGTH),
         document["id"],
@@ -123,13 +123,15 @@ def _cut(text: str, length: int) -> str:
     return (whole_words or Truncator(line).chars(length - 1, truncate="")).rstrip(" ,;:.-–—") + "…"
 
 
-def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Iterable[Snippet]:
+def _snippets(
+    dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str
+) -> Iterable[LoadingSnippet]:
     if dataset["ir_datasets_id"]:
-        yield Snippet("ir_datasets", "Python", _ir_datasets(dataset["ir_datasets_id"]))
+        yield LoadingSnippet("ir_datasets", "Python", _ir_datasets(dataset["ir_datasets_id"]))
     if dataset["beir_name"]:
-        yield Snippet("BEIR", "Python", _beir(dataset["beir_name"], dataset["current_qrels__split"]))
+        yield LoadingSnippet("BEIR", "Python", _beir(dataset["beir_name"], dataset["current_qrels__split"]))
     if files:
-        yield Snippet("Files from here", "shell", _from_here(dataset, files, site))
+        yield LoadingSnippet("Files from here", "shell", _download_commands(dataset, files, site))
 
 
 def _ir_datasets(name: str) -> str:
@@ -151,7 +153,7 @@ def _beir(name: str, split: str | None) -> str:
     )
 
 
-def _from_here(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> str:
+def _download_commands(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> str:
     """Commands that fetch what is offered and, where the judgements are, score a run with the site's own code."""
     wanted = (DatasetFile.Kind.CORPUS, DatasetFile.Kind.QUERIES, DatasetFile.Kind.QRELS)
     scored = f"qrels.{dataset['current_qrels__split']}.tsv.gz"
@@ -183,7 +185,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
         .order_by("created_at", "pk")
     )
     if any(row.pk != dataset["current_qrels_id"] for row in rows):  # the present ones are always shown
-        prepared = set(not_shown(dataset["pk"]).values_list("pk", flat=True))
+        prepared = set(unpublished_judgements(dataset["pk"]).values_list("pk", flat=True))
         rows = [row for row in rows if row.pk not in prepared]
     pages = pages_of(dataset["pk"], dataset["slug"]) if len(rows) > 1 else {}
     found = []
@@ -250,7 +252,7 @@ class AwaitingRun(NamedTuple):
     submission: str
 
 
-def awaiting(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
+def awaiting_runs(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
     """The runs that wait on a dataset, given by its row, in the order they came; none once there are judgements."""
     if dataset["state"] != Dataset.State.COLLECTING or dataset["current_qrels_id"] is not None:
         return []
@@ -265,7 +267,7 @@ def awaiting(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
             "tag", "run_type", "late", "created_at", "submission_reference",
         )
     )  # fmt: skip
-    return [_row(shown(row, "system__")) for row in rows]
+    return [_row(public_columns(row, "system__")) for row in rows]
 
 
 def _row(row: Mapping[str, Any]) -> AwaitingRun:

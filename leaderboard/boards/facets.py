@@ -85,8 +85,8 @@ def facets_of(
         "architecture": system.architecture,
         "provenance": _one_or_several(provenances),
         "training": _one_or_several(trainings),
-        "weights": _said(open_weights, "open", "closed"),
-        "commercial": _said(system.commercial_use, "yes", "no"),
+        "weights": _answer_value(open_weights, "open", "closed"),
+        "commercial": _answer_value(system.commercial_use, "yes", "no"),
         "licence": system.licence or UNKNOWN,
         "year": str(system.year or system.source_year or UNKNOWN),
         "team": system.team_slug or system.source_key or (ANONYMOUS if system.team else THIS_SITE),
@@ -97,17 +97,17 @@ def _one_or_several(values: Collection[str]) -> str | tuple[str, ...]:
     return next(iter(values)) if len(values) == 1 else tuple(sorted(values))
 
 
-def _said(answer: int | None, yes: str, no: str) -> str:
+def _answer_value(answer: int | None, yes: str, no: str) -> str:
     return UNKNOWN if answer is None else yes if answer else no
 
 
-def passes(facets: Facets, facet: str, wanted: Sequence[str]) -> bool:
+def matches_facet(facets: Facets, facet: str, wanted: Sequence[str]) -> bool:
     """Whether a row has one of the wanted values of a facet."""
     value = facets.get(facet, "")
     return value in wanted if isinstance(value, str) else any(one in wanted for one in value)
 
 
-def offered(
+def offered_facets(
     every: Sequence[Facets],
     left: Sequence[Facets],
     state: BoardState,
@@ -132,7 +132,7 @@ def offered(
             continue
         options = [
             Option(value, label_of(name, value, called), counts[name][value], value in chosen)
-            for value in _in_order(name, values.union(chosen), counts[name])
+            for value in _sort_values(name, values.union(chosen), counts[name])
         ]
         facets.append(Facet(name, LABELS[name], options, what))
     return facets
@@ -150,7 +150,7 @@ def _counts(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> 
     passing: list[Facets] = []
     failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
     for row in rows:
-        failed = [name for name, wanted in filters if not passes(row, name, wanted)]
+        failed = [name for name, wanted in filters if not matches_facet(row, name, wanted)]
         if not failed:
             passing.append(row)
         elif len(failed) == 1:
@@ -167,7 +167,7 @@ def _count(rows: Iterable[Facets], name: str) -> Counter[str]:
     return counts
 
 
-def _in_order(name: str, values: Iterable[str], counts: Counter[str]) -> list[str]:
+def _sort_values(name: str, values: Iterable[str], counts: Counter[str]) -> list[str]:
     """Known values in their own order, years newest first, others by how many rows they have; what is not said last."""
     known = FACETS[name]
     if known:

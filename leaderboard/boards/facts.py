@@ -24,7 +24,7 @@ class DatasetFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DatasetPart:
     """A dataset that another one is the mean of: a forum of CQADupStack."""
 
     dataset_id: int
@@ -51,7 +51,7 @@ class Member:
     language: str = ""
     domain: str = ""
     task: str = ""
-    parts: Sequence[Part] = ()
+    parts: Sequence[DatasetPart] = ()
 
     def measure(self, wanted: str) -> str:
         """The measure that it shows where the board shows `wanted`."""

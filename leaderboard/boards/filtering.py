@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from leaderboard.boards.columns.costs import describe_costs
-from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, offered, passes
+from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, matches_facet, offered_facets
 from leaderboard.boards.model import EFFECTIVENESS, Board, Column, ColumnGroup, Row
 from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
-from leaderboard.results.kinds import QUARANTINED, UNRANKED, places
+from leaderboard.results.kinds import QUARANTINED, UNRANKED, rank_values
 
 #: What a view of zero-shot results shows. Adaptation to the corpus saw no label; whoever declared nothing may have
 #: trained on anything.
 ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
 
 
-def arrange(board: Board, state: BoardState, default: str) -> Board:
+def apply_view(board: Board, state: BoardState, default: str) -> Board:
     """Leave of the board's rows those that the view shows, in its order; `default` is the column sorted by otherwise.
 
     The rows must be all there are, ranked, in order of publication. Best and second are found among all of them, so
@@ -31,7 +31,7 @@ def arrange(board: Board, state: BoardState, default: str) -> Board:
     board.total = len(every)
     board.sorts = resolved_sorts(board, state, default)
     mark_best(board, every)
-    left = _left_without_facets(board, every, state)
+    left = _filter_without_facets(board, every, state)
     found = [row for row in left if _chosen(row, state)] if state.facets else left
     _offer_facets(board, every, left, state)
     board.found = len(found)
@@ -60,19 +60,19 @@ def resolved_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
     return sorts
 
 
-def in_view(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
+def filter_rows(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
     """The rows that the view shows, on all of its pages. Raises UnknownChoice for a range of no numeric column."""
-    return [row for row in _left_without_facets(board, rows, state) if _chosen(row, state)]
+    return [row for row in _filter_without_facets(board, rows, state) if _chosen(row, state)]
 
 
-def _left_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
+def _filter_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
     """The rows that all filters but facets leave: text, switches, ranges."""
     found = list(rows)
     if state.text:
         text = state.text.casefold()
         found = [row for row in found if _mentions(row, text)]
     if state.zero_shot:
-        found = [row for row in found if passes(row.facets, "training", ZERO_SHOT)]
+        found = [row for row in found if matches_facet(row.facets, "training", ZERO_SHOT)]
     if state.cpu_only:
         found = [row for row in found if row.measured and not row.measured.machine.has_gpu]
     numeric = [column.key for column in board.columns if column.numeric]
@@ -88,7 +88,7 @@ def _left_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -
 def _chosen(row: Row, state: BoardState) -> bool:
     """Whether the row has a chosen value of every facet of rows. Those of datasets choose columns, not rows."""
     return all(
-        passes(row.facets, facet, wanted) for facet, wanted in state.facets if facet not in OF_DATASETS
+        matches_facet(row.facets, facet, wanted) for facet, wanted in state.facets if facet not in OF_DATASETS
     )
 
 
@@ -107,12 +107,12 @@ def _within(value: object, low: float | None, high: float | None) -> bool:
 def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state: BoardState) -> None:
     of_every = [row.facets for row in every]
     of_left = of_every if len(left) == len(every) else [row.facets for row in left]
-    board.facets = offered(of_every, of_left, state, OF_ROWS, _called(every))
+    board.facets = offered_facets(of_every, of_left, state, OF_ROWS, _facet_labels(every))
     if board.of_datasets:
-        board.facets += offered(board.of_datasets, board.of_datasets, state, OF_DATASETS)
+        board.facets += offered_facets(board.of_datasets, board.of_datasets, state, OF_DATASETS)
 
 
-def _called(rows: Sequence[Row]) -> Mapping[str, str]:
+def _facet_labels(rows: Sequence[Row]) -> Mapping[str, str]:
     """How teams and publications are called, by slug and key: as the column “By” has it."""
     return {
         str(row.facets.get("team")): row.entry.team if row.entry.team and row.entry.team_slug else str(by)
@@ -126,9 +126,9 @@ def _take_page(board: Board, every: Sequence[Row], found: Sequence[Row], state: 
 
     A board of a thousand systems comes in pages: a browser would lay out all of them at once.
     """
-    pinned = [row for slug in state.pins for row in in_order(board, _of(every, slug))]
+    pinned = [row for slug in state.pins for row in sort_rows(board, _of(every, slug))]
     slugs = {row.entry.slug for row in pinned}
-    others = in_order(board, [row for row in found if row.entry.slug not in slugs])
+    others = sort_rows(board, [row for row in found if row.entry.slug not in slugs])
     board.pinned = len(pinned)
     board.pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
     board.page = min(state.page, board.pages)
@@ -142,7 +142,7 @@ def _of(rows: Sequence[Row], slug: str) -> list[Row]:
     return [row for row in rows if row.entry.slug == slug]
 
 
-def in_order(board: Board, rows: Sequence[Row]) -> list[Row]:
+def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
     """The rows as the view orders them: by its last column first, since sorting keeps the order of equals.
 
     Those under quarantine stand last, whatever it is ordered by."""
@@ -190,7 +190,7 @@ def assign_ranks(rows: Sequence[Row], key: str, *, lower_is_better: bool = False
         if isinstance(value, (float, int)) and row.ranked_in not in UNRANKED:
             kinds[row.ranked_in].append((value, row))
     for ranked in kinds.values():
-        found = places([value for value, _ in ranked], lower_is_better=lower_is_better)
+        found = rank_values([value for value, _ in ranked], lower_is_better=lower_is_better)
         for value, row in ranked:
             row.rank = found[value]
 
@@ -211,7 +211,7 @@ class SharedRows:
         mark_best(board, rows)
         return cls(rows, {column.key for column in columns}, board.best, board.second)
 
-    def give_to(self, board: Board) -> None:
+    def copy_to(self, board: Board) -> None:
         """Give the board copies of the rows: it may fill further columns of them."""
         board.rows = [row.copy() for row in self.rows]
         board.marked, board.best, board.second = self.marked, {**self.best}, {**self.second}

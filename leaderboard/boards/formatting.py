@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from leaderboard.boards.model import Board, Column
-from leaderboard.core.text.numbers import direction, signed, written
+from leaderboard.core.text.numbers import direction, format_value, signed
 
 
 def spans(columns: Iterable[Column]) -> list[tuple[str, int]]:
@@ -32,7 +32,7 @@ def summary(board: Board, number: int) -> list[dict[str, Any]]:
                 "system": row.entry.system,
                 "slug": row.entry.slug,
                 "is_baseline": bool(row.entry.is_baseline),
-                "value": written(value, row.decimals) if isinstance(value, float) else "—",
+                "value": format_value(value, row.decimals) if isinstance(value, float) else "—",
                 "relative": signed(relative, 1, percent=True),
                 "direction": direction(relative, board.measure),
                 "wins": row["wins"].text or "—",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.state import Sort
-    from leaderboard.results.history.measurements import Machine, Measured
-    from leaderboard.results.significance import BoardCertainty, EntryCertainty, Settings, Verdict
+    from leaderboard.results.history.measurements import Machine, MeasuredEntry
+    from leaderboard.results.significance import BoardCertainty, EntryCertainty, TestSettings, Verdict
 
 Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None
@@ -181,7 +181,7 @@ class Row:
     cells: dict[str, Cell] = field(default_factory=dict)
     facets: Facets = field(default_factory=dict)
     rank: int | None = None
-    measured: Measured | None = None
+    measured: MeasuredEntry | None = None
     certainty: EntryCertainty | None = None
 
     def __getitem__(self, key: str) -> Cell:
@@ -219,7 +219,7 @@ class Row:
         return rank_label(self.rank, self.ranked_in)
 
 
-def fill(rows: Sequence[Row], columns: Sequence[Column], lines: Sequence[object]) -> None:
+def fill_cells(rows: Sequence[Row], columns: Sequence[Column], lines: Sequence[object]) -> None:
     """Give each row what the columns make from its line: column by column, since there are ten thousand cells."""
     keys = [column.key for column in columns]
     made = [list(map(column.cell, lines)) for column in columns]
@@ -287,7 +287,7 @@ class Board:
     #: Keys of columns that it has at other times: what asks for their order or bounds is no mistake.
     awaited: frozenset[str] = frozenset()
     #: How that of single cells was found, on a board of several datasets.
-    found_with: Settings | None = None
+    found_with: TestSettings | None = None
     #: The facets that rows may be chosen by, and those of its datasets, which `of_datasets` has, one for each.
     facets: list[Facet] = field(default_factory=list)
     of_datasets: Sequence[Facets] = ()

@@ -18,7 +18,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
-from leaderboard.judgements.rescoring.shown import news_of
+from leaderboard.judgements.rescoring.switched import news_of
 from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.models.datasets import Protection
 from leaderboard.results.history.entry_rows import short_citation
@@ -80,7 +80,7 @@ class Day(NamedTuple):
 
 def news_page(number: int) -> tuple[Page[BoardChange], list[Item]]:
     """A page of the news, newest first, the last one where there are fewer pages."""
-    page = Paginator(_told(), ITEMS_OF_A_PAGE).get_page(number)
+    page = Paginator(_listed_changes(), ITEMS_OF_A_PAGE).get_page(number)
     return page, _items(page.object_list)
 
 
@@ -89,7 +89,7 @@ def by_day(items: Iterable[Item]) -> list[Day]:
     return [Day(day, list(found)) for day, found in groupby(items, lambda item: item.at.date())]
 
 
-def _told() -> QuerySet[BoardChange]:
+def _listed_changes() -> QuerySet[BoardChange]:
     """The changes that are told, a result once: what was kept back and comes again is no news.
 
     Of reported tables, which change many boards at one time, the first board's.
@@ -121,9 +121,9 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
         elif change.kind == Kind.IMPORTED:
             items += _imported(change, before.get(change.pk, {}))
         elif change.kind in _OF_PROTECTION:
-            items.append(_of_protection(change))
+            items.append(_protection_item(change))
         elif change.entry is not None:
-            items.append(_of_entry(change, change.entry))
+            items.append(_entry_item(change, change.entry))
     return sorted(items, key=attrgetter("at"), reverse=True)
 
 
@@ -159,7 +159,7 @@ def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
     return [_item(change, label, note)]
 
 
-def _of_protection(change: BoardChange) -> Item:
+def _protection_item(change: BoardChange) -> Item:
     """A competition that began or ended, or what it kept back until now."""
     if change.kind == Kind.REVEALED:
         return _item(change, "Revealed", "the private part, and how it differs from the public one")
@@ -173,7 +173,7 @@ def _kind_of(facts: Mapping[str, Any]) -> str:
     return about + (" (hidden judgements)" if facts.get("hidden") else "")
 
 
-def _of_entry(change: BoardChange, entry: Entry) -> Item:
+def _entry_item(change: BoardChange, entry: Entry) -> Item:
     if change.kind == Kind.WITHDRAWN:
         return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
     if change.kind == Kind.BASELINE:
@@ -200,7 +200,7 @@ def _result(facts: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     if value is None:
         return "", False
     decimals = HIDDEN_DECIMALS if hidden else 4
-    note = f"{measure} {numbers.written(value, decimals)}"
+    note = f"{measure} {numbers.format_value(value, decimals)}"
     delta = deltas.absolute(value, baseline)
     if delta is not None:
         note += f", {numbers.signed(delta, decimals)} to {found.get('baseline_name') or 'the baseline'}"

@@ -13,11 +13,16 @@ from typing import Any, NamedTuple
 from django.db.models import OuterRef, Subquery
 
 from leaderboard.boards.benchmark.board import benchmark_board
-from leaderboard.boards.benchmark.composite import any_hidden, compose, rows_of_whole, with_parts
+from leaderboard.boards.benchmark.composite import (
+    add_composed_entries,
+    compose,
+    has_hidden_part,
+    rows_of_whole,
+)
 from leaderboard.boards.benchmark.lines import Systems
-from leaderboard.boards.benchmark.published_means import BesidePrinted, beside_printed
+from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
 from leaderboard.boards.dataset_board import dataset_board
-from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member, Part
+from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, Member
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
 from leaderboard.datasets.files import are_sealed, without_checksums
@@ -62,7 +67,7 @@ class DatasetPage(NamedTuple):
     dataset: dict[str, Any]
     board: Board
     tombstones: list[Tombstone]
-    parts: Sequence[Part]
+    parts: Sequence[DatasetPart]
     at: datetime | None
     rows: Collection[BoardRows]
 
@@ -76,7 +81,7 @@ class BenchmarkPage(NamedTuple):
     benchmark: dict[str, Any]
     board: Board
     members: list[Member]
-    printed: BesidePrinted | None
+    printed: PublishedMeans | None
     at: datetime | None
     rows: Collection[BoardRows]
 
@@ -100,12 +105,12 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
     revisions = {pk: _revision(dataset), **{part.dataset_id: part.revision for part in parts}}
     rows = rows_at(revisions)
-    entries, _ = entries_on(rows, pk, parts)
+    entries, _ = board_entries(rows, pk, parts)
     if teams:
         own = private_rows([pk], teams).get(pk, [])
         entries = sorted([*entries, *own], key=attrgetter("published"))
-    facts = of_whole(facts_of(dataset), parts)
-    board = dataset_board(facts, entries, state, rows[pk].measured, significance.read([pk]).get(pk))
+    facts = composite_facts(facts_of(dataset), parts)
+    board = dataset_board(facts, entries, state, rows[pk].measured, significance.read_certainty([pk]).get(pk))
     board.notes += notes_on_parts(parts)
     at = _last_change(revision.at for revision in revisions.values())
     return DatasetPage(dataset, board, tombstones_of(entries), parts, at, rows.values())
@@ -118,8 +123,8 @@ def _last_change(times: Iterable[datetime | None]) -> datetime | None:
     return max(known).replace(microsecond=0) if found and len(known) == len(found) else None
 
 
-def entries_on(
-    rows: Mapping[int, BoardRows], dataset_id: int, parts: Sequence[Part]
+def board_entries(
+    rows: Mapping[int, BoardRows], dataset_id: int, parts: Sequence[DatasetPart]
 ) -> tuple[list[EntryRow], Mapping[int, Sequence[int]]]:
     """What stands on a dataset's board by date, with what systems have on all of its parts.
 
@@ -148,7 +153,7 @@ def tombstones_of(entries: Sequence[EntryRow]) -> list[Tombstone]:
     ]
 
 
-def notes_on_parts(parts: Sequence[Part]) -> list[str]:
+def notes_on_parts(parts: Sequence[DatasetPart]) -> list[str]:
     """What a reader has to know of a board that is the mean of others."""
     if not parts:
         return []
@@ -158,9 +163,9 @@ def notes_on_parts(parts: Sequence[Part]) -> list[str]:
     ]
 
 
-def of_whole(facts: DatasetFacts, parts: Sequence[Part]) -> DatasetFacts:
+def composite_facts(facts: DatasetFacts, parts: Sequence[DatasetPart]) -> DatasetFacts:
     """The columns of a dataset with these parts: what is a mean over hidden judgements is shown as of hidden ones."""
-    return replace(facts, hidden=True) if any_hidden(parts) else facts
+    return replace(facts, hidden=True) if has_hidden_part(parts) else facts
 
 
 def facts_of(dataset: Mapping[str, Any], prefix: str = "") -> DatasetFacts:
@@ -213,16 +218,18 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
         benchmark["source_id"],
         benchmark["efficiency_from_id"],
     )
-    read: list[Member | Part] = list(members)
+    read: list[Member | DatasetPart] = list(members)
     read += [part for member in members for part in member.parts]
     rows = rows_at({each.dataset_id: each.revision for each in read})
-    entries = with_parts(members, {dataset: of_dataset.lines for dataset, of_dataset in rows.items()})
+    entries = add_composed_entries(
+        members, {dataset: of_dataset.lines for dataset, of_dataset in rows.items()}
+    )
     own = private_rows([member.dataset_id for member in members], teams)
     private = {dataset: entries_from(of_dataset) for dataset, of_dataset in own.items()}
-    systems = systems_in(*(of_dataset.entries for of_dataset in rows.values()), *own.values())
-    sure = significance.read([member.dataset_id for member in members])
+    systems = system_rows(*(of_dataset.entries for of_dataset in rows.values()), *own.values())
+    sure = significance.read_certainty([member.dataset_id for member in members])
     board = benchmark_board(facts, entries, systems, state, private, sure)
-    printed = beside_printed(facts, entries, systems, benchmark["source__key"])
+    printed = compare_published_means(facts, entries, systems, benchmark["source__key"])
     times = [each.revision.at for each in read]
     at = _last_change([*times, benchmark["changed_at"]]) if times else None
     return BenchmarkPage(dict(benchmark), board, members, printed, at, rows.values())
@@ -246,7 +253,7 @@ def read_boards(seconds: float) -> list[tuple[str, str]]:
     return read
 
 
-def systems_in(*rows: Iterable[EntryRow]) -> Systems:
+def system_rows(*rows: Iterable[EntryRow]) -> Systems:
     """What the board of a benchmark calls for the systems of its lines."""
     return lambda: systems_of(chain.from_iterable(rows))
 
@@ -281,7 +288,7 @@ def _members(benchmark_id: int) -> list[Member]:
     )
     parts = parts_of([row["dataset_id"] for row in rows if row["dataset__current_version_id"] is None])
     return [
-        member_of(
+        read_member(
             row,
             _revision(row, "dataset__"),
             parts.get(row["dataset_id"], []),
@@ -290,12 +297,12 @@ def _members(benchmark_id: int) -> list[Member]:
     ]
 
 
-def member_of(row: Mapping[str, Any], revision: Revision, parts: Sequence[Part]) -> Member:
+def read_member(row: Mapping[str, Any], revision: Revision, parts: Sequence[DatasetPart]) -> Member:
     """A member from its own columns and those of its dataset."""
     return Member(
         dataset_id=row["dataset_id"],
         slug=row["dataset__slug"],
-        facts=of_whole(facts_of(row, "dataset__"), parts),
+        facts=composite_facts(facts_of(row, "dataset__"), parts),
         counted=row["counted"],
         stand_ins=row["stand_ins"],
         revision=revision,
@@ -309,7 +316,7 @@ def _revision(dataset: Mapping[str, Any], prefix: str = "") -> Revision:
     return newest(dataset[f"{prefix}board_revision"], dataset[f"{prefix}changed_at"])
 
 
-def parts_of(datasets: Collection[int]) -> dict[int, list[Part]]:
+def parts_of(datasets: Collection[int]) -> dict[int, list[DatasetPart]]:
     """The parts of datasets that are the mean of others, by their ids. One query, none where there is no dataset."""
     if not datasets:
         return {}
@@ -318,9 +325,9 @@ def parts_of(datasets: Collection[int]) -> dict[int, list[Part]]:
         .order_by("name")
         .values("part_of_id", "pk", "slug", "state", "board_revision", *_FACTS, changed_at=changed_at())
     )
-    found: dict[int, list[Part]] = {}
+    found: dict[int, list[DatasetPart]] = {}
     for row in rows:
-        part = Part(
+        part = DatasetPart(
             row["pk"],
             row["slug"],
             facts_of(row),

@@ -11,10 +11,10 @@ from django.db.models import QuerySet
 
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.board import benchmark_board
-from leaderboard.boards.benchmark.composite import compose, with_parts
+from leaderboard.boards.benchmark.composite import add_composed_entries, compose
 from leaderboard.boards.columns.significance import AWAITED, OUTDATED
 from leaderboard.boards.dataset_board import dataset_board
-from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member, Part
+from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, Member
 from leaderboard.boards.model import Board, Identity
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry
@@ -47,12 +47,16 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     if revision is None:
         return None
     rows = rows_at(revisions)
-    gone = past.gone_since(rows)
+    gone = past.removed_since(rows)
     parts = _parts(revision, revisions)
-    entries, made_of = pages.entries_on(rows, dataset_id, parts)
+    entries, made_of = pages.board_entries(rows, dataset_id, parts)
     group, compared, baseline = _compared(revision.facts, entries)
-    found = significance.read_at(dataset_id, revision.number, compared, group, baseline) if compared else None
-    facts = pages.of_whole(pages.facts_of(revision.facts), parts)
+    found = (
+        significance.read_certainty_at(dataset_id, revision.number, compared, group, baseline)
+        if compared
+        else None
+    )
+    facts = pages.composite_facts(pages.facts_of(revision.facts), parts)
     board = dataset_board(facts, entries, state, rows[dataset_id].measured, found)
     _mark_gone(board, gone, made_of, {})
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
@@ -108,10 +112,10 @@ def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastP
     entries = {part.dataset_id: NO_ENTRIES for member in members for part in member.parts}
     entries |= {dataset: of_dataset.lines for dataset, of_dataset in rows.items()}
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
-    systems = pages.systems_in(*(of_dataset.entries for of_dataset in rows.values()))
-    board = benchmark_board(facts, with_parts(members, entries), systems, state)
-    gone = past.gone_since(rows)
-    _mark_gone(board, gone, _made_of(members, entries) if gone else {}, _names(members))
+    systems = pages.system_rows(*(of_dataset.entries for of_dataset in rows.values()))
+    board = benchmark_board(facts, add_composed_entries(members, entries), systems, state)
+    gone = past.removed_since(rows)
+    _mark_gone(board, gone, _composed_entries(members, entries) if gone else {}, _names(members))
     board.notes += _note(bool(gone))
     since = max(revision.at for revision in revisions.values())
     return PastPage(board, since, [], rows.values())
@@ -125,20 +129,20 @@ def _members(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> list[
         if revision is None:
             continue
         columns = {f"dataset__{name}": value for name, value in revision.facts.items()}
-        found.append(pages.member_of({**member, **columns}, revision, _parts(revision, revisions)))
+        found.append(pages.read_member({**member, **columns}, revision, _parts(revision, revisions)))
     return found
 
 
-def _parts(revision: Revision, revisions: Mapping[int, Revision]) -> list[Part]:
+def _parts(revision: Revision, revisions: Mapping[int, Revision]) -> list[DatasetPart]:
     """What the dataset was the mean of, as it was; a part that was not public yet has no columns."""
     found = []
     for dataset_id in revision.parts:
         of_part = revisions.get(dataset_id)
         if of_part is None:
-            found.append(Part(dataset_id, "", DatasetFacts("", False, "", []), NEVER, listed=False))
+            found.append(DatasetPart(dataset_id, "", DatasetFacts("", False, "", []), NEVER, listed=False))
             continue
         facts = pages.facts_of(of_part.facts)
-        found.append(Part(dataset_id, of_part.facts["slug"], facts, of_part))
+        found.append(DatasetPart(dataset_id, of_part.facts["slug"], facts, of_part))
     return found
 
 
@@ -148,7 +152,9 @@ def _names(members: Sequence[Member]) -> dict[int, str]:
     return of_parts | {member.dataset_id: member.facts.name for member in members}
 
 
-def _made_of(members: Sequence[Member], entries: Mapping[int, DatasetEntries]) -> dict[int, Sequence[int]]:
+def _composed_entries(
+    members: Sequence[Member], entries: Mapping[int, DatasetEntries]
+) -> dict[int, Sequence[int]]:
     """By the id that stands for a mean of parts on a line, the ids of all the entries in it."""
     found: dict[int, Sequence[int]] = {}
     for member in members:
@@ -161,7 +167,7 @@ def _made_of(members: Sequence[Member], entries: Mapping[int, DatasetEntries]) -
 
 def _mark_gone(
     board: Board,
-    gone: Mapping[int, past.Gone],
+    gone: Mapping[int, past.RemovedEntry],
     made_of: Mapping[int, Sequence[int]],
     names: Mapping[int, str],
 ) -> None:
@@ -189,7 +195,7 @@ def _mark_gone(
     board.without_page = past.without_page(gone.values())
 
 
-def _reason(gone: past.Gone, names: Mapping[int, str]) -> str:
+def _reason(gone: past.RemovedEntry, names: Mapping[int, str]) -> str:
     return f"{gone.reason} ({names[gone.dataset_id]})" if gone.dataset_id in names else gone.reason
 
 
@@ -206,10 +212,10 @@ def key_of(kind: str, slug: str, at: datetime.datetime) -> str:
     if not revisions:
         return ""
     numbers = ",".join(f"{dataset}:{revisions[dataset].key}" for dataset in sorted(revisions))
-    return f"{numbers} {past.gone_key(revisions)} {orjson.dumps(row).decode()}"
+    return f"{numbers} {past.removals_key(revisions)} {orjson.dumps(row).decode()}"
 
 
-def first_time(kind: str, slug: str) -> datetime.datetime | None:
+def first_published(kind: str, slug: str) -> datetime.datetime | None:
     """When the board begins, None where there is none that anybody may see."""
     if kind == "dataset":
         changes = BoardChange.objects.filter(dataset__slug=slug, dataset__in=_public()).order_by("revision")

@@ -27,7 +27,7 @@ from leaderboard.boards.model import (
     Value,
     reason_gone,
 )
-from leaderboard.core.text.numbers import MINUS, significant
+from leaderboard.core.text.numbers import MINUS, format_quantity
 from leaderboard.results.kinds import GONE, REPORTED, STALE
 
 #: As wide as a digit and as a point, so that 0.123, 0.1234 and 12 align.
@@ -47,12 +47,12 @@ Cells = Sequence[Cell]
 Values = Sequence[Value]
 
 
-def body(
+def render_rows(
     board: Board, rooms: Mapping[str, int], unpin: Mapping[str, str] | None = None, *, may_pin: bool = False
 ) -> SafeString:
     """All rows, each `<tr>…</tr>`; `unpin` has, by slug, the view without a pinned system's pin.
 
-    `rooms` are those of `rooms_of` the rows.
+    `rooms` are those of `spread_widths` the rows.
     """
     if not board.rows:
         return SafeString("")
@@ -94,7 +94,7 @@ def _unpin(row: Row, href: str) -> str:
 def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
     """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
     entry = row.entry
-    signs = ("‡" if entry.training == "in-domain" else "") + marks.mark(entry)
+    signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
     after = f"<sup>{signs}</sup>" if signs else ""
     states = []
     if entry.is_baseline:
@@ -148,7 +148,7 @@ def _cells(
     texts, attributes, paddings = _WRITERS[column.kind](board, column, cells, values)
     if kind:
         attributes = repeat(f' class="{kind.rstrip()}"')
-    for number, tag in _emphasised(board, key, values):
+    for number, tag in _emphasis_tags(board, key, values):
         texts[number] = f"<{tag}>{texts[number]}</{tag}>"
     if "" in texts:
         missing = "", f' class="{kind}none"', "—"
@@ -157,9 +157,9 @@ def _cells(
             list, zip(*(one if one[2] else missing for one in found), strict=True)
         )
     if room is not None:
-        top = _top_of(cells, values)
+        top = _scale_maximum(cells, values)
         return [
-            f"<td{_title(cell)}{attribute}>{text}{padding}{_beside(cell, room, top)}</td>"
+            f"<td{_title(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, room, top)}</td>"
             for cell, attribute, text, padding in zip(cells, attributes, texts, paddings, strict=False)
         ]
     if isinstance(attributes, repeat) and isinstance(paddings, repeat):
@@ -169,7 +169,7 @@ def _cells(
     return [f"<td{attribute}>{text}{padding}</td>" for attribute, text, padding in written]
 
 
-def _emphasised(board: Board, key: str, values: Values) -> Iterator[tuple[int, str]]:
+def _emphasis_tags(board: Board, key: str, values: Values) -> Iterator[tuple[int, str]]:
     """Which cells are the best and the second among the rows of their kind, with the tag for their text."""
     for kind in set(map(attrgetter("ranked_in"), board.rows)):
         for found, tag in ((board.best, "b"), (board.second, "u")):
@@ -201,7 +201,7 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-def _beside(cell: Cell, room: int, top: float) -> str:
+def _cell_suffix(cell: Cell, room: int, top: float) -> str:
     """What follows the text: a mark, an interval on the scale of 0 to `top`, and how seeds spread.
 
     The cells of a column without a spread have an empty box as wide, so that the means align.
@@ -209,11 +209,11 @@ def _beside(cell: Cell, room: int, top: float) -> str:
     mark = cell.mark and (
         f"<sup>{cell.mark}</sup>" if SYMBOLS.issuperset(cell.mark) else f" <i>{escape(cell.mark)}</i>"
     )
-    drawn = _whisker(cell.interval, top) if cell.interval is not None else ""
+    drawn = _interval_bar(cell.interval, top) if cell.interval is not None else ""
     return f"{mark}{drawn}{spread_box(room, cell.spread)}"
 
 
-def _whisker(ends: tuple[float, float], top: float) -> str:
+def _interval_bar(ends: tuple[float, float], top: float) -> str:
     """An interval drawn into a cell whose width stands for 0 to `top`: a thin line with two ends.
 
     It says nothing that the title and the column of intervals do not, so that it is hidden from screen readers.
@@ -225,13 +225,13 @@ def _whisker(ends: tuple[float, float], top: float) -> str:
     )
 
 
-def _top_of(cells: Cells, values: Values) -> float:
+def _scale_maximum(cells: Cells, values: Values) -> float:
     """The greatest of the values and of the ends of intervals."""
     ends = [cell.interval[1] for cell in cells if cell.interval is not None]
     return max([value for value in values if isinstance(value, (float, int))] + ends, default=0.0)
 
 
-def rooms_of(rows: Sequence[Row]) -> dict[str, int]:
+def spread_widths(rows: Sequence[Row]) -> dict[str, int]:
     """By column of which a cell has more than its text, how many letters the longest spread has."""
     found: dict[str, int] = {}
     for row in rows:
@@ -254,7 +254,7 @@ def _scores(board: Board, column: Column, cells: Cells, values: Values) -> Colum
     texts, paddings = _numbers(board.rows, values, "")
     if column.key != board.sort or not any(values):
         return ColumnHtml(texts, paddings=paddings)
-    scale = BAR_STEPS / max(_top_of(cells, values), 1e-12)
+    scale = BAR_STEPS / max(_scale_maximum(cells, values), 1e-12)
     numbers = [value if isinstance(value, (float, int)) else 0.0 for value in values]
     bars = [min(BAR_STEPS, max(0, round(number * scale))) for number in numbers]
     return ColumnHtml(texts, [f' class="b{bar}"' for bar in bars], paddings)
@@ -318,7 +318,7 @@ def _plain_numbers(board: Board, column: Column, cells: Cells, values: Values) -
 
 def _figures(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     printed = [
-        cell.text or (significant(value) if isinstance(value, (float, int)) else "")
+        cell.text or (format_quantity(value) if isinstance(value, (float, int)) else "")
         for cell, value in zip(cells, values, strict=True)
     ]
     widest = max(len(text.partition(".")[2]) for text in printed)

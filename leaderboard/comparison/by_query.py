@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.runs.top_documents import TopDocuments, shown
-from evaluation.statistics import RESAMPLES, PairedResult, paired
+from evaluation.runs.top_documents import TopDocuments, displayed_documents
+from evaluation.statistics import RESAMPLES, PairedResult, compare_paired
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.comparison.queries.detail import DEPTH, run_of
 from leaderboard.comparison.testing import SEED, values_of
-from leaderboard.core.cache.memory import Slots
+from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.datasets.derived_files import top_documents
@@ -37,7 +37,7 @@ class QueryDifference(NamedTuple):
     difference: str
 
 
-class Pair(NamedTuple):
+class PairComparison(NamedTuple):
     """`differences` are the other's values less the first's, in the order of the judgements' queries."""
 
     result: PairedResult
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     second_wins: list[QueryDifference]
 
 
-def by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str) -> Pair | None:
+def by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str) -> PairComparison | None:
     """The first of two entries against the second; None where one has no values of the measure."""
     values = values_of(entries, measure)
     if values is None or len(values) != len(collection.judgements.query_ids):
@@ -55,13 +55,15 @@ def by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str)
     first, second = values.T
     resamples = max(1_000, min(RESAMPLES, MOST_DRAWN // len(values)))
     # The test is the table's, over all its pairs: this one's own p is not shown.
-    result = paired(second, first, permutations=1, resamples=resamples, seed=SEED, lower_is_better=lower)
+    result = compare_paired(
+        second, first, permutations=1, resamples=resamples, seed=SEED, lower_is_better=lower
+    )
     differences = second - first
     gains = -differences if lower else differences
     order = np.argsort(-gains, kind="stable")
     ahead = [row for row in order[:MOST_CLEAR].tolist() if gains[row] > 0]
     behind = [row for row in order[::-1][:MOST_CLEAR].tolist() if gains[row] < 0]
-    return Pair(
+    return PairComparison(
         result,
         differences,
         [_difference(collection, values, row) for row in behind],
@@ -76,14 +78,14 @@ def _difference(collection: OpenCollection, values: NDArray[np.float64], row: in
         name,
         collection.text(name),
         query_url(collection.dataset.slug, name),
-        numbers.written(first, 3),
-        numbers.written(second, 3),
+        numbers.format_value(first, 3),
+        numbers.format_value(second, 3),
         numbers.signed(second - first, 3),
     )
 
 
 #: What two runs share never changes, so it may stay for a week: some hundreds of bytes for six systems.
-_remembered = Slots("overlap", 1024, 7 * 24 * 3600)
+_remembered = FixedCache("overlap", 1024, 7 * 24 * 3600)
 
 
 class Overlap(NamedTuple):
@@ -124,7 +126,7 @@ def _sets(collection: OpenCollection, top: TopDocuments) -> dict[str, frozenset[
     judged = set(collection.judgements.query_ids)
     drop = collection.dataset.drop_self_matches
     return {
-        query: frozenset(shown(documents, query, depth=DEPTH, drop_self_matches=drop))
+        query: frozenset(displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop))
         for query, documents in top
         if query in judged
     }

@@ -14,8 +14,8 @@ from leaderboard.boards import pages
 from leaderboard.boards.benchmark.columns import MEAN
 from leaderboard.boards.model import Row
 from leaderboard.boards.state import BoardState
-from leaderboard.comparison.gathering import ComparedEntry
-from leaderboard.comparison.testing import PairTest, Question, permutations_for, tests
+from leaderboard.comparison.selection import ComparedEntry
+from leaderboard.comparison.testing import PairTest, TestRequest, permutations_for, run_tests
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
@@ -27,7 +27,7 @@ HIDDEN = "hidden"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ComparedCell:
     """What a system has on a dataset. `entry` is None where it has nothing.
 
     `comparable`: scored or reported together with the first system's, so that a difference says something.
@@ -46,7 +46,7 @@ class Cell:
     def text(self) -> dict[str, str]:
         """Its numbers as the page writes them."""
         return {
-            "value": numbers.written(self.value, self.decimals),
+            "value": numbers.format_value(self.value, self.decimals),
             "delta": numbers.signed(self.delta, self.decimals),
             "direction": numbers.direction(self.delta, self.measure),
             "p": p_text(self.p),
@@ -62,7 +62,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetRow:
+class ComparedDataset:
     """One dataset; `untested` says why there is no test, empty where there is one. Cells are in the systems' order.
 
     `chosen`: a system has several results here, of which the best is shown.
@@ -71,7 +71,7 @@ class DatasetRow:
     slug: str
     name: str
     measure: str
-    cells: tuple[Cell, ...]
+    cells: tuple[ComparedCell, ...]
     untested: str
     chosen: bool = False
 
@@ -101,16 +101,16 @@ class Comparison:
     were corrected together.
     """
 
-    rows: list[DatasetRow]
+    rows: list[ComparedDataset]
     alone: int
     measures: list[str]
     measure: str
     pairs: int
     permutations: int
     common: int
-    means: list[Cell] | None
+    means: list[ComparedCell] | None
     won: list[tuple[int, int, int]]
-    benchmark: Scope | None = None
+    benchmark: BenchmarkScope | None = None
     whole: bool = False
 
 
@@ -129,7 +129,7 @@ def compare(
         raise UnknownChoice("measure", measure, measures)
     found = [_row(slugs, of_dataset, measure) for of_dataset in by_dataset.values()]
     rows = [row for row in found if sum(cell.value is not None for cell in row.cells) > 1]
-    rows, pairs, permutations = _tested(rows)
+    rows, pairs, permutations = _run_tests(rows)
     means = _means(slugs, rows, measure, benchmark)
     return Comparison(
         rows=rows,
@@ -143,12 +143,12 @@ def compare(
     )
 
 
-def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], chosen: str) -> DatasetRow:
+def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], chosen: str) -> ComparedDataset:
     measure = chosen or _shared_measure(entries)
     with_measure = [entry for entry in entries if measure in entry.scores]
     group = _group(slugs, with_measure)
     sign = -1 if better(measure) == "lower" else 1
-    cells: list[Cell] = []
+    cells: list[ComparedCell] = []
     chosen_among = 0
     for slug in slugs:
         own = [entry for entry in with_measure if entry.system == slug]
@@ -163,7 +163,9 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], chosen: str) ->
             for cell in cells[1:]
         ]
     one = next((cell.entry for cell in cells if cell.comparable and cell.entry), entries[0])
-    return DatasetRow(one.dataset, one.dataset_name, measure, tuple(cells), _untested(one), chosen_among > 1)
+    return ComparedDataset(
+        one.dataset, one.dataset_name, measure, tuple(cells), _untested(one), chosen_among > 1
+    )
 
 
 def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
@@ -175,11 +177,11 @@ def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
     return max(systems, key=lambda name: len(systems[name]))
 
 
-def _cell(entry: ComparedEntry | None, measure: str, *, comparable: bool) -> Cell:
+def _cell(entry: ComparedEntry | None, measure: str, *, comparable: bool) -> ComparedCell:
     if entry is None:
-        return Cell(measure=measure)
+        return ComparedCell(measure=measure)
     decimals = 3 if entry.hidden or entry.provenance == "reported" else 4
-    return Cell(entry, entry.scores[measure], comparable, decimals=decimals, measure=measure)
+    return ComparedCell(entry, entry.scores[measure], comparable, decimals=decimals, measure=measure)
 
 
 def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
@@ -205,25 +207,25 @@ def _untested(entry: ComparedEntry) -> str:
     return "" if entry.is_current else STALE
 
 
-def _tested(rows: Sequence[DatasetRow]) -> tuple[list[DatasetRow], int, int]:
+def _run_tests(rows: Sequence[ComparedDataset]) -> tuple[list[ComparedDataset], int, int]:
     """The rows with their tests, how many tests there are, and with how many permutations each."""
     open_rows = [row for row in rows if not row.untested and row.cells[0].comparable]
     questions = {row.slug: question for row in open_rows if (question := _question(row)) is not None}
     judged = sum(row.cells[0].entry.judged for row in open_rows if row.cells[0].entry)
     permutations = permutations_for(judged)
-    answers = tests(list(questions.values()), permutations) if questions else {}
+    answers = run_tests(list(questions.values()), permutations) if questions else {}
     results = {slug: answers[question] for slug, question in questions.items()}
     p = [tested.p for tested_row in results.values() for tested in tested_row]
     corrected = iter(holm(np.array(p)).tolist() if p else [])
     return [_with_tests(row, results.get(row.slug, []), corrected) for row in rows], len(p), permutations
 
 
-def _question(row: DatasetRow) -> Question | None:
+def _question(row: ComparedDataset) -> TestRequest | None:
     entries = tuple(cell.entry.pk for cell in row.cells if cell.comparable and cell.entry)
-    return Question(entries, row.measure) if len(entries) > 1 else None
+    return TestRequest(entries, row.measure) if len(entries) > 1 else None
 
 
-def _with_tests(row: DatasetRow, results: Sequence[PairTest], corrected: object) -> DatasetRow:
+def _with_tests(row: ComparedDataset, results: Sequence[PairTest], corrected: object) -> ComparedDataset:
     if not results:
         return row
     remaining = iter(results)
@@ -239,15 +241,15 @@ class _Means(NamedTuple):
     """The fields of `Comparison` that are about means."""
 
     common: int
-    means: list[Cell] | None
-    benchmark: Scope | None
+    means: list[ComparedCell] | None
+    benchmark: BenchmarkScope | None
     whole: bool = False
 
 
-def _means(slugs: Sequence[str], rows: Sequence[DatasetRow], chosen: str, benchmark: str) -> _Means:
+def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], chosen: str, benchmark: str) -> _Means:
     """The means of the benchmark's board where it has all of them, else those over common datasets."""
     complete = [row for row in rows if row.complete]
-    scopes = scopes_of({row.slug for row in complete}, benchmark) if complete or benchmark else []
+    scopes = benchmark_scopes({row.slug for row in complete}, benchmark) if complete or benchmark else []
     for scope in scopes:
         if found := board_means(scope, slugs, chosen):
             cells = _mean_cells(found.values, found.decimals, found.measure)
@@ -257,7 +259,7 @@ def _means(slugs: Sequence[str], rows: Sequence[DatasetRow], chosen: str, benchm
     return _common_means([row for row in complete if row.slug in scopes[0].counted], scopes[0])
 
 
-def _common_means(complete: Sequence[DatasetRow], scope: Scope | None) -> _Means:
+def _common_means(complete: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> _Means:
     """The means over the datasets that all systems can be compared on, by the measure that most of these have."""
     counts = Counter(row.measure for row in complete)
     measure = max(counts, key=counts.__getitem__, default="")
@@ -269,9 +271,9 @@ def _common_means(complete: Sequence[DatasetRow], scope: Scope | None) -> _Means
     return _Means(len(common), _mean_cells(values.mean(axis=0).tolist(), decimals, measure), scope)
 
 
-def _mean_cells(means: Sequence[float], decimals: int, measure: str) -> list[Cell]:
+def _mean_cells(means: Sequence[float], decimals: int, measure: str) -> list[ComparedCell]:
     return [
-        Cell(
+        ComparedCell(
             value=mean,
             comparable=True,
             delta=deltas.absolute(mean, means[0]) if place else None,
@@ -282,7 +284,7 @@ def _mean_cells(means: Sequence[float], decimals: int, measure: str) -> list[Cel
     ]
 
 
-def _won(rows: Sequence[DatasetRow], place: int) -> tuple[int, int, int]:
+def _won(rows: Sequence[ComparedDataset], place: int) -> tuple[int, int, int]:
     """On how many datasets the system is better than, equal to and worse than the first one."""
     compared = [(row.cells[place].delta, row.measure) for row in rows if row.cells[place].delta is not None]
     directions = [numbers.direction(delta, measure) for delta, measure in compared]
@@ -296,7 +298,7 @@ def p_text(p: float | None) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def reasons(rows: Sequence[DatasetRow]) -> Mapping[str, list[str]]:
+def reasons(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:
     """The names of the datasets that a note speaks of: of those without a test by the reason, `apart`, `chosen`."""
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -309,7 +311,7 @@ def reasons(rows: Sequence[DatasetRow]) -> Mapping[str, list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class BenchmarkScope:
     """A benchmark that compared datasets belong to: the slugs of those that count, of all, and of all with parts."""
 
     slug: str
@@ -328,7 +330,7 @@ class BoardMeans(NamedTuple):
     decimals: int
 
 
-def scopes_of(datasets: Collection[str], wanted: str) -> list[Scope]:
+def benchmark_scopes(datasets: Collection[str], wanted: str) -> list[BenchmarkScope]:
     """The `wanted` benchmark, else those that all of the datasets belong to, the smallest first. Two queries.
 
     Raises UnknownChoice for a benchmark that there is not.
@@ -352,8 +354,8 @@ def scopes_of(datasets: Collection[str], wanted: str) -> list[Scope]:
     return sorted(fitting, key=lambda scope: len(scope.members))
 
 
-def _scope(slug: str, name: str, members: dict[str, bool], parts: dict[str, list[str]]) -> Scope:
-    return Scope(
+def _scope(slug: str, name: str, members: dict[str, bool], parts: dict[str, list[str]]) -> BenchmarkScope:
+    return BenchmarkScope(
         slug,
         name,
         frozenset(dataset for dataset, counted in members.items() if counted),
@@ -362,7 +364,7 @@ def _scope(slug: str, name: str, members: dict[str, bool], parts: dict[str, list
     )
 
 
-def board_means(scope: Scope, slugs: Sequence[str], measure: str) -> BoardMeans | None:
+def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> BoardMeans | None:
     """The systems' means on the benchmark's board, all scored or all reported; None where one of them has none.
 
     Of several results of a system that with the best mean is taken. `measure` is empty for the benchmark's own.

@@ -10,7 +10,7 @@ from django.db.models import prefetch_related_objects
 from numpy.typing import NDArray
 
 from evaluation.statistics import PERMUTATIONS, count_wins, randomisation_test
-from leaderboard.core.cache.memory import Slots
+from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.measures import better
 from leaderboard.models import Entry
 from leaderboard.results.records import per_query_means
@@ -20,7 +20,7 @@ MOST_SIGNS = 100_000_000
 FEWEST_PERMUTATIONS = 1_000
 SEED = 0
 #: The values of a test never change, so it may stay for a week: some hundreds of bytes for six systems.
-_remembered = Slots("paired", 16_384, 7 * 24 * 3600)
+_remembered = FixedCache("paired", 16_384, 7 * 24 * 3600)
 
 
 class PairTest(NamedTuple):
@@ -32,7 +32,7 @@ class PairTest(NamedTuple):
     losses: int
 
 
-class Question(NamedTuple):
+class TestRequest(NamedTuple):
     """A dataset's test that the page needs: entries by id, the anchor first."""
 
     entries: tuple[int, ...]
@@ -45,14 +45,14 @@ def permutations_for(queries: int) -> int:
     return max(FEWEST_PERMUTATIONS, min(PERMUTATIONS, affordable // 100 * 100))
 
 
-def tests(questions: Sequence[Question], permutations: int) -> dict[Question, list[PairTest]]:
+def run_tests(questions: Sequence[TestRequest], permutations: int) -> dict[TestRequest, list[PairTest]]:
     """The answers: for each entry after the first one. Two queries more where one is not remembered."""
     keys = {question: _key(question, permutations) for question in questions}
     known = _remembered.get_many(keys.values())
     missing = [question for question, key in keys.items() if key not in known]
     if missing:
         entries = with_values(pk for question in missing for pk in question.entries)
-        new = {keys[question]: _answer(question, entries, permutations) for question in missing}
+        new = {keys[question]: _run_test(question, entries, permutations) for question in missing}
         _remembered.set_many(new)
         known |= new
     return {question: [PairTest(*each) for each in known[key]] for question, key in keys.items()}
@@ -78,7 +78,9 @@ def values_of(entries: Sequence[Entry], measure: str) -> NDArray[np.float64] | N
     return np.column_stack(columns)
 
 
-def _answer(question: Question, entries: Mapping[int, Entry], permutations: int) -> list[tuple[Any, ...]]:
+def _run_test(
+    question: TestRequest, entries: Mapping[int, Entry], permutations: int
+) -> list[tuple[Any, ...]]:
     found = [entries[pk] for pk in question.entries if pk in entries]
     values = values_of(found, question.measure) if len(found) == len(question.entries) else None
     if values is None:
@@ -89,6 +91,6 @@ def _answer(question: Question, entries: Mapping[int, Entry], permutations: int)
     return list(zip(*columns, strict=True))[1:]
 
 
-def _key(question: Question, permutations: int) -> str:
+def _key(question: TestRequest, permutations: int) -> str:
     # The evaluations of an entry never change: other judgements make other entries.
     return f"{question.entries} {question.measure} {permutations} {SEED}"

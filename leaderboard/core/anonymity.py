@@ -1,9 +1,9 @@
 """Systems whose people are kept back while a review lasts: the one place that decides what is shown of them.
 
-Whatever shows a system to people reads its team, authors and links through `shown`, `shown_system`, `team_name` or
-`team_slug`; none of them tells the team itself or a curator more, whose pages are the editing ones. A system whose
-`anonymous_until` has a date is anonymous, even past it, until `leaderboard.systems.anonymity` has emptied the field and
-changed its boards.
+Whatever shows a system to people reads its team, authors and links through `public_columns`, `public_system`,
+`team_name` or `team_slug`; none of them tells the team itself or a curator more, whose pages are the editing ones. A
+system whose `anonymous_until` has a date is anonymous, even past it, until `leaderboard.systems.anonymity` has emptied
+the field and changed its boards.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KEPT_BACK: Mapping[str, Any] = {
 }
 
 
-def kept_back(prefix: str = "") -> Q:
+def anonymous_now(prefix: str = "") -> Q:
     """Systems that are anonymous now; `prefix` leads to them: `system__`."""
     return Q(**{f"{prefix}anonymous_until__isnull": False})
 
@@ -50,7 +50,7 @@ def _names_participant(prefix: str) -> Q:
 def team_name(prefix: str = "") -> Case:
     """Whose the system is, as everyone reads it, as a column: the participant that it names, else its team."""
     return Case(
-        When(kept_back(prefix), then=Value(ANONYMOUS)),
+        When(anonymous_now(prefix), then=Value(ANONYMOUS)),
         When(_names_participant(prefix), then=F(f"{prefix}participant")),
         default=F(f"{prefix}team__name"),
         output_field=CharField(),
@@ -59,11 +59,11 @@ def team_name(prefix: str = "") -> Case:
 
 def team_slug(prefix: str = "") -> Case:
     """The address of the page of that team, as a column; a participant has none."""
-    nobody = kept_back(prefix) | _names_participant(prefix)
+    nobody = anonymous_now(prefix) | _names_participant(prefix)
     return Case(When(nobody, then=Value(None)), default=F(f"{prefix}team__slug"), output_field=CharField())
 
 
-def shown(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def public_columns(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The columns of a system as everyone reads them; `anonymous_until` must be one of them."""
     found = dict(row)
     if row[f"{prefix}anonymous_until"] is not None:
@@ -74,7 +74,7 @@ def shown(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def shown_system(system: System) -> System:
+def public_system(system: System) -> System:
     """The system as everyone reads it: itself, or a copy, not to be saved, without what is kept back."""
     if system.anonymous_until is None:
         return system

@@ -131,7 +131,7 @@ def _rights_of_retrievers(table: str) -> tuple[str, ...]:
     return rights
 
 
-def give_rights() -> dict[str, int]:
+def grant_rights() -> dict[str, int]:
     """Give each role that is there its rights to all tables, and no other; how many tables it may use, by role.
 
     For the owner of the tables, after each migration. Empty where the database is not PostgreSQL, or has no such role.
@@ -153,11 +153,11 @@ def give_rights() -> dict[str, int]:
                     cursor.execute(f"GRANT {rights} ON {quote(table)} TO {quote(role)}")
                     given[role] = given.get(role, 0) + 1
         if RETRIEVER in roles:
-            _hold_retrievers_to_their_kinds(cursor)
+            _restrict_retrievers(cursor)
     return given
 
 
-def _hold_retrievers_to_their_kinds(cursor: Any) -> None:
+def _restrict_retrievers(cursor: Any) -> None:
     """By triggers, since a right to a table holds for all kinds and states of its rows."""
     cursor.execute(_ONLY_KINDS)
     cursor.execute(_STAYS_ENDED)

@@ -29,7 +29,7 @@ def better(measure: str) -> Literal["higher", "lower"]:
 
 
 @lru_cache(maxsize=1024)
-def anchor(name: str) -> str:
+def measure_anchor(name: str) -> str:
     """Where the page of measures explains this one: all cutoffs of a measure share a place."""
     base, _, rest = name.partition("@")[0].partition("(")
     parameter = "" if rest.startswith(("rel", "p=")) else rest

@@ -1,7 +1,7 @@
-"""The bell: a message without content that says "look into the database, there is work".
+"""Wakeups: messages without content that say "look into the database, there is work".
 
-A lost bell loses nothing, for the dispatcher looks by itself every few seconds, and so do idle workers. So nobody waits
-for a broker that does not answer: the page whose bell it was least of all.
+A lost wakeup loses nothing: the dispatcher polls every few seconds, and so do idle workers. So nobody waits for a
+broker that does not answer, least of all the page that sent the wakeup.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ logger = logging.getLogger(__name__)
 DISPATCH = "runboard.dispatch"
 #: How long the broker may take to answer, and how long it is then left alone, in seconds.
 PATIENCE, PAUSE = 1.0, 5.0
-#: After so many seconds nobody hears a bell any more: who waits has looked by themselves long before. By the clock of
-#: whoever hears it, which may be some minutes ahead.
+#: After so many seconds a wakeup expires: workers have polled long before. By the clock of the receiver, which may be
+#: some minutes ahead.
 EXPIRES = 3600.0
 
 _silent_until = 0.0
 
 
-def ring() -> None:
+def wake_dispatcher() -> None:
     """Wake the dispatcher once the current transaction has committed (at once where there is none)."""
-    transaction.on_commit(lambda: send(DISPATCH, "dispatch"))
+    transaction.on_commit(lambda: send_wakeup(DISPATCH, "dispatch"))
 
 
-def send(task: str, to: str, **arguments: Any) -> bool:
-    """Ring for a task on the queue `to` now. Never fails: returns whether the broker took it."""
+def send_wakeup(task: str, to: str, **arguments: Any) -> bool:
+    """Send a wakeup for a task on the queue `to` now. Never fails: returns whether the broker took it."""
     global _silent_until
     if monotonic() < _silent_until:
         return False
@@ -53,20 +53,20 @@ def send(task: str, to: str, **arguments: Any) -> bool:
             )
     except Exception as error:  # of the broker, the connection to it, or the wait for one of ours
         _silent_until = monotonic() + PAUSE
-        logger.info("no bell rung for %s, the dispatcher will find the work: %s", to, type(error).__name__)
+        logger.info("no wakeup sent to %s, the dispatcher will find the work: %s", to, type(error).__name__)
         return False
     return True
 
 
-def unanswered(queue: str) -> int:
-    """How many bells lie in the queue that no worker has taken; 0 where the broker does not say."""
+def count_pending(queue: str) -> int:
+    """How many wakeups no worker has taken from the queue yet; 0 where the broker does not say."""
     if monotonic() < _silent_until:
         return 0
     try:
         with _connections(os.getpid()).acquire(block=True, timeout=PATIENCE) as connection:
             return int(connection.default_channel.queue_declare(queue).message_count)
-    except Exception as error:  # as above; who rings now finds out by themselves that it is away
-        logger.info("how many bells lie in %s is not known: %s", queue, type(error).__name__)
+    except Exception as error:  # as above; the next wakeup finds out by itself that the broker is away
+        logger.info("the number of wakeups in %s is not known: %s", queue, type(error).__name__)
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Ask for work. The request is a row in the caller's transaction; the bell only saves the wait."""
+"""Ask for work. The request is a row in the caller's transaction; the wakeup only saves the wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def request_work(
     """Record that a dataset, or its key, needs work of this kind, once the caller's transaction commits."""
     key = dataset.pk if isinstance(dataset, Dataset) else dataset
     request = WorkRequest.objects.create(kind=kind, dataset_id=key, payload=payload or {})
-    wakeup.ring()
+    wakeup.wake_dispatcher()
     return request
 
 

@@ -15,7 +15,7 @@ from evaluation.collections.excerpts import DocumentTexts, write_document_texts
 from evaluation.core.errors import InvalidContent
 from evaluation.runs.top_documents import TopDocuments, by_query, write_top_documents
 from leaderboard.core.storage.runs import run_path
-from leaderboard.core.storage.store import Area, path_of, writing
+from leaderboard.core.storage.store import Area, atomic_write, path_of
 from leaderboard.models import Dataset, Run
 from leaderboard.models.datasets import Visibility
 
@@ -32,7 +32,7 @@ _excerpts = lru_cache(maxsize=8)(DocumentTexts)
 def top_documents(run: Run) -> TopDocuments | None:
     """The first documents of each query of a stored run; None where they would take too long to find now."""
     path = path_of(Area.TOP_DOCUMENTS, run.sha256)
-    if not path.exists() and (run.size > QUICK_RUN_BYTES or not _made(lambda: prepare_run(run.sha256))):
+    if not path.exists() and (run.size > QUICK_RUN_BYTES or not _try_make(lambda: prepare_run(run.sha256))):
         return None
     return _top_documents(path)
 
@@ -47,7 +47,7 @@ def excerpts(dataset: Dataset) -> DocumentTexts | None:
         corpus = path_of(Area.FILES, version.corpus_sha256)
         if not corpus.exists() or corpus.stat().st_size > QUICK_CORPUS_BYTES:
             return None
-        if not _made(lambda: prepare_corpus(version.corpus_sha256)):
+        if not _try_make(lambda: prepare_corpus(version.corpus_sha256)):
             return None
     return _excerpts(path)
 
@@ -72,10 +72,10 @@ def keep_first_documents(found: Mapping[str, bytes]) -> None:
         if not first or target.exists():
             continue
         try:
-            with writing(target) as file:
+            with atomic_write(target) as file:
                 file.write_bytes(by_query(first))
         except OSError as error:
-            logger.warning("not prepared for pages: %s", error)
+            logger.warning("derived files were not made: %s", error)
 
 
 def lacks_excerpts(dataset: Dataset) -> bool:
@@ -84,7 +84,7 @@ def lacks_excerpts(dataset: Dataset) -> bool:
     return version is not None and not path_of(Area.EXCERPTS, version.corpus_sha256).exists()
 
 
-def prepare(dataset: Dataset, runs: Iterable[str] = ()) -> None:
+def prepare_files(dataset: Dataset, runs: Iterable[str] = ()) -> None:
     """Make what pages need of a dataset with open judgements and of runs for it, by their sha256s.
 
     A fault is logged and no more: results do not depend on it.
@@ -92,17 +92,17 @@ def prepare(dataset: Dataset, runs: Iterable[str] = ()) -> None:
     if dataset.hidden:
         return
     for sha256 in runs:
-        _made(lambda sha256=sha256: prepare_run(sha256))  # type: ignore[misc]
+        _try_make(lambda sha256=sha256: prepare_run(sha256))  # type: ignore[misc]
     version = dataset.current_version
     if version is not None and _shows_documents(dataset):
-        _made(lambda: prepare_corpus(version.corpus_sha256))
+        _try_make(lambda: prepare_corpus(version.corpus_sha256))
 
 
 def prepare_run(sha256: str) -> None:
     """Find the first documents of each query of a stored run. Raises FileNotFoundError for an unknown one."""
     target = path_of(Area.TOP_DOCUMENTS, sha256)
     if not target.exists():
-        with writing(target) as file:
+        with atomic_write(target) as file:
             write_top_documents(run_path(sha256), file)
 
 
@@ -110,14 +110,14 @@ def prepare_corpus(sha256: str) -> None:
     """Write the excerpts of a stored corpus. Raises FileNotFoundError for an unknown one."""
     target = path_of(Area.EXCERPTS, sha256)
     if not target.exists():
-        with writing(target) as file:
+        with atomic_write(target) as file:
             write_document_texts(path_of(Area.FILES, sha256), file)
 
 
-def _made(make: Callable[[], None]) -> bool:
+def _try_make(make: Callable[[], None]) -> bool:
     try:
         make()
     except (OSError, ValueError, InvalidContent) as error:
-        logger.warning("not prepared for pages: %s", error)
+        logger.warning("derived files were not made: %s", error)
         return False
     return True

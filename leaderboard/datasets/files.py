@@ -43,19 +43,19 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
 
 
-class KeptFile(NamedTuple):
+class StoredFile(NamedTuple):
     """A file in the store: the sha256 of its bytes, and how many there are."""
 
     sha256: str
     size: int
 
 
-def keep_file(path: Path) -> KeptFile:
+def store_file(path: Path) -> StoredFile:
     """Put a copy of the file into the store. It takes as long as reading it, so not inside a transaction."""
-    return kept_file(put(Area.FILES, path))
+    return stored_file(put(Area.FILES, path))
 
 
-def keep_judgements(path: Path, work: Path) -> KeptFile:
+def store_judgements(path: Path, work: Path) -> StoredFile:
     """Put judgements into the store as they are offered: BEIR's columns under their header, gzip, in order of the ids.
 
     `path` may be TREC's or BEIR's, compressed or not. `work` is a folder for what is written on the way.
@@ -63,16 +63,16 @@ def keep_judgements(path: Path, work: Path) -> KeptFile:
     """
     plain = work / "offered-judgements.tsv"
     write_judgements(read_grades(path), plain)
-    return keep_file(gzipped(plain, work / "offered-judgements.gz"))
+    return store_file(gzipped(plain, work / "offered-judgements.gz"))
 
 
-def kept_file(sha256: str) -> KeptFile:
+def stored_file(sha256: str) -> StoredFile:
     """A file that is in the store already."""
-    return KeptFile(sha256, path_of(Area.FILES, sha256).stat().st_size)
+    return StoredFile(sha256, path_of(Area.FILES, sha256).stat().st_size)
 
 
-def offer_kept(
-    version: DatasetVersion, kind: DatasetFile.Kind, kept: KeptFile, name: str, description: str = ""
+def offer_file(
+    version: DatasetVersion, kind: DatasetFile.Kind, kept: StoredFile, name: str, description: str = ""
 ) -> DatasetFile:
     """Offer a file of the store for download under `name`. The same bytes again change nothing."""
     values = {
@@ -110,7 +110,7 @@ def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
     if dataset.current_version is None:
         return []
     order = list(Kind.values)
-    files = [file for file in dataset.current_version.files.all() if _may_have(dataset, file, user)]
+    files = [file for file in dataset.current_version.files.all() if _may_download(dataset, file, user)]
     return sorted(files, key=lambda file: (order.index(file.kind), file.name))
 
 
@@ -124,7 +124,7 @@ def open_file(file: DatasetFile) -> BinaryIO:
     return path_of(Area.FILES, file.sha256).open("rb")
 
 
-def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -> bool:
+def _may_download(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -> bool:
     if file.kind == Kind.QRELS:
         scored = dataset.current_qrels.split if dataset.current_qrels else "test"
         split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")

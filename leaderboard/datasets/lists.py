@@ -11,7 +11,7 @@ from django.db.models.functions import Cast
 
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas, numbers
-from leaderboard.core.text.baselines import named_baseline
+from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.models.datasets import DatasetQuerySet
 from leaderboard.models.results import EntryQuerySet
@@ -20,7 +20,7 @@ from leaderboard.models.results import EntryQuerySet
 NEWEST = 10
 
 
-class Statistics(NamedTuple):
+class DatasetStatistics(NamedTuple):
     """What Table 1 of the BEIR paper says of a collection; None where it is not known."""
 
     queries: int | None
@@ -33,15 +33,15 @@ class Statistics(NamedTuple):
     reported: bool
 
 
-def statistics_of(dataset: Mapping[str, Any]) -> Statistics:
+def statistics_of(dataset: Mapping[str, Any]) -> DatasetStatistics:
     """The statistics of the dataset's current version and judgements, else those reported."""
     counted = {
         **(dataset["current_version__statistics"] or {}),
         **(dataset["current_qrels__statistics"] or {}),
     }
     found = counted or dataset["reported_statistics"] or {}
-    names = [name for name in Statistics._fields if name != "reported"]
-    return Statistics(**{name: found.get(name) for name in names}, reported=not counted)
+    names = [name for name in DatasetStatistics._fields if name != "reported"]
+    return DatasetStatistics(**{name: found.get(name) for name in names}, reported=not counted)
 
 
 def datasets() -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:
     ]
 
 
-class Newest(NamedTuple):
+class NewResult(NamedTuple):
     """A new result of the primary measure, and its difference to its baseline."""
 
     system: str
@@ -131,7 +131,7 @@ class Newest(NamedTuple):
     published: str
 
 
-def newest() -> list[Newest]:
+def newest_results() -> list[NewResult]:
     """The newest results scored or measured here, newest first. Two queries."""
     rows = list(
         EntryQuerySet(Entry)
@@ -158,17 +158,17 @@ def newest() -> list[Newest]:
     return [_newest(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
 
 
-def _newest(row: Mapping[str, Any], baseline: Baseline) -> Newest:
+def _newest(row: Mapping[str, Any], baseline: Baseline) -> NewResult:
     measure = row["dataset__primary_measure"]
     value, decimals = row["scores"].get(measure), 3 if row["dataset__hidden"] else 4
     delta = None if row["is_baseline"] else deltas.absolute(value, baseline.scores.get(measure))
-    return Newest(
+    return NewResult(
         system=row["system__name"],
         slug=row["system__slug"],
         dataset=row["dataset__name"],
         dataset_slug=row["dataset__slug"],
         measure=measure,
-        value=numbers.written(value, decimals),
+        value=numbers.format_value(value, decimals),
         delta=numbers.signed(delta, decimals),
         direction=numbers.direction(delta, measure),
         team=row["team"],
@@ -200,6 +200,6 @@ def baselines_of(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Bas
         "dataset_id", "comparison_group", "system__name", "dataset__name", Cast("scores", TextField())
     )
     return {
-        (dataset, group): Baseline(named_baseline(system, name), orjson.loads(text))
+        (dataset, group): Baseline(baseline_label(system, name), orjson.loads(text))
         for dataset, group, system, name, text in rows
     }

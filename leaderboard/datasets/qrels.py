@@ -1,7 +1,7 @@
 """What runs are checked and scored against, the rows of judgements, and judgements handed out.
 
 Only the scorer asks for judgements; intake never reads them, and pages get none but open ones, through
-`open_judgements`. A person gets them through `hand_out` alone, which writes down who, before the first byte.
+`open_judgements`. A person gets them through `recorded_qrels_path` alone, which writes down who, before the first byte.
 
 Content is immutable and named by its checksum, so each process keeps what it has read: a warm worker reads a
 dataset's judgements, topics and document ids once.
@@ -23,8 +23,8 @@ from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
-from evaluation.judgements.splits import Parts, read_parts, write_parts
-from evaluation.runs.score import Target
+from evaluation.judgements.splits import QueryParts, read_parts, write_parts
+from evaluation.runs.score import ScoringTarget
 from evaluation.verification import Judgements as VerifyingJudgements
 from leaderboard.core.audit import record
 from leaderboard.core.storage.store import Area, path_of, put
@@ -44,14 +44,14 @@ def load_qrels(row: Qrels) -> judged.Qrels:
     return _judgements(row.sha256)
 
 
-def load_parts(row: Qrels) -> Parts:
+def load_parts(row: Qrels) -> QueryParts:
     """A competition's parts, from private storage. Raises ValueError where none were drawn."""
     if not row.parts_sha256:
         raise ValueError(f"no parts were drawn for {row}")
     return _parts(row.parts_sha256)
 
 
-def keep_parts(row: Qrels, parts: Parts) -> None:
+def store_parts(row: Qrels, parts: QueryParts) -> None:
     """Put parts into private storage, and name them in the row."""
     with tempfile.TemporaryDirectory(prefix="runboard-") as folder:
         path = Path(folder) / "parts"
@@ -60,40 +60,40 @@ def keep_parts(row: Qrels, parts: Parts) -> None:
     row.save(update_fields=["parts_sha256"])
 
 
-class NotOpen(Exception):
+class JudgementsNotOpen(Exception):
     """The dataset's judgements are not everyone's to see, or there are none."""
 
 
-class NotLaidOut(Exception):
+class JudgementsNotCopied(Exception):
     """Judgements that everyone may see are not yet where a process without private storage reads them."""
 
 
 def open_judgements(dataset: Dataset) -> judged.Qrels:
-    """The present judgements of a dataset, for pages. Raises NotOpen unless everyone may see them."""
+    """The present judgements of a dataset, for pages. Raises JudgementsNotOpen unless everyone may see them."""
     qrels = dataset.current_qrels
     published = dataset.state == Dataset.State.PUBLISHED
     if dataset.hidden or not published or qrels is None or qrels.version_id != dataset.current_version_id:
-        raise NotOpen(dataset.slug)
+        raise JudgementsNotOpen(dataset.slug)
     try:
         return load_open_qrels(qrels)
-    except NotLaidOut as error:  # the scorer lays it out within seconds
-        raise NotOpen(dataset.slug) from error
+    except JudgementsNotCopied as error:  # the scorer lays it out within seconds
+        raise JudgementsNotOpen(dataset.slug) from error
 
 
 def load_open_qrels(row: Qrels) -> judged.Qrels:
     """The judgements of a row that are not hidden, for a process that may have no private storage.
 
-    Raises NotLaidOut there until they are laid out.
+    Raises JudgementsNotCopied there until they are laid out.
     """
     if settings.PRIVATE_STORAGE:
         return _judgements(row.sha256)
     try:
         return _open_judgements(row.sha256)
     except FileNotFoundError as error:
-        raise NotLaidOut(row.sha256) from error
+        raise JudgementsNotCopied(row.sha256) from error
 
 
-def lay_out_open_judgements() -> int:
+def copy_open_judgements() -> int:
     """Copy judgements that are not hidden to where processes without private storage read them.
 
     Removes copies of what is no longer open, or no longer the present. Returns how many there are. Raises
@@ -124,7 +124,7 @@ def verifying_judgements(row: Qrels) -> VerifyingJudgements:
     return _verifying_judgements(row.sha256)
 
 
-def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Target:
+def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> ScoringTarget:
     """What a run for this version is checked against; with `qrels`, also what it is scored against."""
     dataset = version.dataset
     return _target(
@@ -147,9 +147,9 @@ def _target(
     names_queries: bool,
     relevance_level: int,
     drop_self_matches: bool,
-) -> Target:
+) -> ScoringTarget:
     """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
-    return Target(
+    return ScoringTarget(
         qrels=_judgements(qrels) if qrels else None,
         query_ids=topic_ids(topics),
         document_ids=_document_ids(document_ids) if document_ids else None,
@@ -176,7 +176,7 @@ def _verifying_judgements(sha256: str) -> VerifyingJudgements:
 
 
 @lru_cache(maxsize=_KEPT)
-def _parts(sha256: str) -> Parts:
+def _parts(sha256: str) -> QueryParts:
     return read_parts(path_of(Area.QRELS, sha256))
 
 
@@ -191,7 +191,7 @@ def _document_ids(sha256: str) -> DocumentIds:
     return DocumentIds.open(path_of(Area.INDEXES, sha256))
 
 
-def hand_out(qrels: Qrels) -> Path:
+def recorded_qrels_path(qrels: Qrels) -> Path:
     """The file of these judgements, after the reading is recorded. Call within `leaderboard.core.audit.acting`.
 
     Whoever calls it has asked for the right `leaderboard.read_qrels`. The record is committed before anything is read:
@@ -208,7 +208,7 @@ def record_reading(subject: object, dataset: int, **what: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgements:
+class JudgementFile:
     """The judgements of one split: as arrays, and as a plain file."""
 
     qrels: judged.Qrels
@@ -236,7 +236,7 @@ class Judgements:
 def current_or_next_qrels(
     version: DatasetVersion,
     split: str,
-    judgements: Judgements,
+    judgements: JudgementFile,
     relevance_level: int,
     *,
     made_from: Qrels | None = None,

@@ -13,8 +13,8 @@ which is named there.
 
 `build` gets a `FigureRequest` (model.py): the page's `BoardState` (`request.state`), the slugs `benchmark`, `dataset`
 and `systems`, the figure's own choices (`request.choice("x")`), and `request.board()`, the board of the page with all
-rows that its facets leave. It raises `UnknownChoice` for a parameter that is wrong (answered 400), `NoSubject` where
-there is no such page (404), and gives `Plot.empty("why")` where there is nothing to draw.
+rows that its facets leave. It raises `UnknownChoice` for a parameter that is wrong (answered 400), `SubjectNotFound`
+where there is no such page (404), and gives `Plot.empty("why")` where there is nothing to draw.
 
 A `Plot` has plotly's own traces and layout (`graph_objects.go`), which refuse a word that plotly.js does not know. The
 first figure that is drawn imports plotly; a page that has frames alone never does:

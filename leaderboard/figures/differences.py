@@ -14,7 +14,7 @@ from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, WORSE, mark
 from leaderboard.figures.rows import (
-    Place,
+    DatasetColumn,
     chosen_first,
     datasets_of,
     lower_is_better,
@@ -39,12 +39,12 @@ def has_differences(board: Board) -> bool:
 def build(request: FigureRequest) -> Plot:
     """Bars from the baseline of the same source, version and judgements: of a dataset all systems, else a few."""
     if request.benchmark:
-        return _of_benchmark(request)
+        return _benchmark_differences(request)
     board = request.board()
-    return Plot.empty(NOTHING) if board.column(DELTA) is None else _of_systems(board, DELTA)
+    return Plot.empty(NOTHING) if board.column(DELTA) is None else _system_differences(board, DELTA)
 
 
-def _of_systems(board: Board, column: str) -> Plot:
+def _system_differences(board: Board, column: str) -> Plot:
     """A bar for each system, of the differences in one column."""
     rows = [row for row in present(board) if not row.entry.is_baseline and value(row, column) is not None]
     if not rows:
@@ -65,11 +65,11 @@ def _of_systems(board: Board, column: str) -> Plot:
     )
 
 
-def _of_benchmark(request: FigureRequest) -> Plot:
+def _benchmark_differences(request: FigureRequest) -> Plot:
     page = request.benchmark_in_view("delta")
     board, places = page.board, datasets_of(page, counted=False)
     if len(places) == 1:
-        return _of_systems(board, places[0].column)
+        return _system_differences(board, places[0].column)
     rows = [
         row
         for row in present(board)
@@ -106,7 +106,7 @@ def _of_benchmark(request: FigureRequest) -> Plot:
 
 
 def _benchmark_bars(
-    rows: Sequence[Row], names: Sequence[str], places: Sequence[Place], *, lower: bool
+    rows: Sequence[Row], names: Sequence[str], places: Sequence[DatasetColumn], *, lower: bool
 ) -> list[go.Bar]:
     """One system: better and worse by hue and sign. Several: a hue and a pattern each."""
     datasets, form = [place.name for place in places], score_format(rows, "+")
@@ -173,7 +173,7 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _notes(board: Board, places: Sequence[Place], *, chosen: bool) -> list[str]:
+def _notes(board: Board, places: Sequence[DatasetColumn], *, chosen: bool) -> list[str]:
     notes = [] if chosen else ["The first systems of the board; pinning others there shows those."]
     for place in places:
         measure = place.member.measure(board.measure)

@@ -12,18 +12,18 @@ from leaderboard.boards.model import Row
 from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.points import Point, traces_by_architecture
+from leaderboard.figures.points import ChartPoint, traces_by_architecture
 from leaderboard.figures.rows import (
-    Place,
+    DatasetColumn,
     counts_several,
     datasets_of,
     describe_kind,
-    left_out,
+    left_out_note,
     list_names,
     mean,
     names_of,
-    only_kind,
     present,
+    rows_of_kind,
     score_format,
     titled,
     value,
@@ -39,8 +39,8 @@ MOST_COMPARED = 200
 class _Sides(NamedTuple):
     """The dataset that systems were trained on, those where they were not, and the rows that have both."""
 
-    trained: Place
-    others: Sequence[Place]
+    trained: DatasetColumn
+    others: Sequence[DatasetColumn]
     rows: Sequence[Row]
     left_out: Sequence[Row]
 
@@ -60,7 +60,7 @@ def build(request: FigureRequest) -> Plot:
     across = f"{sides.trained.member.measure(measure)} on {sides.trained.name}"
     up = f"mean {measure} over the other {len(sides.others)}"
     points = [
-        Point(row, name, x, y, (f"{across}: {x:{form}}", f"{up}: {y:{form}}"))
+        ChartPoint(row, name, x, y, (f"{across}: {x:{form}}", f"{up}: {y:{form}}"))
         for row, name in zip(rows, names, strict=True)
         if (x := value(row, sides.trained.column)) is not None and (y := mean(row, sides.others)) is not None
     ]
@@ -87,19 +87,19 @@ def build(request: FigureRequest) -> Plot:
         notes=[
             *_not_zero_shot(points),
             *_correlation(points),
-            *left_out(sides.left_out, "for want of scores or trained on others, too"),
+            *left_out_note(sides.left_out, "for want of scores or trained on others, too"),
         ],
     )
 
 
-def _sides(places: Sequence[Place], rows: Sequence[Row]) -> _Sides | None:
+def _sides(places: Sequence[DatasetColumn], rows: Sequence[Row]) -> _Sides | None:
     """The dataset with most in-domain values, and the counted others. Only rows of one kind."""
     counts = Counter(place.column for row in rows for place in places if MARK in row[place.column].mark)
     if not counts:
         return None
     trained = next(place for place in places if place.column == counts.most_common(1)[0][0])
     others = [place for place in places if place.member.counted and place != trained]
-    of_kind, _ = only_kind([row for row in rows if value(row, trained.column) is not None])
+    of_kind, _ = rows_of_kind([row for row in rows if value(row, trained.column) is not None])
     fitting = [
         row
         for row in of_kind
@@ -119,7 +119,7 @@ def _trained(row: Row, *, seen: bool) -> str:
     return "yes" if seen else "not declared" if _has(row, Entry.Training.UNDECLARED) else "no"
 
 
-def _not_zero_shot(points: Sequence[Point]) -> list[str]:
+def _not_zero_shot(points: Sequence[ChartPoint]) -> list[str]:
     """Notes on systems whose means are not known to be zero-shot."""
     notes = []
     for exposure, what in (
@@ -131,7 +131,7 @@ def _not_zero_shot(points: Sequence[Point]) -> list[str]:
     return notes
 
 
-def _correlation(points: Sequence[Point]) -> list[str]:
+def _correlation(points: Sequence[ChartPoint]) -> list[str]:
     """Kendall's τ-a of the two orders: pairs in the same order less those in the other, over all pairs."""
     number = len(points)
     if not 3 <= number <= MOST_COMPARED:

@@ -100,7 +100,7 @@ def plain(value: Any, key: str = "") -> Any:
     return [plain(inner, key) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-class Choice(NamedTuple):
+class FigureChoice(NamedTuple):
     """One value of a figure's own parameter."""
 
     value: str
@@ -121,7 +121,7 @@ class Figure:
     caption: str
     subjects: tuple[Subject, ...]
     build: Callable[[FigureRequest], Plot]
-    choices: Mapping[str, tuple[str, tuple[Choice, ...]]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[str, tuple[FigureChoice, ...]]] = field(default_factory=dict)
     wide: bool = False
     fits: Callable[[Mapping[str, Any]], bool] = lambda dataset: True
     drawable: Callable[[Board], bool] = lambda board: True
@@ -141,7 +141,7 @@ class Figure:
         }
 
 
-class NoSubject(Exception):
+class SubjectNotFound(Exception):
     """There is no page of that name."""
 
 
@@ -149,7 +149,7 @@ class FigureRequest:
     """A figure and its parameters. What it reads of boards, it reads once."""
 
     def __init__(self, figure: Figure, parameters: Parameters) -> None:
-        """Raises UnknownChoice, and NoSubject for what can be the name of no page."""
+        """Raises UnknownChoice, and SubjectNotFound for what can be the name of no page."""
         self.figure = figure
         self.state = BoardState.read(parameters)
         self.dataset = _slug(parameters, "dataset")
@@ -189,23 +189,24 @@ class FigureRequest:
 
     @cached_property
     def benchmark_page(self) -> BenchmarkPage:
-        """The benchmark's page in this view. Raises NoSubject and UnknownChoice."""
+        """The benchmark's page in this view. Raises SubjectNotFound and UnknownChoice."""
         return self.benchmark_in_view("")
 
     def benchmark_in_view(self, view: str) -> BenchmarkPage:
-        """The benchmark's page with this of `VIEWS` in the datasets' columns. Raises NoSubject and UnknownChoice."""
+        """The benchmark's page with this of `VIEWS` in the datasets' columns. Raises SubjectNotFound and
+        UnknownChoice."""
         state = self.view.but(view=view, all_rows=True)
         page = pages.benchmark_page(self.benchmark, state) if self.benchmark else None
         if page is None:
-            raise NoSubject
+            raise SubjectNotFound
         return page
 
     @cached_property
     def dataset_page(self) -> DatasetPage:
-        """The dataset's page in this view. Raises NoSubject and UnknownChoice."""
+        """The dataset's page in this view. Raises SubjectNotFound and UnknownChoice."""
         page = pages.dataset_page(self.dataset, self.view) if self.dataset else None
         if page is None:
-            raise NoSubject
+            raise SubjectNotFound
         return page
 
     def unfiltered(self) -> FigureRequest:
@@ -244,7 +245,7 @@ def _usual_subject(figure: Figure) -> tuple[str, str]:
 def _slug(parameters: Parameters, name: str) -> str:
     slug = _last(parameters, name)
     if slug and not slug_re.fullmatch(slug):
-        raise NoSubject
+        raise SubjectNotFound
     return slug
 
 

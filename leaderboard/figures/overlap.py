@@ -11,7 +11,7 @@ from leaderboard.figures.bars import LONGEST_NARROW_NAME, cut, heatmap, heatmap_
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import INK, mark
-from leaderboard.results.profiles.public import Overlaps, overlaps
+from leaderboard.results.profiles.public import OverlapMatrix, public_overlaps
 
 #: With more datasets than that the numbers no longer fit into the fields.
 _MOST_WITH_NUMBERS = 14
@@ -23,13 +23,13 @@ _HOW = (
 )
 
 
-def _complete() -> Overlaps | None:
+def _complete() -> OverlapMatrix | None:
     """The overlaps of all datasets that have been compared with all others; None for fewer than two."""
-    compared = overlaps()
+    compared = public_overlaps()
     while np.isnan(compared.similarities).any():
         worst = int(np.isnan(compared.similarities).sum(axis=0).argmax())
         kept = [number for number in range(len(compared.datasets)) if number != worst]
-        compared = Overlaps(
+        compared = OverlapMatrix(
             [compared.datasets[number] for number in kept], compared.similarities[np.ix_(kept, kept)]
         )
     return compared if len(compared.datasets) > 1 else None

@@ -8,19 +8,19 @@ from typing import NamedTuple
 from leaderboard.boards.columns.about import PARAMETERS
 from leaderboard.boards.columns.reported import MILLISECONDS
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
-from leaderboard.core.text.numbers import significant
+from leaderboard.core.text.numbers import format_quantity
 from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitalised
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.model import Choice, Figure, FigureRequest, Plot, Table
+from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot, Table
 from leaderboard.figures.palette import SOFT
-from leaderboard.figures.points import Point, line_trace, traces_by_architecture
+from leaderboard.figures.points import ChartPoint, line_trace, traces_by_architecture
 from leaderboard.figures.rows import (
     effectiveness,
-    left_out,
+    left_out_note,
     lower_is_better,
     names_of,
-    only_kind,
     present,
+    rows_of_kind,
     running_best,
     score_format,
     titled,
@@ -46,7 +46,7 @@ STATED = {"latency": "latency", "index": "index size", "cost": "cost"}
 Key = tuple[str, str]
 
 
-class Costs(NamedTuple):
+class CostAxis(NamedTuple):
     """What rows cost, by their place among the rows; the axis's title, where it is from, and other places to look.
 
     `where` is the publication, machine and dataset of what was not measured here.
@@ -85,8 +85,12 @@ def build(request: FigureRequest) -> Plot:
     shown = [rows[number] for number in drawn]
     names, form = names_of(shown), score_format(shown)
     points = [
-        Point(
-            row, name, costs.values[number], y, (f"{y_title}: {y:{form}}", f"{costs.title}: {significant(x)}")
+        ChartPoint(
+            row,
+            name,
+            costs.values[number],
+            y,
+            (f"{y_title}: {y:{form}}", f"{costs.title}: {format_quantity(x)}"),
         )
         for number, row, name in zip(drawn, shown, names, strict=True)
         if (y := value(row, score)) is not None and (x := costs.values[number]) > 0
@@ -118,13 +122,13 @@ def build(request: FigureRequest) -> Plot:
         f"systems. {costs.origin} The line joins the systems that none beats on both.",
         subtitle=f"{board.title}, {y_title}; {costs.origin.rstrip('.')}",
         notes=[
-            *left_out(without, f"without a known {MEASURED[axis][1].lower()} there"),
+            *left_out_note(without, f"without a known {MEASURED[axis][1].lower()} there"),
             *([f"Also known from: {'; '.join(costs.others)}."] if costs.others else []),
         ],
     )
 
 
-def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row]) -> Costs:
+def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row]) -> CostAxis:
     """What was measured here where the board, whatever its facets leave, has any, else what one publication states."""
     key, title = MEASURED[axis]
     stated = _declared(rows) if axis == "parameters" else _stated(request, axis, title, rows)
@@ -138,7 +142,7 @@ def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row])
     if column is None or not (measured or request.state.filtered):
         return stated
     others = sorted({*stated.others, *([stated.where] if stated.values and stated.where else [])})
-    return Costs(
+    return CostAxis(
         measured,
         _with_unit(title, column.unit),
         f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}.",
@@ -158,7 +162,7 @@ def _measured(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | Non
     }
 
 
-def _declared(rows: Sequence[Row]) -> Costs:
+def _declared(rows: Sequence[Row]) -> CostAxis:
     """Parameters as teams or publications say them; reported and scored systems are not put into one picture."""
     counts: dict[str, int] = {
         slug: count
@@ -167,28 +171,30 @@ def _declared(rows: Sequence[Row]) -> Costs:
         ).values_list("slug", "parameter_count")
         if count
     }
-    kept, kind = only_kind([row for row in rows if row.entry.slug in counts])
+    kept, kind = rows_of_kind([row for row in rows if row.entry.slug in counts])
     wanted = {id(row) for row in kept}
     values = {number: counts[row.entry.slug] / 1e6 for number, row in enumerate(rows) if id(row) in wanted}
     who = "publications state them, for reported results" if kind == REPORTED else "teams state them"
-    return Costs(values, "Parameters (M)", f"As {who}.")
+    return CostAxis(values, "Parameters (M)", f"As {who}.")
 
 
-def _stated(request: FigureRequest, axis: str, title: str, rows: Sequence[Row]) -> Costs:
+def _stated(request: FigureRequest, axis: str, title: str, rows: Sequence[Row]) -> CostAxis:
     if request.dataset:
         datasets, source = [request.dataset_page.dataset["pk"]], None
     else:
         datasets = [member.dataset_id for member in request.benchmark_page.members]
         source = request.benchmark_page.benchmark["source_id"]
-    settings = stated(axis, datasets, source)
+    settings = reported_figures(axis, datasets, source)
     reported = _reported(rows)
     scored = _reported(_with_score(request.unfiltered())) if request.state.filtered else reported
-    setting, others = fullest(settings, scored.keys(), reported.keys(), request.choice("device"))
+    setting, others = select_setting(settings, scored.keys(), reported.keys(), request.choice("device"))
     named = sorted({str(other) for other in others})
     if setting is None:
-        return Costs({}, title, "", named)
+        return CostAxis({}, title, "", named)
     values = {reported[key]: costs for key, costs in settings[setting].items() if key in reported}
-    return Costs(values, _with_unit(title, setting.unit), f"As reported by {setting}.", named, str(setting))
+    return CostAxis(
+        values, _with_unit(title, setting.unit), f"As reported by {setting}.", named, str(setting)
+    )
 
 
 def _reported(rows: Sequence[Row]) -> dict[Key, int]:
@@ -211,14 +217,14 @@ def _with_unit(title: str, unit: str) -> str:
     return f"{title} ({unit})" if unit else title
 
 
-def frontier(points: Sequence[Point], *, lower: bool = False) -> list[int]:
+def frontier(points: Sequence[ChartPoint], *, lower: bool = False) -> list[int]:
     """The places of the points that no other beats: at most their cost, and a better score; by cost."""
     sign = -1 if lower else 1
     order = sorted(range(len(points)), key=lambda number: (points[number].x, -sign * points[number].y))
     return [order[place] for place in running_best([points[number].y for number in order], lower=lower)]
 
 
-class Setting(NamedTuple):
+class ParetoSetting(NamedTuple):
     """Where figures that may be compared come from: one dataset, publication, machine and unit."""
 
     dataset_id: int
@@ -233,7 +239,9 @@ class Setting(NamedTuple):
         return f"{self.source}{where}, {self.dataset}"
 
 
-def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[Setting, dict[Key, float]]:
+def reported_figures(
+    axis: str, datasets: Collection[int], source_id: int | None
+) -> dict[ParetoSetting, dict[Key, float]]:
     """The figures for an axis that entries on these datasets carry, by setting, without doubtful ones. One query."""
     if axis not in STATED:
         return {}
@@ -252,7 +260,7 @@ def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[
         "configuration",
         "figures",
     )
-    settings: dict[Setting, dict[Key, float]] = {}
+    settings: dict[ParetoSetting, dict[Key, float]] = {}
     for dataset_id, dataset, authors, year, source_key, slug, configuration, figures in rows:
         for figure in figures:
             if figure["name"] != STATED[axis] or figure.get("doubtful"):
@@ -261,7 +269,7 @@ def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[
             value = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
             if value <= 0:  # which no logarithmic axis has a place for
                 continue
-            setting = Setting(
+            setting = ParetoSetting(
                 dataset_id,
                 dataset,
                 short_citation(authors, year),
@@ -273,9 +281,9 @@ def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[
     return settings
 
 
-def fullest(
-    settings: Mapping[Setting, Mapping[Key, float]], scored: Set[Key], in_view: Set[Key], device: str
-) -> tuple[Setting | None, Sequence[Setting]]:
+def select_setting(
+    settings: Mapping[ParetoSetting, Mapping[Key, float]], scored: Set[Key], in_view: Set[Key], device: str
+) -> tuple[ParetoSetting | None, Sequence[ParetoSetting]]:
     """The setting that has figures of most `scored` rows, on the device wished for, and the others with rows in view.
 
     `scored` are the rows of the whole board that have a score, as a point needs both. Whichever rows are in view: a
@@ -287,7 +295,7 @@ def fullest(
         if not device or ("GPU" in setting.hardware.upper()) == (device == "gpu")
     ]
 
-    def plotted(setting: Setting) -> tuple[int, int, str]:
+    def plotted(setting: ParetoSetting) -> tuple[int, int, str]:
         return len(scored & settings[setting].keys()), len(settings[setting]), str(setting)
 
     best = max(wished, key=plotted, default=None)
@@ -303,13 +311,13 @@ PARETO = Figure(
     subjects=("benchmark", "dataset"),
     build=build,
     choices={
-        "x": ("Cost", tuple(Choice(axis, title) for axis, (_, title) in MEASURED.items())),
+        "x": ("Cost", tuple(FigureChoice(axis, title) for axis, (_, title) in MEASURED.items())),
         "device": (
             "Hardware",
             (
-                Choice("", "where most systems are known"),
-                Choice("cpu", "reported, CPU"),
-                Choice("gpu", "reported, GPU"),
+                FigureChoice("", "where most systems are known"),
+                FigureChoice("cpu", "reported, CPU"),
+                FigureChoice("gpu", "reported, GPU"),
             ),
         ),
     },

@@ -35,13 +35,13 @@ POSITIONS = {
 ABOVE_FIRST = sorted(POSITIONS, key=lambda position: not position.startswith("top"))
 
 
-class _Box(NamedTuple):
+class _LabelBox(NamedTuple):
     left: float
     top: float
     right: float
     bottom: float
 
-    def meets(self, other: _Box) -> bool:
+    def meets(self, other: _LabelBox) -> bool:
         """Whether the two overlap."""
         return (
             self.left < other.right
@@ -67,7 +67,7 @@ def _place_labels(
     """
     size = width, HEIGHT
     scaled = _scaled(points, size, log_x)
-    taken = [_Box(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in scaled]
+    taken = [_LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in scaled]
     labels = [{"text": "", "textposition": "middle right"} for _ in names]
     for number in dict.fromkeys([*first, *range(len(names))]):
         for position in ABOVE_FIRST if number in first else POSITIONS:
@@ -83,7 +83,7 @@ def _place_labels(
     return labels
 
 
-def labelled(
+def label_points(
     names: Sequence[str],
     points: Sequence[tuple[float, float]],
     *,
@@ -102,10 +102,10 @@ def width_of(name: str) -> float:
     return sum(SMALL if sign.islower() or sign in " .,-()[]" else LARGE for sign in name)
 
 
-def _box(width: float, point: tuple[float, float], position: str) -> _Box:
+def _box(width: float, point: tuple[float, float], position: str) -> _LabelBox:
     across, down, right, below = POSITIONS[position]
     left, top = point[0] + across * width + right * GAP, point[1] + down * LINE + below * GAP
-    return _Box(left, top, left + width, top + LINE)
+    return _LabelBox(left, top, left + width, top + LINE)
 
 
 def _scaled(
@@ -122,7 +122,7 @@ def _within(number: float, numbers: Sequence[float]) -> float:
     return 0.5 if low == high else 0.06 + 0.88 * (number - low) / (high - low)
 
 
-class Point(NamedTuple):
+class ChartPoint(NamedTuple):
     """A system at its place; `lines` are what hovering says below the name."""
 
     row: Row
@@ -133,13 +133,13 @@ class Point(NamedTuple):
 
 
 def traces_by_architecture(
-    points: Sequence[Point], *, first: Sequence[int] = (), log_x: bool = False, width: float = WIDE
+    points: Sequence[ChartPoint], *, first: Sequence[int] = (), log_x: bool = False, width: float = WIDE
 ) -> list[go.Scatter]:
     """The points by architecture. The names at `first` find a place before the others.
 
     `width` is that of the picture on a wide screen, in pixels.
     """
-    labels = labelled(
+    labels = label_points(
         [point.name for point in points],
         [(point.x, point.y) for point in points],
         first=first,

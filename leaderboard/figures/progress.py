@@ -7,16 +7,16 @@ from datetime import date, timedelta
 from typing import Any, NamedTuple, cast
 
 from leaderboard.boards.model import Board, Identity, Row
-from leaderboard.core.text.numbers import written
+from leaderboard.core.text.numbers import format_value
 from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, ORANGE, PAPER
-from leaderboard.figures.points import labelled, line_trace, point_trace
+from leaderboard.figures.points import label_points, line_trace, point_trace
 from leaderboard.figures.rows import (
     counted_datasets,
     effectiveness,
-    left_out,
+    left_out_note,
     lower_is_better,
     names_of,
     present,
@@ -110,7 +110,7 @@ def build(request: FigureRequest) -> Plot:
         caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(dated)} systems. Each line is the best so "
         f"far: {'; '.join(line.description for line, _, _ in lines)}.",
         subtitle=f"{board.title}, {y_title}",
-        notes=left_out([row for row in rows if id(row) not in present_keys], "without a date"),
+        notes=left_out_note([row for row in rows if id(row) not in present_keys], "without a date"),
     )
 
 
@@ -193,8 +193,8 @@ def _traces(line: _Line, dated: Sequence[_Dated], best: Sequence[int], form: str
         line.label,
         days,
         scores,
-        labelled([one.name for one in dated], list(zip(years, scores, strict=True)), first=best),
-        [(one.name, f"{one.date}: {written(one.score, int(form[-2]))}") for one in dated],
+        label_points([one.name for one in dated], list(zip(years, scores, strict=True)), first=best),
+        [(one.name, f"{one.date}: {format_value(one.score, int(form[-2]))}") for one in dated],
         {
             "color": line.color,
             "symbol": line.symbol,

@@ -20,7 +20,7 @@ from leaderboard.comparison.testing import with_values
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.model import Figure, FigureRequest, NoSubject, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
 from leaderboard.figures.palette import BETTER, BLUE, INK, ORANGE, WORSE
 from leaderboard.figures.points import line_trace
 from leaderboard.models import Dataset, Entry
@@ -133,7 +133,7 @@ def build_differences(request: FigureRequest) -> Plot:
     collection = open_collection(request.dataset)
     if collection is None:
         if not Dataset.objects.listed().filter(slug=request.dataset).exists():
-            raise NoSubject
+            raise SubjectNotFound
         return Plot.empty("Values by query are shown of open judgements alone.")
     dataset = collection.dataset
     measures = dataset.measures or [dataset.primary_measure]

@@ -18,7 +18,7 @@ from leaderboard.results.kinds import REPORTED, STALE
 WINS = "wins"
 
 
-class Place(NamedTuple):
+class DatasetColumn(NamedTuple):
     """A dataset of a benchmark, and the key of the board's column that has its scores."""
 
     member: Member
@@ -36,7 +36,7 @@ def present(board: Board) -> list[Row]:
     return list(seen.values())
 
 
-def only_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
+def rows_of_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
     """The rows of one kind, reported or scored: of that which has more (scored, where both have as many), and which."""
     counts = Counter(row.ranked_in for row in rows)
     kind = max(counts, key=lambda kind: (counts[kind], kind != REPORTED), default="")
@@ -78,11 +78,11 @@ def titled(board: Board) -> str:
     return f"“{board.title}”" if set(board.title) & set(":,;") else board.title
 
 
-def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[Place]:
+def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[DatasetColumn]:
     """The benchmark's datasets in this view, only those that count or all."""
     columns = {column.key for column in page.board.columns}
     return [
-        Place(member, member.slug)
+        DatasetColumn(member, member.slug)
         for member in page.members
         if member.slug in columns and (member.counted or not counted)
     ]
@@ -101,7 +101,7 @@ def value(row: Row, column: str) -> float | None:
     return round(float(number), row.decimals) if isinstance(number, (int, float)) else None
 
 
-def mean(row: Row, places: Sequence[Place]) -> float | None:
+def mean(row: Row, places: Sequence[DatasetColumn]) -> float | None:
     """The row's mean over datasets, None unless it has all of them."""
     values = [row.value(place.column) for place in places]
     numbers = [number for number in values if isinstance(number, (int, float))]
@@ -121,7 +121,7 @@ def chosen_first(rows: Sequence[Row], slugs: Sequence[str], most: int) -> list[R
     return [*named, *others][:most]
 
 
-def left_out(rows: Sequence[Row], why: str, most: int = 12) -> list[str]:
+def left_out_note(rows: Sequence[Row], why: str, most: int = 12) -> list[str]:
     """A note that names the systems that a picture leaves out, nothing where there are none."""
     names = list(dict.fromkeys(row.entry.system for row in rows))
     return [f"Left out, {why}: {list_names(names, most)}."] if names else []

@@ -14,15 +14,15 @@ from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import GREY, HUES, PAPER, SYMBOLS, mark
 from leaderboard.figures.rows import (
-    Place,
+    DatasetColumn,
     chosen_first,
     counts_several,
     datasets_of,
     describe_kind,
     mean,
     names_of,
-    only_kind,
     present,
+    rows_of_kind,
     score_format,
     titled,
 )
@@ -85,7 +85,7 @@ def build_sizes(request: FigureRequest) -> Plot:
     )
 
 
-def _sizes(places: list[Place]) -> list[_Size]:
+def _sizes(places: list[DatasetColumn]) -> list[_Size]:
     rows = {row["slug"]: row for row in lists.datasets()}
     sizes = []
     for place in places:
@@ -134,12 +134,12 @@ def build_domain_means(request: FigureRequest) -> Plot:
     return _build_means(request, "domain", lambda place: place.member.domain)
 
 
-def _build_means(request: FigureRequest, what: str, group_of: Callable[[Place], str]) -> Plot:
+def _build_means(request: FigureRequest, what: str, group_of: Callable[[DatasetColumn], str]) -> Plot:
     page = request.benchmark_page
-    groups: dict[str, list[Place]] = {}
+    groups: dict[str, list[DatasetColumn]] = {}
     for place in datasets_of(page):
         groups.setdefault(group_of(place) or "not said", []).append(place)
-    of_kind, kind = only_kind(present(page.board))
+    of_kind, kind = rows_of_kind(present(page.board))
     rows = chosen_first(of_kind, request.systems or request.state.pins, MOST_SYSTEMS)
     rows = _with_baseline(rows, of_kind)
     means = {group: [mean(row, places) for row in rows] for group, places in groups.items()}

@@ -15,15 +15,15 @@ from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, PAPER, WORSE
 from leaderboard.figures.rows import (
     WINS,
-    Place,
+    DatasetColumn,
     chosen_first,
     counts_several,
     datasets_of,
     describe_kind,
     lower_is_better,
     names_of,
-    only_kind,
     present,
+    rows_of_kind,
     titled,
 )
 
@@ -33,7 +33,7 @@ MOST_SYSTEMS, MOST_NARROW = 12, 8
 Counts = tuple[int, int, int]
 
 
-class _Counted(NamedTuple):
+class _WinCount(NamedTuple):
     row: Row
     won: int
     tied: int
@@ -54,7 +54,7 @@ def build_wins(request: FigureRequest) -> Plot:
     if not counts_several(board):
         return Plot.empty("This board has one counted dataset: there is nothing to count over.")
     counted = [
-        _Counted(row, *map(int, row[WINS].text.split("/")))
+        _WinCount(row, *map(int, row[WINS].text.split("/")))
         for row in present(board)
         if row[WINS].text and not row.entry.is_baseline
     ]
@@ -132,7 +132,7 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     page = request.benchmark_page
     slugs = request.systems or request.state.pins
     every = present(page.board)
-    rows, kind = only_kind([row for row in every if row.entry.slug in slugs] or every)
+    rows, kind = rows_of_kind([row for row in every if row.entry.slug in slugs] or every)
     of_kind = [row for row in every if row.ranked_in == kind]
     rows = chosen_first(of_kind, slugs, MOST_SYSTEMS)
     places = datasets_of(page)
@@ -159,7 +159,9 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     )
 
 
-def _compared(rows: Sequence[Row], places: Sequence[Place], *, lower: bool) -> list[list[Counts | None]]:
+def _compared(
+    rows: Sequence[Row], places: Sequence[DatasetColumn], *, lower: bool
+) -> list[list[Counts | None]]:
     """What each row won, tied and lost against each other; None for itself and where they share no dataset."""
     scores = np.array([[row.value(place.column) for place in places] for row in rows], np.float64)
     against = [zip(*wins(mine, scores, lower_is_better=lower), strict=True) for mine in scores]

@@ -19,7 +19,7 @@ from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import Dataset, Entry, Source, User
 from leaderboard.results.history.revisions import record_present
 from leaderboard.results.publishing import refresh_scores
-from leaderboard.results.values import without_shares
+from leaderboard.results.values import datasets_without_shares
 from leaderboard.systems.baselines import BM25, request_demo_rows, request_sample_model
 
 CURATOR = "curator@runboard.localhost"
@@ -30,7 +30,7 @@ def prepare() -> None:
     make_curator()
     load_reported()
     record_present()
-    for dataset in without_shares():
+    for dataset in datasets_without_shares():
         refresh_scores(dataset)
     if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
         with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:

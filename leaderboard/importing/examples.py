@@ -10,13 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from leaderboard.datasets.files import KeptFile, gzipped, keep_file, offer_kept
+from leaderboard.datasets.files import StoredFile, gzipped, offer_file, store_file
 from leaderboard.importing.demo.collection import DEMO_SLUG
 from leaderboard.importing.demo.sample_checkpoint import (
     ARCHIVE_NAME,
     REFUSED_NAME,
     archive_checkpoint,
-    archive_refused,
+    archive_with_pickle,
 )
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion
 
@@ -36,26 +36,26 @@ _MISTAKES: dict[int, tuple[str, Callable[[list[str], list[str]], str]]] = {
 }
 
 
-class Example(NamedTuple):
+class ExampleFile(NamedTuple):
     """A run or a checkpoint in the store, not yet offered."""
 
     kind: DatasetFile.Kind
     name: str
-    kept: KeptFile
+    kept: StoredFile
     description: str = ""
 
 
-def keep_example_runs(dataset: Dataset, run: Path, work: Path) -> list[Example]:
+def store_example_runs(dataset: Dataset, run: Path, work: Path) -> list[ExampleFile]:
     """Make the examples from the baseline's run (plain text with ranks from 1) and store them; no row is written.
 
     It takes as long as reading the run, so not inside a transaction. `work` is a folder for files on the way.
     """
-    cut = cut_run(run, work / "example-run.txt", EXAMPLE_DEPTH)
+    cut = truncate_run(run, work / "example-run.txt", EXAMPLE_DEPTH)
     examples = [
-        Example(
+        ExampleFile(
             DatasetFile.Kind.EXAMPLE_RUN,
             f"{dataset.slug}.bm25.run.txt.gz",
-            keep_file(gzipped(cut, work / "example-run.gz")),
+            store_file(gzipped(cut, work / "example-run.gz")),
             f"BM25's run, cut to {EXAMPLE_DEPTH} documents a query to be small: upload it as it is, to try the site",
         )
     ]
@@ -63,35 +63,35 @@ def keep_example_runs(dataset: Dataset, run: Path, work: Path) -> list[Example]:
         broken = work / "broken-run.txt"
         write_broken_run(cut, broken)
         name = f"{dataset.slug}.broken.run.txt"
-        examples.append(Example(DatasetFile.Kind.BROKEN_RUN, name, keep_file(broken)))
+        examples.append(ExampleFile(DatasetFile.Kind.BROKEN_RUN, name, store_file(broken)))
     return examples
 
 
-def keep_example_models(checkpoint: Path, work: Path) -> list[Example]:
+def store_example_models(checkpoint: Path, work: Path) -> list[ExampleFile]:
     """Archive the sample checkpoint, and one with pickled weights, in the store; no row is written.
 
     `work` is a folder for files on the way. Offer what comes back with `offer_example_runs`.
     """
-    sample = keep_file(archive_checkpoint(checkpoint, work / ARCHIVE_NAME))
-    refused = keep_file(archive_refused(checkpoint, work / REFUSED_NAME))
+    sample = store_file(archive_checkpoint(checkpoint, work / ARCHIVE_NAME))
+    refused = store_file(archive_with_pickle(checkpoint, work / REFUSED_NAME))
     return [
-        Example(
+        ExampleFile(
             DatasetFile.Kind.EXAMPLE_MODEL,
             ARCHIVE_NAME,
             sample,
             "The sample checkpoint, static embeddings made on this machine: upload it as it is, for the dense engine",
         ),
-        Example(DatasetFile.Kind.REFUSED_MODEL, REFUSED_NAME, refused),
+        ExampleFile(DatasetFile.Kind.REFUSED_MODEL, REFUSED_NAME, refused),
     ]
 
 
-def offer_example_runs(version: DatasetVersion, examples: list[Example]) -> None:
+def offer_example_runs(version: DatasetVersion, examples: list[ExampleFile]) -> None:
     """Offer them with the version's files."""
     for example in examples:
-        offer_kept(version, example.kind, example.kept, example.name, example.description)
+        offer_file(version, example.kind, example.kept, example.name, example.description)
 
 
-def cut_run(run: Path, target: Path, depth: int) -> Path:
+def truncate_run(run: Path, target: Path, depth: int) -> Path:
     """Write the lines of the run whose rank is at most `depth` to `target`, and return that."""
     with run.open("rb") as lines, target.open("wb") as file:
         file.writelines(line for line in lines if int(line.split(maxsplit=4)[3]) <= depth)

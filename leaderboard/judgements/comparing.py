@@ -14,17 +14,24 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.judgements.merge import Comparison, Conflict, Policy, compare, merge, write_judgements
+from evaluation.judgements.merge import (
+    Conflict,
+    JudgementComparison,
+    MergePolicy,
+    compare,
+    merge,
+    write_judgements,
+)
 from evaluation.judgements.qrels import read_grades, read_qrels
 from leaderboard.core import wakeup
 from leaderboard.core.audit import record
 from leaderboard.core.storage.store import Area, path_of, put, sha256_of, work_folder
-from leaderboard.datasets.qrels import Judgements, current_or_next_qrels
+from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels
 from leaderboard.judgements import rescoring
 from leaderboard.judgements.disclosure import is_secret, record_compared
 from leaderboard.judgements.drawing import draw, record_pool
-from leaderboard.judgements.imports import State, check_judgements, compare_again, is_current, read_for
-from leaderboard.judgements.rescoring.content import Content, offer_with, prepare_content
+from leaderboard.judgements.imports import State, check_judgements, compare_again, is_current, read_import
+from leaderboard.judgements.rescoring.content import OfferedContent, offer_content, prepare_content
 from leaderboard.models import Dataset, DatasetVersion, Entry, JudgementImport, Pool, Qrels, Rescore
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.systems.baselines import request_baseline
@@ -43,14 +50,14 @@ class ImportComparison:
 class MergedJudgements:
     """Merged judgements in private storage, not named by a row yet."""
 
-    judgements: Judgements
-    content: Content
+    judgements: JudgementFile
+    content: OfferedContent
 
 
 def compare_import(brought: JudgementImport, folder: Path) -> ImportComparison:
     """Hold the import against the judgements that the dataset has now. No row is written."""
     against = brought.dataset.current_qrels
-    held = compare(present_grades(against), _brought_grades(brought, against))
+    held = compare(present_grades(against), _imported_grades(brought, against))
     key = ""
     if held.conflicts:
         listed = folder / "conflicts"
@@ -83,11 +90,13 @@ def record_comparison(brought: JudgementImport, found: ImportComparison) -> None
 def merge_import(brought: JudgementImport, folder: Path) -> MergedJudgements:
     """Merge as the curator chose, and store the file. No row is written."""
     grades = merge(
-        present_grades(brought.against), _brought_grades(brought, brought.against), Policy(brought.policy)
+        present_grades(brought.against),
+        _imported_grades(brought, brought.against),
+        MergePolicy(brought.policy),
     )
     path = folder / "merged.tsv"
     write_judgements(grades, path)
-    judged = Judgements(read_qrels(path), path, sha256_of(path))
+    judged = JudgementFile(read_qrels(path), path, sha256_of(path))
     put(Area.QRELS, path, judged.sha256)
     row = Qrels(version=brought.version, split=split_of(brought), sha256=judged.sha256)
     return MergedJudgements(judged, prepare_content(brought.dataset, row))
@@ -142,15 +151,17 @@ def present_grades(qrels: Qrels | None) -> dict[bytes, dict[bytes, int]]:
     return read_grades(path_of(Area.QRELS, qrels.sha256)) if qrels is not None else {}
 
 
-def _brought_grades(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[bytes, int]]:
+def _imported_grades(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[bytes, int]]:
     # Whether the scale may grow was asked when the file was brought.
-    return read_for(brought.version, path_of(Area.CURATION, brought.sha256), against, scale_grew=True).grades
+    return read_import(
+        brought.version, path_of(Area.CURATION, brought.sha256), against, scale_grew=True
+    ).grades
 
 
-def listed_conflicts(brought: JudgementImport, first: int = 0, most: int | None = None) -> Iterator[Conflict]:
+def list_conflicts(brought: JudgementImport, first: int = 0, most: int | None = None) -> Iterator[Conflict]:
     """The conflicts, with both grades: for those who may read judgements, each reading recorded by the caller.
 
-    Of hidden judgements nobody else may see which pairs these are: `disclosure.is_blind`.
+    Of hidden judgements nobody else may see which pairs these are: `disclosure.is_blind_decision`.
     """
     if not brought.conflicts_sha256:
         return
@@ -161,7 +172,9 @@ def listed_conflicts(brought: JudgementImport, first: int = 0, most: int | None 
 
 
 @transaction.atomic
-def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: Content | None = None) -> Rescore | None:
+def adopt_qrels(
+    dataset: Dataset, qrels: Qrels, note: str, content: OfferedContent | None = None
+) -> Rescore | None:
     """Make `qrels` the judgements that the dataset is scored on. Returns the rescore that this takes, if any.
 
     `note` is public: where they are from. First judgements are taken at once: everything that waits for them is scored
@@ -176,7 +189,7 @@ def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: Content | No
     if present.current_qrels_id == qrels.pk:
         return None
     if rescoring.is_needed(present, qrels):
-        return rescoring.start(present, qrels, note)
+        return rescoring.start_rescore(present, qrels, note)
     other = rescoring.under_way(present)
     if other is not None:
         raise rescoring.RescoreUnderWay(other)
@@ -185,8 +198,8 @@ def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: Content | No
         present.state = Dataset.State.PUBLISHED
     present.save()
     if content is not None:
-        offer_with(present, DatasetVersion.objects.get(pk=qrels.version_id), qrels, content)
-    wakeup.ring()  # runs that waited for judgements may be scored
+        offer_content(present, DatasetVersion.objects.get(pk=qrels.version_id), qrels, content)
+    wakeup.wake_dispatcher()  # runs that waited for judgements may be scored
     baselines = Entry.objects.filter(dataset=present, is_baseline=True, evaluation__qrels=qrels)
     if not present.runs_only and not baselines.exists():
         request_baseline(present)
@@ -202,7 +215,7 @@ def draw_now(pool: Pool) -> None:
     pool.refresh_from_db()
 
 
-def try_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) -> Comparison:
+def preview_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) -> JudgementComparison:
     """What a file would bring, with nothing stored. Raises as `imports.check_judgements`."""
     found = check_judgements(dataset, path, scale_grew=scale_grew)
     return compare(present_grades(dataset.current_qrels), found.grades)

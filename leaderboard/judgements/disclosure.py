@@ -22,7 +22,7 @@ COMPARED = "compared with hidden judgements"
 Person = User | AnonymousUser | None
 
 
-def may_know(dataset: Dataset, person: Person) -> bool:
+def may_see_counts(dataset: Dataset, person: Person) -> bool:
     """Whether the person may know what is judged: of open judgements everybody."""
     return not dataset.hidden or (person is not None and may_read_judgements(person))
 
@@ -32,14 +32,14 @@ def is_secret(brought: JudgementImport, against: Qrels | None) -> bool:
     return brought.dataset.hidden and against is not None
 
 
-def is_blind(brought: JudgementImport, person: Person) -> bool:
+def is_blind_decision(brought: JudgementImport, person: Person) -> bool:
     """Whether the person decides on the import without being told what is new and where grades disagree."""
-    return is_secret(brought, brought.against) and not may_know(brought.dataset, person)
+    return is_secret(brought, brought.against) and not may_see_counts(brought.dataset, person)
 
 
-def told_counts(brought: JudgementImport, person: Person) -> dict[str, int]:
+def visible_counts(brought: JudgementImport, person: Person) -> dict[str, int]:
     """The import's counts, as far as the person may know them."""
-    if not is_blind(brought, person):
+    if not is_blind_decision(brought, person):
         return dict(brought.counts)
     return {name: brought.counts[name] for name in _OF_THE_FILE if name in brought.counts}
 
@@ -55,14 +55,14 @@ def record_comparison_read(brought: JudgementImport, listed: int) -> None:
     record_reading(brought, brought.dataset_id, what="comparison", conflicts=listed)
 
 
-def tells_judged(pool: Pool) -> bool:
+def reveals_judged(pool: Pool) -> bool:
     """Whether the pool tells hidden judgements: what is missing of a run's first documents is judged."""
     return pool.dataset.hidden and pool.qrels_id is not None
 
 
 def record_counts_read(pool: Pool) -> None:
     """Write down that somebody is told how many pairs of the pool are not judged."""
-    if tells_judged(pool):
+    if reveals_judged(pool):
         record_reading(pool, pool.dataset_id, what="how many pairs are judged", qrels=_number(pool.qrels))
 
 
@@ -81,15 +81,15 @@ def is_secret_preview(rescore: Rescore) -> bool:
 
 def record_pool_read(pool: Pool, form: str) -> None:
     """Write down that somebody downloads a pool."""
-    if tells_judged(pool):
+    if reveals_judged(pool):
         record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=_number(pool.qrels))
     if form == "csv" and seals_queries(pool.dataset):
         record("read hidden queries", pool, dataset=pool.dataset_id)
 
 
-def offered_forms(pool: Pool, person: Person) -> list[str]:
+def downloadable_forms(pool: Pool, person: Person) -> list[str]:
     """The forms of the pool that the person may have: hidden queries' texts only with the right to read them."""
-    sealed = seals_queries(pool.dataset) and not may_know(pool.dataset, person)
+    sealed = seals_queries(pool.dataset) and not may_see_counts(pool.dataset, person)
     return [form for form in pool.files if form != "csv" or not sealed]
 
 

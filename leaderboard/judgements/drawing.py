@@ -17,7 +17,7 @@ import orjson
 
 from evaluation.collections.beir import read_corpus, read_queries
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.judgements.import_file import guarded
+from evaluation.judgements.import_file import guard_cell
 from evaluation.runs.pooling import DrawnPool, draw_pool
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, path_of, put
@@ -107,7 +107,7 @@ def write_csv(pairs: Pairs, target: Path, prefix: str, queries: dict[str, str], 
         for number, (query, document) in enumerate(pairs, 1):
             title, text = texts(document)
             cells = (query, queries.get(query, ""), document, title, text)
-            writer.writerow([f"{prefix}-{number:06}", *map(guarded, cells), ""])
+            writer.writerow([f"{prefix}-{number:06}", *map(guard_cell, cells), ""])
 
 
 def write_trec(pairs: Pairs, target: Path) -> None:

@@ -7,5 +7,5 @@ class JudgingRefused(Exception):
     """The message says what is in the way, and what would do. Nothing was changed."""
 
 
-class Overtaken(JudgingRefused):
+class ConcurrentChange(JudgingRefused):
     """Somebody else changed it first: look again."""

@@ -15,7 +15,7 @@ from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements import rescoring
 from leaderboard.judgements.disclosure import is_secret
-from leaderboard.judgements.errors import JudgingRefused, Overtaken
+from leaderboard.judgements.errors import ConcurrentChange, JudgingRefused
 from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Qrels, WorkRequest
 from leaderboard.results.history.revisions import lock_boards
 
@@ -33,10 +33,10 @@ def check_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) 
     Raises evaluation.core.errors.InvalidContent with everything that is wrong, and JudgingRefused for a dataset without
     content.
     """
-    return read_for(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew)
+    return read_import(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew)
 
 
-def read_for(
+def read_import(
     version: DatasetVersion, path: Path, present: Qrels | None, *, scale_grew: bool
 ) -> NewJudgements:
     """The judgements in a file, for a version that has `present` ones. Raises InvalidContent."""
@@ -59,7 +59,7 @@ def _version(dataset: Dataset) -> DatasetVersion:
     return dataset.current_version
 
 
-def bring_judgements(
+def import_judgements(
     dataset: Dataset,
     path: Path,
     *,
@@ -90,7 +90,7 @@ def bring_judgements(
             note=note[:300],
             created_by=actor().person,
         )
-        ask_for(brought)
+        request_import_work(brought)
         record("judgements brought", brought, dataset=dataset, after=brought.counts)
     return brought
 
@@ -98,26 +98,26 @@ def bring_judgements(
 def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
     """Merge as the curator says. Within `audit.acting`.
 
-    Raises Overtaken where somebody decided first, or where the judgements have changed since they were compared: then
-    they are compared again. JudgingRefused while a rescore is to be decided, or where nothing would change (judgements
-    that are open).
+    Raises ConcurrentChange where somebody decided first, or where the judgements have changed since they were
+    compared: then they are compared again. JudgingRefused while a rescore is to be decided, or where nothing would
+    change (judgements that are open).
     """
     with transaction.atomic():
         lock_boards([brought.dataset_id])
         imports = JudgementImport.objects.select_related("dataset__current_qrels", "against")
         present = imports.get(pk=brought.pk)
-        overtaken = _overtaken(present)
+        overtaken = _concurrent_change(present)
         if not overtaken:
             _refuse(present, policy)
             JudgementImport.objects.filter(pk=present.pk).update(state=State.MERGING, policy=policy)
-            ask_for(present)
+            request_import_work(present)
             record("merge requested", present, dataset=present.dataset_id, after={"conflicts": policy.value})
     brought.refresh_from_db()
     if overtaken:
-        raise Overtaken(overtaken)
+        raise ConcurrentChange(overtaken)
 
 
-def _overtaken(present: JudgementImport) -> str:
+def _concurrent_change(present: JudgementImport) -> str:
     """What somebody else changed meanwhile, empty where nothing; other judgements are compared with at once."""
     if present.state != State.READY:
         return f"Somebody decided before you: this import is {present.get_state_display()}."
@@ -141,13 +141,13 @@ def _refuse(present: JudgementImport, policy: Conflicts) -> None:
     if other is not None:
         raise JudgingRefused(f"{rescoring.RescoreUnderWay(other)}.")
     # Over hidden judgements the refusal would tell grades: the merge then gives what is there.
-    if not is_secret(present, present.against) and not changes(present, policy):
+    if not is_secret(present, present.against) and not count_changes(present, policy):
         raise JudgingRefused(
             f"Nothing would change: no pair is new, and to {policy.label} leaves every conflict as it is."
         )
 
 
-def changes(present: JudgementImport, policy: Conflicts) -> int:
+def count_changes(present: JudgementImport, policy: Conflicts) -> int:
     """How many judgements the merge would add or change, as they were compared."""
     counts = present.counts
     changed = {
@@ -161,34 +161,35 @@ def changes(present: JudgementImport, policy: Conflicts) -> int:
 def compare_again(brought: JudgementImport) -> None:
     """Have the scorer compare once more: with the present judgements, or after a fault of ours.
 
-    Raises Overtaken where it is settled.
+    Raises ConcurrentChange where it is settled.
     """
     waiting = JudgementImport.objects.filter(pk=brought.pk, state__in=[*OPEN, State.FAILED])
     with transaction.atomic():
         if not waiting.update(state=State.COMPARING, policy=""):
-            raise Overtaken("This import is settled.")
-        ask_for(brought)
+            raise ConcurrentChange("This import is settled.")
+        request_import_work(brought)
         record("judgements compared again", brought, dataset=brought.dataset_id)
 
 
 def discard_import(brought: JudgementImport) -> None:
-    """Throw the judgements away: nothing changes. Within `audit.acting`. Raises Overtaken where it is settled."""
+    """Throw the judgements away: nothing changes. Within `audit.acting`. Raises ConcurrentChange where it is
+    settled."""
     waiting = JudgementImport.objects.filter(
         pk=brought.pk, state__in=[State.COMPARING, State.READY, State.FAILED]
     )
     with transaction.atomic():
         if not waiting.update(state=State.DISCARDED, settled_at=timezone.now()):
-            raise Overtaken("This import is settled, or being merged.")
+            raise ConcurrentChange("This import is settled, or being merged.")
         record("judgements discarded", brought, dataset=brought.dataset_id)
     brought.refresh_from_db()
 
 
-def give_up_import(brought: int) -> None:
+def fail_import(brought: int) -> None:
     """Say that a fault of ours kept it from being compared or merged."""
     JudgementImport.objects.filter(pk=brought, state__in=WORKING).update(state=State.FAILED)
 
 
-def ask_for(brought: JudgementImport) -> None:
+def request_import_work(brought: JudgementImport) -> None:
     """Ask the scorer for what its state says is to be done, in the name of who acts."""
     person = actor().person
     payload = {"import": brought.pk, "by": person.pk if person is not None else None}

@@ -12,7 +12,7 @@ from django.db.models import F, Q, QuerySet
 from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.core.work_requests import request_work
-from leaderboard.judgements.disclosure import offered_forms, record_pool_read
+from leaderboard.judgements.disclosure import downloadable_forms, record_pool_read
 from leaderboard.judgements.errors import JudgingRefused
 from leaderboard.models import Dataset, Entry, Pool, Round, Run, WorkRequest
 
@@ -81,7 +81,7 @@ def request_pool(
             created_by=actor().person,
         )
         pool.runs.set(chosen)
-        _ask_for(pool)
+        _request_work(pool)
         record("pool requested", pool, dataset=dataset, after={"runs": len(chosen), "depth": depth})
     return pool
 
@@ -108,11 +108,11 @@ def draw_again(pool: Pool) -> None:
     if not Pool.objects.filter(pk=pool.pk).exclude(state=Pool.State.READY).update(state=Pool.State.DRAWING):
         raise JudgingRefused("The pool is drawn already.")
     with transaction.atomic():
-        _ask_for(pool)
+        _request_work(pool)
         record("pool requested again", pool, dataset=pool.dataset_id)
 
 
-def give_up_pool(pool: int, why: str = "") -> None:
+def fail_pool(pool: int, why: str = "") -> None:
     """Say that the pool was not drawn: `why`, or a fault of ours."""
     waiting = Pool.objects.filter(pk=pool, state=Pool.State.DRAWING)
     waiting.update(state=Pool.State.FAILED, statistics={"refused": why} if why else {})
@@ -125,12 +125,12 @@ def pool_file(pool: Pool, form: str) -> tuple[Path, str]:
     pairs are judged. Raises PermissionDenied for hidden queries' texts without the right to read them.
     """
     path = path_of(Area.CURATION, pool.files[form])
-    if form not in offered_forms(pool, actor().person):
+    if form not in downloadable_forms(pool, actor().person):
         raise PermissionDenied
     record_pool_read(pool, form)
     record("pool downloaded", pool, dataset=pool.dataset_id, after={"form": form})
     return path, f"pool-{pool.dataset.slug}-{pool.pk}{FORMATS[form]}"
 
 
-def _ask_for(pool: Pool) -> None:
+def _request_work(pool: Pool) -> None:
     request_work(WorkRequest.Kind.POOL, pool.dataset, {"pool": pool.pk})

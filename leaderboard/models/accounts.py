@@ -59,13 +59,13 @@ class User(AbstractUser):
 
     def has_perm(self, perm: str, obj: Any = None) -> bool:
         """Whether the person has the right here and now: none while their rights of staff rest."""
-        return not self._rests() and super().has_perm(perm, obj)
+        return not self._rights_suspended() and super().has_perm(perm, obj)
 
     def has_module_perms(self, app_label: str) -> bool:
         """Whether the person has any right in the application, here and now."""
-        return not self._rests() and super().has_module_perms(app_label)
+        return not self._rights_suspended() and super().has_module_perms(app_label)
 
-    def _rests(self) -> bool:
+    def _rights_suspended(self) -> bool:
         return self.restrained and (self.is_staff or self.is_superuser)
 
     def get_full_name(self) -> str:

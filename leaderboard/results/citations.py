@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leaderboard.core import anonymity
-from leaderboard.core.text.bibtex import authors_field, misc, references_in, url_in
+from leaderboard.core.text.bibtex import authors_field, escape_url, misc_entry, parse_entries
 from leaderboard.core.text.latex import escape
 from leaderboard.models import System
 
@@ -19,10 +19,10 @@ COLUMNS = (
 
 def bibtex_of(system: Mapping[str, Any]) -> str:
     """BibTeX of a system by its COLUMNS, empty where there is nothing to cite."""
-    row = anonymity.shown(system)
+    row = anonymity.public_columns(system)
     text: str
     for text in (row["bibtex"], row["source__bibtex"] or ""):
-        if references_in(text):
+        if parse_entries(text):
             return text
     return _entry(row) if authors_field(row["authors"]) or row["paper_url"] else ""
 
@@ -30,7 +30,7 @@ def bibtex_of(system: Mapping[str, Any]) -> str:
 def citation(slug: str, page: str, site: str) -> str:
     """BibTeX of one system, which at least names its page on this `site`. Raises System.DoesNotExist. One query."""
     row = System.objects.values(*COLUMNS).get(slug=slug)
-    return bibtex_of(row) or _entry(anonymity.shown(row), page, site)
+    return bibtex_of(row) or _entry(anonymity.public_columns(row), page, site)
 
 
 def _entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:
@@ -40,6 +40,6 @@ def _entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:
         "title": f"{{{escape(row['name'])}}}",
         "author": authors_field(row["authors"]) or (f"{{{escape(body)}}}" if body else ""),
         "year": str(row["year"] or ""),
-        "howpublished": rf"\url{{{url_in(where)}}}" if where else "",
+        "howpublished": rf"\url{{{escape_url(where)}}}" if where else "",
     }
-    return misc(row["slug"], fields)
+    return misc_entry(row["slug"], fields)

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from evaluation.efficiency import PROTOCOL, Figures, Hardware
+from evaluation.efficiency import PROTOCOL, EfficiencyFigures, Hardware
 from leaderboard.models import BoardChange, Dataset, Entry, HardwareClass, Measurement, Price
 from leaderboard.results.history.revisions import Kind, board_changed, boards_changed
 
@@ -24,8 +24,8 @@ def record_measurement(
     earlier measurement of the entry on the same class under the same protocol is replaced. Raises ValueError for what
     is no measurement: a job's result is read as a stranger's.
     """
-    of_machine, of_system = Hardware.from_data(hardware), Figures.from_data(figures)
-    of_baseline = Figures.from_data(baseline) if baseline else None
+    of_machine, of_system = Hardware.from_data(hardware), EfficiencyFigures.from_data(figures)
+    of_baseline = EfficiencyFigures.from_data(baseline) if baseline else None
     for measured in filter(None, (of_system, of_baseline)):
         if measured.protocol != PROTOCOL:
             raise ValueError(f"measured under {measured.protocol!r}; figures are kept of {PROTOCOL}")
@@ -54,10 +54,10 @@ def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:
 
 def price_changed(hardware: HardwareClass) -> None:
     """Count a change of every board that shows costs on the class."""
-    boards_changed(showing_costs([hardware.pk]), Kind.PRICE, _measured_on([hardware.pk]))
+    boards_changed(datasets_with_costs([hardware.pk]), Kind.PRICE, _measured_on([hardware.pk]))
 
 
-def prices_come_into_force() -> int:
+def apply_due_prices() -> int:
     """Count a change of the boards whose machines have a price from today on, once. Returns how many boards those are.
 
     The dispatcher asks this every few seconds: nothing else happens at midnight that would tell a kept page.
@@ -67,12 +67,14 @@ def prices_come_into_force() -> int:
     if not hardware:
         return 0
     told = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values("dataset")
-    waiting = showing_costs(hardware) - set(Dataset.objects.filter(pk__in=told).values_list("pk", flat=True))
+    waiting = datasets_with_costs(hardware) - set(
+        Dataset.objects.filter(pk__in=told).values_list("pk", flat=True)
+    )
     boards_changed(waiting, Kind.PRICE, _measured_on(hardware))
     return len(waiting)
 
 
-def showing_costs(hardware: Iterable[int]) -> set[int]:
+def datasets_with_costs(hardware: Iterable[int]) -> set[int]:
     """The ids of the datasets whose boards show costs on these classes."""
     found = _measured_on(hardware).filter(visibility=Entry.Visibility.PUBLIC)
     return set(found.values_list("dataset_id", flat=True))

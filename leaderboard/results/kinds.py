@@ -46,7 +46,7 @@ def ranked_in(provenance: str, group: str, present: str, *, closed_api: bool = F
     return CLOSED if closed_api else SCORED
 
 
-def places(values: Iterable[float], *, lower_is_better: bool = False) -> dict[float, int]:
+def rank_values(values: Iterable[float], *, lower_is_better: bool = False) -> dict[float, int]:
     """The place of each value, the best has 1; equal values share theirs: 1, 1, 3."""
     found: dict[float, int] = {}
     for place, value in enumerate(sorted(values, reverse=not lower_is_better), start=1):

@@ -14,7 +14,7 @@ from leaderboard.models import DatasetVersion, Entry, Evaluation, Qrels, Run, Sy
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class RunOrigin:
     """How a run came: with which submission and round, and what its team said of it. Nothing, of one made here."""
 
     submission_reference: str = ""
@@ -25,7 +25,7 @@ class Sent:
     priority: int | None = None
 
 
-NO_SUBMISSION = Sent()
+NO_SUBMISSION = RunOrigin()
 
 
 def record_run(
@@ -41,7 +41,7 @@ def record_run(
     metadata: Mapping[str, Any] | None = None,
     reusable: bool = False,
     built_from: Collection[Run | int] = (),
-    sent: Sent = NO_SUBMISSION,
+    sent: RunOrigin = NO_SUBMISSION,
 ) -> Run:
     """The row of a stored run; the same bytes for the same system and configuration are one run.
 
@@ -72,14 +72,14 @@ def set_priority(submission_reference: str, priority: int | None) -> None:
     Run.objects.filter(submission_reference=submission_reference).update(priority=priority)
 
 
-def forget_runs(submission_reference: str) -> None:
+def delete_waiting_runs(submission_reference: str) -> None:
     """Drop a submission's runs that nothing was made of: they were taken back while they waited for judgements."""
     Run.objects.filter(
         submission_reference=submission_reference, evaluations=None, pools=None, used_by=None
     ).delete()
 
 
-def publish_waiting(submission_reference: str, *, public: bool) -> None:
+def set_waiting_visibility(submission_reference: str, *, public: bool) -> None:
     """Let everyone know of a submission's runs while they wait for the first judgements, or its team alone."""
     Run.objects.filter(submission_reference=submission_reference).update(public=public)
 

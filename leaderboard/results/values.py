@@ -98,7 +98,7 @@ def shown_seed_scores(scores: Mapping[str, float], dataset: Dataset) -> dict[str
     return {} if dataset.hidden else dict(scores)
 
 
-def over_seeds(
+def aggregate_seeds(
     seeds: Sequence[Mapping[str, float]], *, hidden: bool, step: float = 0.0
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Mean and sample standard deviation (n − 1) of the published values, for the measures that all seeds have.
@@ -139,7 +139,7 @@ def judged_shares(evaluation: Evaluation) -> dict[str, float]:
     return {JUDGED: max(0.0, answered - means[HOLE]), HOLE: means[HOLE]}
 
 
-def without_shares() -> list[Dataset]:
+def datasets_without_shares() -> list[Dataset]:
     """Datasets with open judgements, some of whose results were published before these measures were."""
     stored = Q(evaluation__means__has_key=HOLE) | Q(seeds__evaluation__means__has_key=HOLE)
     entries = Entry.objects.filter(stored, dataset__hidden=False).exclude(scores__has_key=JUDGED)

@@ -20,7 +20,7 @@ from leaderboard.core.work_requests import request_notice, request_work
 from leaderboard.models import Dataset, Entry, Round, RoundSummary, WorkRequest
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.protection import policy_of
-from leaderboard.results.publishing import mark_pooled, reveal_private, settle_places
+from leaderboard.results.publishing import mark_pooled, reveal_private, update_shown
 
 
 class Phase(StrEnum):
@@ -32,7 +32,7 @@ class Phase(StrEnum):
     REVEALED = "revealed"
 
 
-class NotYet(Exception):
+class RevealTooEarly(Exception):
     """The round cannot be revealed now; the text says why, and when it can be."""
 
 
@@ -57,10 +57,10 @@ def current_round(dataset: Dataset | int, now: datetime) -> Round | None:
 
     That is the open one; else the last one that has closed and is not revealed yet; else the next that is announced.
     """
-    return governing(rounds_of(dataset), now)
+    return governing_round(rounds_of(dataset), now)
 
 
-def governing(rounds: Sequence[Round], now: datetime) -> Round | None:
+def governing_round(rounds: Sequence[Round], now: datetime) -> Round | None:
     """Of a dataset's rounds, by opening, the one that `current_round` names."""
     phases = [(row, phase(row, now)) for row in rounds]
     for wanted, among in ((Phase.OPEN, phases), (Phase.CLOSED, phases[::-1]), (Phase.BEFORE, phases)):
@@ -103,7 +103,7 @@ def utc(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%-d %B %Y, %H:%M} UTC"
 
 
-def in_words(moment: datetime, now: datetime) -> str:
+def relative_time(moment: datetime, now: datetime) -> str:
     """How far off: `in 3 days`, `in 5 hours`, `2 days ago`; the next smaller unit is left out."""
     seconds = abs((moment - now).total_seconds())
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
@@ -173,28 +173,28 @@ def save_round(row: Round) -> Round:
 
     Where it gives teams more places on a competition's board, or fewer, the board follows.
     """
-    hold_round(row)
+    lock_round(row)
     row.full_clean(validate_constraints=False)
     check_round(row)
     new = row.pk is None
     places = Round.objects.filter(pk=row.pk).values_list("visible_per_team", flat=True).first()
     row.save()
     if places not in (None, row.visible_per_team):
-        follow_places(row)
+        refresh_round_boards(row)
     audit.record("round created" if new else "round changed", row, dataset=row.dataset_id, after=_facts(row))
     return row
 
 
-def hold_round(row: Round) -> None:
+def lock_round(row: Round) -> None:
     """Lock the boards that the round is of, as it was and as it is to be, then its row, until the commit."""
     rows = [row, *Round.objects.filter(pk=row.pk)]
     lock_boards(dataset.pk for each in rows for dataset in datasets_of(each))
     list(Round.objects.select_for_update(no_key=True).filter(pk=row.pk).values_list("pk"))
 
 
-def follow_places(row: Round) -> None:
+def refresh_round_boards(row: Round) -> None:
     """Bring the boards of competitions up to date with how many results of a team the round shows at a time."""
-    moved = {dataset.pk: settle_places(dataset) for dataset in datasets_of(row)}
+    moved = {dataset.pk: update_shown(dataset) for dataset in datasets_of(row)}
     touched = Entry.objects.filter(pk__in=set().union(*moved.values()))
     boards_changed([key for key, entries in moved.items() if entries], Kind.VISIBILITY, touched)
 
@@ -213,23 +213,25 @@ def _facts(row: Round) -> dict[str, str | int | bool]:
 
 @transaction.atomic
 def reveal(row: Round, now: datetime | None = None) -> Round:
-    """End the round: what was kept back until now is shown. Once, and not before its time: raises NotYet.
+    """End the round: what was kept back until now is shown. Once, and not before its time: raises RevealTooEarly.
 
     A competition's private part comes onto the board; results whose runs fed a pool are marked; the scorer sums up
     best, median and worst by topic, where the round gives these to its teams. Who acts is audit's.
     """
     now = now or timezone.now()
-    hold_round(row)
+    lock_round(row)
     row = Round.objects.get(pk=row.pk)
     if row.revealed_at is not None:
-        raise NotYet(f"{row} was revealed already, at {utc(row.revealed_at)}.")
+        raise RevealTooEarly(f"{row} was revealed already, at {utc(row.revealed_at)}.")
     if now < row.reveals_at:
-        raise NotYet(
-            f"{row} can be revealed from {utc(row.reveals_at)} on ({in_words(row.reveals_at, now)})."
+        raise RevealTooEarly(
+            f"{row} can be revealed from {utc(row.reveals_at)} on ({relative_time(row.reveals_at, now)})."
         )
     datasets = datasets_of(row)
     if waiting := [dataset.name for dataset in datasets if dataset.awaits_judgements]:
-        raise NotYet(f"{', '.join(waiting)}: there are no judgements yet, and so no results to reveal.")
+        raise RevealTooEarly(
+            f"{', '.join(waiting)}: there are no judgements yet, and so no results to reveal."
+        )
     row.revealed_at, row.revealed_by = now, audit.actor().person
     row.save(update_fields=["revealed_at", "revealed_by"])
     audit.record("round revealed", row, dataset=row.dataset_id, after=_facts(row))
@@ -249,12 +251,12 @@ def summary_of(row: Round, dataset: Dataset) -> RoundSummary | None:
     return RoundSummary.objects.filter(round=row, dataset=dataset).select_related("qrels").first()
 
 
-def not_over() -> list[Round]:
+def unfinished_rounds() -> list[Round]:
     """Every round that pages point to: announced, open, or closed until the reveal; by opening."""
     return sorted(listed_rounds().filter(revealed_at=None), key=lambda row: (row.opens_at, row.pk))
 
 
-def announced(datasets: Iterable[int]) -> list[Round]:
+def announced_rounds(datasets: Iterable[int]) -> list[Round]:
     """Those of these datasets, their benchmarks' among them."""
     wanted = set(datasets)
     of_these = Q(dataset__in=wanted) | Q(benchmark__members__dataset__in=wanted)
@@ -262,6 +264,6 @@ def announced(datasets: Iterable[int]) -> list[Round]:
     return sorted(rows, key=lambda row: (row.opens_at, row.pk))
 
 
-def of_benchmark(benchmark: int) -> list[Round]:
+def benchmark_rounds(benchmark: int) -> list[Round]:
     """Those of the benchmark itself."""
-    return [row for row in not_over() if row.benchmark_id == benchmark]
+    return [row for row in unfinished_rounds() if row.benchmark_id == benchmark]

@@ -11,18 +11,18 @@ from django.db.models import Count, Q
 from leaderboard.models import Dataset, Round, Run
 from leaderboard.rounds.lifecycle import (
     Phase,
-    announced,
+    announced_rounds,
     datasets_of,
-    governing,
-    in_words,
+    governing_round,
     listed_datasets,
     phase,
+    relative_time,
     utc,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class RoundListing:
     """A round as lists show it. `next` is what happens next, and when; `subject` whose it is, with its address."""
 
     row: Round
@@ -39,7 +39,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """One point of a round's timeline: `when` is past, now or to come."""
 
     label: str
@@ -57,7 +57,7 @@ class RunCounts:
     late: int
 
 
-def described(row: Round, now: datetime) -> Described:
+def describe_round(row: Round, now: datetime) -> RoundListing:
     """The round at `now`."""
     is_in = phase(row, now)
     ahead = {
@@ -69,14 +69,14 @@ def described(row: Round, now: datetime) -> Described:
     if is_in == Phase.CLOSED and now >= row.reveals_at:
         text = "is to be revealed: its curator decides when"
     else:
-        text = f"{verb} {in_words(moment, now)}"
+        text = f"{verb} {relative_time(moment, now)}"
     subject = row.dataset or row.benchmark
-    return Described(
+    return RoundListing(
         row, is_in, text, moment, str(subject), subject.get_absolute_url() if subject is not None else ""
     )
 
 
-def why_shut(row: Round | None, now: datetime) -> str:
+def closed_reason(row: Round | None, now: datetime) -> str:
     """Why no run may come for the datasets of the round that governs them, and from when on; empty where one may.
 
     Pages, answers and refusals say it in these words.
@@ -85,23 +85,23 @@ def why_shut(row: Round | None, now: datetime) -> str:
     if row is None or is_in in (Phase.OPEN, Phase.REVEALED) or (is_in == Phase.CLOSED and row.takes_late):
         return ""
     if is_in == Phase.BEFORE:
-        return f"{row} opens at {utc(row.opens_at)} ({in_words(row.opens_at, now)}); runs are taken from then on."
+        return f"{row} opens at {utc(row.opens_at)} ({relative_time(row.opens_at, now)}); runs are taken from then on."
     again = f", {utc(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
     closed = f"{row} closed at {utc(row.closes_at)} and takes no late runs"
     return f"{closed}; runs are taken again after its reveal{again}."
 
 
-def shut_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:
+def closed_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:
     """Those of the datasets that take no run at `now`, by id, and why. One query, some more where rounds are on."""
     rounds: dict[int, list[Round]] = {}
-    for row in announced(datasets):
+    for row in announced_rounds(datasets):
         for dataset in listed_datasets(row):
             rounds.setdefault(dataset.pk, []).append(row)
-    found = {key: why_shut(governing(rows, now), now) for key, rows in rounds.items()}
+    found = {key: closed_reason(governing_round(rows, now), now) for key, rows in rounds.items()}
     return {key: why for key, why in found.items() if why}
 
 
-def timeline(row: Round, now: datetime) -> list[Step]:
+def timeline(row: Round, now: datetime) -> list[TimelineStep]:
     """Opening, closing and reveal, in order, each past or to come; the one that comes next is marked."""
     points = [("Opens", row.opens_at), ("Closes", row.closes_at)]
     points.append(
@@ -112,11 +112,11 @@ def timeline(row: Round, now: datetime) -> list[Step]:
         done = now >= moment and not (moment == row.reveals_at and row.revealed_at is None)
         when = "past" if done else "to come" if next_is_marked else "next"
         next_is_marked = next_is_marked or not done
-        steps.append(Step(label, moment, when, in_words(moment, now)))
+        steps.append(TimelineStep(label, moment, when, relative_time(moment, now)))
     return steps
 
 
-def runs_that_came(rows: Iterable[Round]) -> dict[int, RunCounts]:
+def count_runs(rows: Iterable[Round]) -> dict[int, RunCounts]:
     """By round: how many submissions it has whose runs are stored, of how many teams, and how many late. One query."""
     wanted = [row.pk for row in rows]
     in_time, late = Q(late=False), Q(late=True)

@@ -3,7 +3,7 @@
 As TREC gives them to its participants. The scorer makes the summary, since it alone knows which queries are judged;
 what is told of a run is its own team's. Best, median and worst are over the public runs, of four parties at least, so
 that whoever reads them has three others in them: of fewer, one's own values and these would give away another's. A
-*party* is a team with every other that shares a member or a sender with it (`parties`).
+*party* is a team with every other that shares a member or a sender with it (`parties_by_team`).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _run(entry: Entry, evaluations: Sequence[Evaluation], dataset: Dataset) -> R
     return RoundRun(entry, label, measures, np.mean(of_seeds, axis=0))
 
 
-def parties(entries: Iterable[Entry]) -> dict[int, int]:
+def parties_by_team(entries: Iterable[Entry]) -> dict[int, int]:
     """By team, those of the entries: which party it is of. Teams with a member or a sender in common are one party."""
     people: dict[int, set[int]] = {}
     for entry in entries:
@@ -116,13 +116,13 @@ def parties(entries: Iterable[Entry]) -> dict[int, int]:
     return party
 
 
-def sum_up(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequence[str]) -> RoundSummary:
+def summarise_topics(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequence[str]) -> RoundSummary:
     """Best, median and worst by query over the round's public runs; `queries` are the judged ones in their order.
 
     For the scorer. Made once; again, the first one stays.
     """
     runs = [run for run in runs_of(row, dataset, qrels) if run.entry.visibility in SUMMED_UP]
-    party = parties(run.entry for run in runs)
+    party = parties_by_team(run.entry for run in runs)
     values: dict[str, dict[str, list[float]]] = {}
     for measure in dataset.measures:
         having = [run for run in runs if measure in run.measures]
@@ -160,9 +160,9 @@ def topics(summary: RoundSummary, run: RoundRun | None, measure: str) -> list[To
     nothing: Sequence[float | None] = [None] * len(summary.queries)
     columns = (own, *(of_all.get(name, nothing) for name in ("best", "median", "worst")))
     found = [Topic(query, *row) for query, *row in zip(summary.queries, *columns, strict=True)]
-    return sorted(found, key=lambda topic: _natural(topic.query))
+    return sorted(found, key=lambda topic: _natural_key(topic.query))
 
 
-def _natural(query: str) -> list[tuple[int, str]]:
+def _natural_key(query: str) -> list[tuple[int, str]]:
     """By which ids are sorted as people count: 2 before 10, q9 before q10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", query)]

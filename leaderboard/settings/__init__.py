@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leaderboard.core.logging.sentry import tell_sentry
+from leaderboard.core.logging.sentry import init_sentry
 from leaderboard.settings.environment import *
 from leaderboard.settings.environment import BASE_DIR, VAR, embeddings_storage, env
 from leaderboard.settings.security import *
@@ -178,8 +178,8 @@ LOGGING = {
         }
     },
     "filters": {
-        "refusals": {"()": "leaderboard.core.logging.filters.RefusalsAreCalm"},
-        "addresses": {"()": "leaderboard.core.logging.filters.ViewsNotAddresses"},
+        "refusals": {"()": "leaderboard.core.logging.filters.ClientErrorsAsInfo"},
+        "addresses": {"()": "leaderboard.core.logging.filters.PathsAsViewNames"},
         "context": {"()": "leaderboard.core.logging.context.ContextFilter"},
     },
     "loggers": {
@@ -199,7 +199,7 @@ LOGGING = {
 #: Where faults are told as well as logged; empty: nowhere. A connection to the internet that the operator switches on.
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
 if SENTRY_DSN:
-    tell_sentry(SENTRY_DSN, environment=env.str("SENTRY_ENVIRONMENT", default="production"))
+    init_sentry(SENTRY_DSN, environment=env.str("SENTRY_ENVIRONMENT", default="production"))
 #: Who may read /metrics besides staff: `Authorization: Bearer` with this. Empty: nobody else.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 

@@ -74,28 +74,28 @@ def make_anonymous(system: System, until: datetime.date) -> None:
             f"{LONGEST_MONTHS} months after it began at the latest."
         )
     end = datetime.datetime.combine(until, datetime.time(), datetime.UTC)
-    _set(row, end, "anonymous")
+    _set_anonymous_until(row, end, "anonymous")
     system.anonymous_until = end
 
 
 @transaction.atomic
-def lift(system: System) -> None:
+def end_anonymity(system: System) -> None:
     """Show whose the system is from now on. Again it changes nothing."""
     # All of them: a first result on a further board, which is being published, would stay anonymous for good.
     lock_boards(Dataset.objects.values_list("pk", flat=True))
     row = System.objects.select_for_update(no_key=True).get(pk=system.pk)
     if row.anonymous_until is not None:
-        _set(row, None, "anonymity lifted")
+        _set_anonymous_until(row, None, "anonymity lifted")
         system_changed(row)
     system.anonymous_until = None
 
 
-def lift_due(now: datetime.datetime) -> int:
+def end_due_anonymity(now: datetime.datetime) -> int:
     """Lift what has reached its day; how many. The dispatcher calls it. A fault with one keeps no other waiting."""
     lifted = 0
     for system in System.objects.filter(anonymous_until__lte=now).order_by("pk"):
         try:
-            lift(system)
+            end_anonymity(system)
         except Exception:
             logger.exception("fault %s: system %s is still anonymous", secrets.token_hex(4), system.pk)
         else:
@@ -103,7 +103,7 @@ def lift_due(now: datetime.datetime) -> int:
     return lifted
 
 
-def _set(system: System, until: datetime.datetime | None, action: str) -> None:
+def _set_anonymous_until(system: System, until: datetime.datetime | None, action: str) -> None:
     before = system.anonymous_until
     system.anonymous_until = until
     system.save(update_fields=["anonymous_until"])

@@ -13,7 +13,7 @@ from leaderboard.systems.records import house_system
 
 
 @dataclass(frozen=True)
-class Configuration:
+class EngineConfiguration:
     """An engine with its parameters, and the system under which its results are shown."""
 
     slug: str
@@ -23,7 +23,7 @@ class Configuration:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-BM25 = Configuration(
+BM25 = EngineConfiguration(
     "bm25",
     "BM25",
     "Lucene's BM25 with k1 = 0.9 and b = 0.4, Porter stemming and English stop words, title and text in one "
@@ -32,19 +32,19 @@ BM25 = Configuration(
 
 #: What stands beside the baseline on the demo's board from the start.
 DEMO_ROWS = (
-    Configuration(
+    EngineConfiguration(
         "bm25-k1-1-2-b-0-75",
         "BM25 (k1 = 1.2, b = 0.75)",
         "The same analysis with the parameters that Lucene and Elasticsearch come with.",
         parameters={"k1": 1.2, "b": 0.75},
     ),
-    Configuration(
+    EngineConfiguration(
         "bm25-titles",
         "BM25 (titles only)",
         "The same BM25 over titles alone: how far a name goes.",
         parameters={"fields": "title"},
     ),
-    Configuration(
+    EngineConfiguration(
         "bm25-no-stemming",
         "BM25 (no stemming)",
         "The same BM25 over unstemmed words.",
@@ -52,10 +52,10 @@ DEMO_ROWS = (
     ),
 )
 
-CONFIGURATIONS: Mapping[str, Configuration] = {each.slug: each for each in (BM25, *DEMO_ROWS)}
+CONFIGURATIONS: Mapping[str, EngineConfiguration] = {each.slug: each for each in (BM25, *DEMO_ROWS)}
 
 
-def bm25_in_words(language: str) -> str:
+def describe_bm25(language: str) -> str:
     """How the site's BM25 of a dataset was made, as it stands beside differences to it."""
     analyser = analyser_for(language)
     method = analyser.name.rpartition(", ")[2]
@@ -68,7 +68,7 @@ def bm25_in_words(language: str) -> str:
     return f"BM25: k1 = 0.9, b = 0.4, {words}, title and text in one field."
 
 
-def system_of(configuration: Configuration) -> System:
+def system_of(configuration: EngineConfiguration) -> System:
     """The system under which a configuration's results are shown, made where it is missing."""
     return house_system(
         slug=configuration.slug,

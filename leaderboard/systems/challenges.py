@@ -16,7 +16,7 @@ from leaderboard.core import audit
 from leaderboard.core.work_requests import request_notice
 from leaderboard.models import Challenge, Dataset, Entry, Membership, System, User
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.publishing import challenge_changed, hold_systems, system_changed
+from leaderboard.results.publishing import challenge_changed, lock_systems, system_changed
 
 State = Challenge.State
 #: How long a challenge, or its decision, may be, in characters.
@@ -37,7 +37,7 @@ class ChallengeRefused(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
+class TrainingCorrection:
     """What a system says from now on of what it had seen; datasets by slug or name."""
 
     training_declared: bool
@@ -45,7 +45,7 @@ class Correction:
     adapted_to: list[str]
 
 
-class Shown(NamedTuple):
+class PublicChallenge(NamedTuple):
     """A challenge as everyone reads it: `text` and `decision` are Markdown, days are ISO, `by` is never an address."""
 
     key: int
@@ -61,11 +61,11 @@ class Shown(NamedTuple):
     settled: str
 
 
-def challenges_of(system_id: int) -> list[Shown]:
+def challenges_of(system_id: int) -> list[PublicChallenge]:
     """The system's challenges, the newest first. One query."""
     rows = Challenge.objects.filter(system=system_id).select_related("dataset", "raised_by")
     return [
-        Shown(
+        PublicChallenge(
             key=row.pk,
             claim=row.claim,
             claim_label=row.get_claim_display(),
@@ -84,7 +84,7 @@ def challenges_of(system_id: int) -> list[Shown]:
     ]
 
 
-def datasets_of(system: System) -> list[Dataset]:
+def challengeable_datasets(system: System) -> list[Dataset]:
     """The datasets that the system has results on which everyone sees, by name."""
     seen = EntryQuerySet(Entry).seen().filter(system=system).values("dataset")
     return list(Dataset.objects.filter(pk__in=seen).order_by("name"))
@@ -95,7 +95,7 @@ def raise_challenge(
     system: System, person: User, claim: str, text: str, dataset: Dataset | None = None
 ) -> Challenge:
     """Put a doubt on record, and tell the system's team. Raises ChallengeRefused."""
-    hold_systems(system)
+    lock_systems(system)
     text = text.strip()
     if not person.name:
         raise ChallengeRefused("A challenge is public, with its author's name: give your account one first.")
@@ -103,7 +103,7 @@ def raise_challenge(
         raise ChallengeRefused(f"Say what you doubt: {', '.join(Challenge.Claim.values)}.")
     if not SHORTEST_TEXT <= len(text) <= LONGEST_TEXT:
         raise ChallengeRefused(f"Say why, in {SHORTEST_TEXT} to {LONGEST_TEXT:,} characters.")
-    seen = datasets_of(system)
+    seen = challengeable_datasets(system)
     if not seen or (dataset is not None and dataset not in seen):
         raise ChallengeRefused("There is no public result of the system that this could be about.")
     if system.team_id and Membership.objects.filter(team=system.team_id, user=person).exists():
@@ -122,9 +122,9 @@ def raise_challenge(
 
 
 @transaction.atomic
-def retract(challenge: Challenge, person: User) -> None:
+def retract_challenge(challenge: Challenge, person: User) -> None:
     """Take one's own challenge back; it stays on record as that. Raises ChallengeRefused."""
-    row = _open(challenge)
+    row = _lock_open_challenge(challenge)
     if row.raised_by_id != person.pk:
         raise ChallengeRefused("Only who raised it can take it back.")
     row.state, row.settled_at = State.RETRACTED, timezone.now()
@@ -135,14 +135,14 @@ def retract(challenge: Challenge, person: User) -> None:
 
 
 @transaction.atomic
-def settle(
-    challenge: Challenge, *, upheld: bool, decision: str, correction: Correction | None = None
+def settle_challenge(
+    challenge: Challenge, *, upheld: bool, decision: str, correction: TrainingCorrection | None = None
 ) -> Challenge:
     """Decide on a challenge, publicly, and correct the system with it where it is upheld. Raises ChallengeRefused.
 
     Call within `leaderboard.core.audit.acting`, which names the curator; everyone else reads “a curator”.
     """
-    row = _open(challenge)
+    row = _lock_open_challenge(challenge)
     decision = decision.strip()
     if not decision or len(decision) > LONGEST_TEXT:
         raise ChallengeRefused(f"Say how it was decided and why, in at most {LONGEST_TEXT:,} characters.")
@@ -173,13 +173,13 @@ def settle(
 
 
 @transaction.atomic
-def redact(challenge: Challenge, text: str = "") -> Challenge:
+def redact_challenge(challenge: Challenge, text: str = "") -> Challenge:
     """Put other words in the place of a challenge's text, such as one that names an anonymous system's team.
 
     Readers are told that a curator did; the old words are kept nowhere. Raises ChallengeRefused for words too long.
     Call within `leaderboard.core.audit.acting`.
     """
-    hold_systems(challenge.system)
+    lock_systems(challenge.system)
     row = Challenge.objects.select_related("system", "dataset").get(pk=challenge.pk)
     text = text.strip()
     if len(text) > LONGEST_TEXT:
@@ -201,9 +201,9 @@ def _claims(system: System) -> dict[str, object]:
     return {name: getattr(system, name) for name in CLAIMS}
 
 
-def _open(challenge: Challenge) -> Challenge:
+def _lock_open_challenge(challenge: Challenge) -> Challenge:
     """The challenge as it is now, held. Raises ChallengeRefused for one that is not open."""
-    hold_systems(challenge.system)
+    lock_systems(challenge.system)
     row = Challenge.objects.select_related("system", "dataset").get(pk=challenge.pk)
     if row.state != State.OPEN:
         raise ChallengeRefused(f"It is settled already: {row.get_state_display()}.")

@@ -56,7 +56,7 @@ _COLUMNS = (*_CLAIMS, *_WORDS, *_PEOPLE, "anonymous_until", "history_date")
 _ONLY_CHANGED = ("description", "bibtex", "parameters", "variant_of_id")
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """One field; `before` and `after` are None where only the change is told."""
 
     field: str
@@ -68,7 +68,7 @@ class Correction(NamedTuple):
     """What was changed at one time; the day is ISO."""
 
     day: str
-    changes: list[Change]
+    changes: list[FieldChange]
 
     def as_data(self) -> dict[str, Any]:
         """As plain values."""
@@ -102,7 +102,7 @@ def _shown_since(system_id: int) -> datetime.datetime | None:
     return first
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now: bool) -> list[Change]:
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now: bool) -> list[FieldChange]:
     anonymous = any(row["anonymous_until"] is not None for row in (before, after))
     fields = {**_CLAIMS, **_WORDS, **({} if anonymous else _PEOPLE)}
     found = []
@@ -112,11 +112,15 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now:
             continue
         told = name in _CLAIMS or not (anonymous_now or name in _ONLY_CHANGED)
         told = told and max(len(str(old)), len(str(new))) <= _LONGEST
-        found.append(Change(label, _said(name, old), _said(name, new)) if told else Change(label, None, None))
+        found.append(
+            FieldChange(label, _field_text(name, old), _field_text(name, new))
+            if told
+            else FieldChange(label, None, None)
+        )
     return found
 
 
-def _said(name: str, value: Any) -> str:
+def _field_text(name: str, value: Any) -> str:
     if name == "architecture":
         return str(Architecture(value).label) if value in Architecture.values else str(value)
     if isinstance(value, bool):

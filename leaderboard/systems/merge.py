@@ -15,7 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponsePerm
 
 from leaderboard.core.audit import record
 from leaderboard.models import Challenge, Entry, Run, System, SystemRedirect
-from leaderboard.results.publishing import hold_systems, system_changed
+from leaderboard.results.publishing import lock_systems, system_changed
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 
 
@@ -95,7 +95,7 @@ def merge_systems(duplicate: System, into: System) -> System:
     Both are of one team, so that its places on boards and what it may manage stay as they are. Raises CannotMerge with
     all conflicts, and nothing is changed. Call within `leaderboard.core.audit.acting`.
     """
-    hold_systems(duplicate, into)
+    lock_systems(duplicate, into)
     conflicts = conflicts_of(duplicate, into)
     if conflicts:
         raise CannotMerge(conflicts)

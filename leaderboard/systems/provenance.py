@@ -18,24 +18,24 @@ _PUBLIC = EntryQuerySet(Entry).public()
 _SHOWN = Q(evaluations__entry__in=_PUBLIC) | Q(evaluations__seed__entry__in=_PUBLIC)
 
 
-class Credit(NamedTuple):
+class SystemCredit(NamedTuple):
     """A system whose run was re-ranked or fused."""
 
     slug: str
     name: str
 
 
-class MadeBy(NamedTuple):
+class RunProvenance(NamedTuple):
     """One way in which the system's runs were made; `checkpoint` is empty where no model was run."""
 
     engine: str
     parameters: list[tuple[str, str]]
     checkpoint: Mapping[str, Any]
-    credits: list[Credit]
+    credits: list[SystemCredit]
     datasets: list[str]
 
 
-def made_by(system_id: int) -> list[MadeBy]:
+def run_provenance(system_id: int) -> list[RunProvenance]:
     """Every way in which the system's public runs were made here, each once. Three queries."""
     runs = (
         Run.objects.filter(_SHOWN, system_id=system_id)
@@ -46,10 +46,10 @@ def made_by(system_id: int) -> list[MadeBy]:
     )
     made = [run for run in runs if "made_by" in run.metadata]
     sources = _credits([run.pk for run in made])
-    kept_back = System.objects.filter(anonymity.kept_back(), pk=system_id).exists()
-    found: list[MadeBy] = []
+    kept_back = System.objects.filter(anonymity.anonymous_now(), pk=system_id).exists()
+    found: list[RunProvenance] = []
     for run in made:
-        one = _made(run.metadata["made_by"], sources.get(run.pk, []))
+        one = _provenance(run.metadata["made_by"], sources.get(run.pk, []))
         if kept_back:  # a checkpoint may be known elsewhere, and other runs are mostly the team's own
             one = one._replace(checkpoint={}, credits=[])
         known = next((each for each in found if each[:4] == one[:4]), one)
@@ -60,11 +60,11 @@ def made_by(system_id: int) -> list[MadeBy]:
     return found
 
 
-def _made(told: Mapping[str, Any], credits: list[Credit]) -> MadeBy:
+def _provenance(told: Mapping[str, Any], credits: list[SystemCredit]) -> RunProvenance:
     engine = told.get("engine", "")
     label = ENGINES[engine].label if engine in ENGINES else engine
     parameters = [(name, parameter_text(value)) for name, value in told.get("parameters", {}).items()]
-    return MadeBy(label, parameters, told.get("checkpoint", {}), credits, [])
+    return RunProvenance(label, parameters, told.get("checkpoint", {}), credits, [])
 
 
 def parameter_text(value: object) -> str:
@@ -74,16 +74,16 @@ def parameter_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _credits(runs: list[int]) -> dict[int, list[Credit]]:
+def _credits(runs: list[int]) -> dict[int, list[SystemCredit]]:
     """Of each run, the systems whose runs it was built on, as far as they are public."""
     rows = (
         Run.objects.filter(_SHOWN, used_by__in=runs)
-        .exclude(anonymity.kept_back("system__"))
+        .exclude(anonymity.anonymous_now("system__"))
         .order_by("system__name")
         .values_list("used_by", "system__slug", "system__name")
         .distinct()
     )
-    found: dict[int, list[Credit]] = {}
+    found: dict[int, list[SystemCredit]] = {}
     for run, slug, name in rows:
-        found.setdefault(run, []).append(Credit(slug, name))
+        found.setdefault(run, []).append(SystemCredit(slug, name))
     return found

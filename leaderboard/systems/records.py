@@ -15,7 +15,7 @@ from django.db.models import Q
 from django.utils.text import slugify
 
 from leaderboard.models import Dataset, System, SystemRedirect, Team
-from leaderboard.results.publishing import hold_systems, system_changed
+from leaderboard.results.publishing import lock_systems, system_changed
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 
 
@@ -60,7 +60,7 @@ class NameTaken(Exception):
         super().__init__(f"your team has a system named “{system.name}” already")
 
 
-class ChangedMeanwhile(Exception):
+class ConcurrentSystemChange(Exception):
     """Somebody else changed the system since the form was made; `fields` are what they changed, in words."""
 
     def __init__(self, fields: list[str]) -> None:
@@ -117,7 +117,7 @@ def house_system(
             },
         )
         if set(adapted_to).difference(system.adapted_to):
-            (system,) = hold_systems(system)
+            (system,) = lock_systems(system)
             new = [slug for slug in adapted_to if slug not in system.adapted_to]
             system.adapted_to = [*system.adapted_to, *new]
             system.save(update_fields=["adapted_to"])
@@ -129,12 +129,12 @@ def house_system(
 def update_system(system: System, fields: SystemFields, *, seen: int | None = None) -> System:
     """Change what the system says of itself, on its boards too; its address and team stay.
 
-    `seen` is the state (`state_of`) that the fields were made from. Raises NameTaken; ChangedMeanwhile where the system
-    says something else by now; ClaimsSettled where the fields undo the decision on a challenge.
+    `seen` is the state (`history_version`) that the fields were made from. Raises NameTaken; ConcurrentSystemChange
+    where the system says something else by now; ClaimsSettled where the fields undo the decision on a challenge.
     """
-    (row,) = hold_systems(system)
+    (row,) = lock_systems(system)
     if seen is not None and (changed := _changed_since(row, seen)):
-        raise ChangedMeanwhile(changed)
+        raise ConcurrentSystemChange(changed)
     taken = System.objects.filter(team=row.team_id, name=fields.name).exclude(pk=row.pk).first()
     if taken is not None:
         raise NameTaken(taken)
@@ -148,7 +148,7 @@ def update_system(system: System, fields: SystemFields, *, seen: int | None = No
     return row
 
 
-def state_of(system: System) -> int:
+def history_version(system: System) -> int:
     """Which state of the system this is: the newest row of its history, 0 where it has none."""
     history: Any = System.history
     newest = history.filter(id=system.pk).order_by("-history_id").values_list("history_id", flat=True)
@@ -157,7 +157,7 @@ def state_of(system: System) -> int:
 
 def _changed_since(system: System, seen: int) -> list[str]:
     """What the system says otherwise than it did in that state, in words."""
-    if seen == state_of(system):
+    if seen == history_version(system):
         return []
     history: Any = System.history
     then = history.filter(id=system.pk, history_id=seen).first()

@@ -8,12 +8,12 @@ from html import escape
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.core.measures import anchor
+from leaderboard.core.measures import measure_anchor
 from leaderboard.core.text.markdown import first_sentence, to_html
 
 register = template.Library()
 
-register.filter("measure_anchor", anchor)
+register.filter("measure_anchor", measure_anchor)
 register.filter("first_sentence", first_sentence)
 
 

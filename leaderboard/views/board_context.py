@@ -35,7 +35,7 @@ class Choice(NamedTuple):
     chosen: bool
 
 
-class Chip(NamedTuple):
+class FilterChip(NamedTuple):
     """A choice in force, and the view without it."""
 
     label: str
@@ -44,7 +44,7 @@ class Chip(NamedTuple):
 
 def board_context(board: Board, state: BoardState, path: str, permalink: str = "") -> dict[str, Any]:
     """The context of `leaderboard/_board.html`; `path` is the page's address, `permalink` the one that stays."""
-    rooms = rendering.rooms_of(board.rows)
+    rooms = rendering.spread_widths(board.rows)
     unpin_links = {
         slug: path + state.but(pins=tuple(pin for pin in state.pins if pin != slug)).query_string()
         for slug in state.pins
@@ -53,7 +53,7 @@ def board_context(board: Board, state: BoardState, path: str, permalink: str = "
         "board": board,
         "state": state,
         "board_path": path,
-        "body": rendering.body(board, rooms, unpin_links, may_pin=len(state.pins) < MOST_PINS),
+        "body": rendering.render_rows(board, rooms, unpin_links, may_pin=len(state.pins) < MOST_PINS),
         "heads": _heads(board, state, path, rooms),
         "groups": _groups(board),
         "exports": export_links(path, state),
@@ -197,7 +197,7 @@ def _hidden_fields(board: Board, state: BoardState) -> list[tuple[str, str]]:
     fields = [("sort", str(sort)) for sort in state.sorts] + [("pin", slug) for slug in state.pins]
     for key, low, high in state.ranges:
         if key in board.awaited:  # such a column has no fields of its own
-            fields += [(f"min-{key}", _written(low)), (f"max-{key}", _written(high))]
+            fields += [(f"min-{key}", _format_bound(low)), (f"max-{key}", _format_bound(high))]
     fields += [("rows", "all")] if state.all_rows else []
     fields += [("view", state.view)] if state.view and not board.views else []
     if not board.machines:
@@ -214,7 +214,7 @@ def _ranges(board: Board, state: BoardState) -> list[tuple[str, list[SafeString]
     for column in board.ranges:
         bound = bounds.get(column.key, Range(column.key, None, None))
         unit = "0.1 is 10 %" if column.kind == "relative" else column.unit if column.kind == "figure" else ""
-        fields = _range_fields(column, unit, _written(bound.low), _written(bound.high))
+        fields = _range_fields(column, unit, _format_bound(bound.low), _format_bound(bound.high))
         first = column.kind == "figure" or column.key in (board.measure, "mean")
         (usual if first else others).append(fields)
     return [(label, fields) for label, fields in (("", usual), ("Values of other columns", others)) if fields]
@@ -233,7 +233,7 @@ def _range_fields(column: Column, unit: str, low: str, high: str) -> SafeString:
     )
 
 
-def _written(bound: float | None) -> str:
+def _format_bound(bound: float | None) -> str:
     return "" if bound is None else f"{bound:.12g}"
 
 
@@ -275,7 +275,7 @@ def _compare_url(board: Board, path: str) -> str:
     return "/compare/?" + urlencode([*(("system", slug) for slug in slugs), *scope])
 
 
-def _chips(board: Board, state: BoardState, path: str) -> Iterator[Chip]:
+def _chips(board: Board, state: BoardState, path: str) -> Iterator[FilterChip]:
     """Everything that leaves rows or columns out, or adds some, each with the view without it."""
     for name, values in state.facets:
         labels = {
@@ -286,7 +286,7 @@ def _chips(board: Board, state: BoardState, path: str) -> Iterator[Chip]:
         }
         for value in values:
             without = state.with_facet(name, (other for other in values if other != value))
-            yield Chip(f"{LABELS[name]}: {labels.get(value, value)}", path + without.query_string())
+            yield FilterChip(f"{LABELS[name]}: {labels.get(value, value)}", path + without.query_string())
     columns = {column.key: column for column in board.ranges}
     for one in state.ranges:
         rest = tuple(other for other in state.ranges if other != one)
@@ -294,33 +294,33 @@ def _chips(board: Board, state: BoardState, path: str) -> Iterator[Chip]:
             label = f"{CALLED[one.key]}: not applied, being computed"
         else:
             label = _range_label(columns[one.key], one)
-        yield Chip(label, path + state.but(ranges=rest).query_string())
+        yield FilterChip(label, path + state.but(ranges=rest).query_string())
     if state.text:
-        yield Chip(f"“{state.text}”", path + state.but(text="").query_string())
+        yield FilterChip(f"“{state.text}”", path + state.but(text="").query_string())
     if state.zero_shot:
-        yield Chip("zero-shot only", path + state.but(zero_shot=False).query_string())
+        yield FilterChip("zero-shot only", path + state.but(zero_shot=False).query_string())
     if state.cpu_only:
         label = "measured without a GPU; what was not measured is left out"
-        yield Chip(label, path + state.but(cpu_only=False).query_string())
+        yield FilterChip(label, path + state.but(cpu_only=False).query_string())
     if state.corpus:
-        yield Chip(f"my corpus: {state.corpus:,} documents", path + state.but(corpus=0).query_string())
+        yield FilterChip(f"my corpus: {state.corpus:,} documents", path + state.but(corpus=0).query_string())
     if state.weights:
         weights = ", ".join(f"{name} {weight:g}" for name, weight in state.weights)
-        yield Chip(f"weights: {weights}", path + state.but(weights=()).query_string())
+        yield FilterChip(f"weights: {weights}", path + state.but(weights=()).query_string())
     groups = {group.slug: group.label for group in board.groups}
     for slug in state.hidden:
         rest_hidden = tuple(other for other in state.hidden if other != slug)
         label = f"without {groups.get(slug, slug)}"
-        yield Chip(label, path + state.but(hidden=rest_hidden).query_string())
+        yield FilterChip(label, path + state.but(hidden=rest_hidden).query_string())
 
 
 def _range_label(column: Column, one: Range) -> str:
     unit = f" {column.unit}" if column.unit and column.kind == "figure" else ""
     if one.high is None:
-        return f"{column.label} ≥ {_written(one.low)}{unit}"
+        return f"{column.label} ≥ {_format_bound(one.low)}{unit}"
     if one.low is None:
-        return f"{column.label} ≤ {_written(one.high)}{unit}"
-    return f"{column.label} {_written(one.low)} to {_written(one.high)}{unit}"
+        return f"{column.label} ≤ {_format_bound(one.high)}{unit}"
+    return f"{column.label} {_format_bound(one.low)} to {_format_bound(one.high)}{unit}"
 
 
 def _status(board: Board, names: dict[str, str]) -> str:

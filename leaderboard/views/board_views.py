@@ -12,10 +12,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
-from leaderboard.boards.exports import FORMATS, Cited
+from leaderboard.boards.exports import FORMATS, Citation
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.pages import Asked, View
+from leaderboard.core.cache.pages import PageVariant, View
 from leaderboard.core.http.api_errors import unknown_choice
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.site_url import absolute
@@ -30,7 +30,7 @@ def site_revision(**_: object) -> str:
     return entry_rows.site_revision()
 
 
-def view_of(request: HttpRequest) -> Asked | None:
+def view_of(request: HttpRequest) -> PageVariant | None:
     """The view, for the page cache; searches, mistakes and addresses with empty fields are not worth keeping."""
     try:
         state = BoardState.read(request.GET)
@@ -38,7 +38,7 @@ def view_of(request: HttpRequest) -> Asked | None:
         return None
     if state.text or has_empty_fields(request):
         return None
-    return Asked(("part" if is_part(request) else "") + state.query_string(), state.is_common)
+    return PageVariant(("part" if is_part(request) else "") + state.query_string(), state.is_common)
 
 
 def is_part(request: HttpRequest) -> bool:
@@ -77,7 +77,7 @@ def board_page(
     return response
 
 
-def refusing(view: View[P]) -> View[P]:
+def refuse_unknown(view: View[P]) -> View[P]:
     """Answer 400 where the address of a view asks for what its board does not have."""
 
     @wraps(view)
@@ -85,12 +85,12 @@ def refusing(view: View[P]) -> View[P]:
         try:
             return view(request, *args, **kwargs)
         except UnknownChoice as error:
-            return refused(request, error)
+            return unknown_choice_response(request, error)
 
     return answer
 
 
-def refused(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
+def unknown_choice_response(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
     """400, saying what the board has instead, in the kind of answer that was asked for."""
     if request.path.endswith(".json"):
         return JsonResponse(unknown_choice(error).body, status=400)
@@ -106,11 +106,13 @@ def permalink(kind: Kind, slug: str, at: datetime.datetime | None) -> str:
     return reverse(f"{kind}_at", args=[slug, at]) if at else ""
 
 
-def cited(request: HttpRequest, kind: Kind, slug: str, title: str, at: datetime.datetime | None) -> Cited:
+def board_citation(
+    request: HttpRequest, kind: Kind, slug: str, title: str, at: datetime.datetime | None
+) -> Citation:
     """How exports name the view that is asked for; `at` is since when the board is so."""
     query = BoardState.read(request.GET).but(all_rows=False).query_string()
     address = permalink(kind, slug, at) or reverse(kind, args=[slug])
-    return Cited(kind, slug, title, absolute(request, address + query), at)
+    return Citation(kind, slug, title, absolute(request, address + query), at)
 
 
 def export_links(path: str, state: BoardState) -> list[tuple[str, str]]:

@@ -10,9 +10,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import pages
-from leaderboard.boards.dataset_details import awaiting, details
+from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.pages import kept_page, own_teams, with_address
+from leaderboard.core.cache.pages import cache_page, own_teams, vary_on_site_address
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.permissions import may_judge
 from leaderboard.datasets import lists
@@ -22,15 +22,15 @@ from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.results.history import entry_rows
 from leaderboard.results.protection import policy_of_columns
 from leaderboard.results.publishing import published_statistics
-from leaderboard.rounds.lifecycle import announced, governing, of_benchmark
-from leaderboard.rounds.presentation import why_shut
+from leaderboard.rounds.lifecycle import announced_rounds, benchmark_rounds, governing_round
+from leaderboard.rounds.presentation import closed_reason
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import board_page, permalink, refusing, view_of
+from leaderboard.views.board_views import board_page, permalink, refuse_unknown, view_of
 
 
 @require_safe
-@kept_page(entry_rows.dataset_revision, with_address(view_of))
-@refusing
+@cache_page(entry_rows.dataset_revision, vary_on_site_address(view_of))
+@refuse_unknown
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """A dataset: what it is, what it offers, and its board."""
     state = BoardState.read(request.GET)
@@ -38,13 +38,13 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     if page is None:
         raise Http404
     dataset = page.dataset
-    rounds, now = announced([dataset["pk"]]), timezone.now()
+    rounds, now = announced_rounds([dataset["pk"]]), timezone.now()
     open_for_runs = dataset["state"] in Dataset.TAKES_RUNS
     has_documents = bool(dataset["current_version__corpus_sha256"]) and not dataset["runs_only"]
     board = {
         "dataset": dataset,
         "open_for_runs": open_for_runs,
-        "shut": why_shut(governing(rounds, now), now) if open_for_runs else "",
+        "shut": closed_reason(governing_round(rounds, now), now) if open_for_runs else "",
         "open_for_models": open_for_runs and has_documents,
         **board_context(
             page.board, state, reverse("dataset", args=[slug]), permalink("dataset", slug, page.at)
@@ -59,13 +59,13 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
             "policy": policy_of_columns(dataset),
             "tombstones": page.tombstones,
-            "awaiting": awaiting(dataset),
+            "awaiting": awaiting_runs(dataset),
             "rounds": rounds,
             "parts": page.parts,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
             "rescore": under_way(dataset["pk"]) if may_judge(request.user) else None,
-            "details": details(dataset, files, site_address(request) + "/"),
+            "details": dataset_details(dataset, files, site_address(request) + "/"),
         }
 
     return board_page(request, "leaderboard/dataset.html", state, around, board)
@@ -84,8 +84,8 @@ def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
 
 
 @require_safe
-@kept_page(entry_rows.benchmark_revision, view_of)
-@refusing
+@cache_page(entry_rows.benchmark_revision, view_of)
+@refuse_unknown
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """A benchmark: systems × datasets for one measure."""
     state = BoardState.read(request.GET)
@@ -94,7 +94,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404
     around = {
         "section": "benchmarks",
-        "rounds": of_benchmark(page.benchmark["pk"]),
+        "rounds": benchmark_rounds(page.benchmark["pk"]),
         "benchmark": page.benchmark,
         "members": page.members,
         "printed": page.printed,

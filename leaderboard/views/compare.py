@@ -14,28 +14,28 @@ from django.views.decorators.http import require_safe
 from evaluation.statistics import CORRECTION, TEST
 from leaderboard.boards.columns.marks import SEEDS
 from leaderboard.boards.state import BoardState
-from leaderboard.comparison.by_query import Pair, by_query, overlaps
-from leaderboard.comparison.gathering import (
+from leaderboard.comparison.by_query import PairComparison, by_query, overlaps
+from leaderboard.comparison.queries.collection import OpenCollection, open_collection
+from leaderboard.comparison.selection import (
     MOST_SYSTEMS,
     CompareState,
     SystemChoice,
-    entries_of,
-    resolved,
+    distinct_choices,
+    entries_of_systems,
+    resolve_systems,
     system_choices,
-    told_apart,
 )
-from leaderboard.comparison.queries.collection import OpenCollection, open_collection
 from leaderboard.comparison.table import Comparison, compare, reasons
 from leaderboard.comparison.testing import with_values
-from leaderboard.core.cache.memory import LIFETIME, Remembered
-from leaderboard.core.cache.pages import Asked, kept_page
+from leaderboard.core.cache.memory import LIFETIME, TTLCache
+from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
 from leaderboard.views.board_views import site_revision
 
 #: The systems that there are, and how a page offers them: on a large site this takes longer than all the rest.
-_offered: Remembered[tuple[dict[str, SystemChoice], SafeString]] = Remembered(1)
+_offered: TTLCache[tuple[dict[str, SystemChoice], SafeString]] = TTLCache(1)
 
 
 def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
@@ -50,22 +50,22 @@ def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
     return systems
 
 
-def _variant(request: HttpRequest) -> Asked | None:
+def _variant(request: HttpRequest) -> PageVariant | None:
     try:
         query = CompareState.read(request.GET).query_string()
     except UnknownChoice:
         return None
-    return Asked(query, common=not query)
+    return PageVariant(query, common=not query)
 
 
 @require_safe
-@kept_page(site_revision, _variant)
+@cache_page(site_revision, _variant)
 def compare_systems(request: HttpRequest) -> HttpResponse:
     """Systems side by side: per dataset, and query by query where judgements are open."""
     choices, options = _systems()
     try:
         requested = CompareState.read(request.GET)
-        view = requested.but(systems=resolved(requested.systems, choices))
+        view = requested.but(systems=resolve_systems(requested.systems, choices))
         context = _context(view, choices) if len(view.systems) > 1 else {}
     except UnknownChoice as error:
         chosen = [slug for slug in request.GET.getlist("system") if slug in choices][:MOST_SYSTEMS]
@@ -79,7 +79,7 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
 
 def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """The systems that were chosen, with links that take one away or compare with it, and those that may be added."""
-    path, chosen = reverse("compare"), told_apart(view.systems, choices)
+    path, chosen = reverse("compare"), distinct_choices(view.systems, choices)
     return {
         "section": "compare",
         "view": view,
@@ -97,7 +97,7 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
 
 
 def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    comparison = compare(view.systems, entries_of(view.systems), view.measure, view.benchmark)
+    comparison = compare(view.systems, entries_of_systems(view.systems), view.measure, view.benchmark)
     path = reverse("compare")
     return {
         "comparison": comparison,
@@ -109,7 +109,7 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
         "seeds_note": SEEDS if any(cell.spread for row in comparison.rows for cell in row.cells) else "",
         "test": TEST,
         "correction": CORRECTION,
-        **_one_dataset(view, comparison, told_apart(view.systems, choices)),
+        **_one_dataset(view, comparison, distinct_choices(view.systems, choices)),
     }
 
 
@@ -160,7 +160,7 @@ def _one_dataset(
     }
 
 
-def _pair(pair: Pair, first: SystemChoice, other: SystemChoice) -> dict[str, Any]:
+def _pair(pair: PairComparison, first: SystemChoice, other: SystemChoice) -> dict[str, Any]:
     """The pair's numbers as the page writes them, and the queries on which each is ahead."""
     result = pair.result
     return {

@@ -13,9 +13,9 @@ from leaderboard.boards.exchange import croissant, mteb
 from leaderboard.boards.exchange.results import results_of, to_yaml
 from leaderboard.boards.exports.bibtex import bibliography
 from leaderboard.core import anonymity
-from leaderboard.core.cache.pages import kept_page, with_address
+from leaderboard.core.cache.pages import cache_page, vary_on_site_address
 from leaderboard.core.http.site_url import absolute
-from leaderboard.core.text.bibtex import references_in
+from leaderboard.core.text.bibtex import parse_entries
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
@@ -23,13 +23,13 @@ from leaderboard.results import citations
 from leaderboard.views.board_views import site_revision
 
 #: Every answer names addresses of the site.
-_kept = kept_page(site_revision, with_address())
+_kept = cache_page(site_revision, vary_on_site_address())
 
 
 def _system(slug: str) -> System:
     """A system with anything on a board. Raises Http404."""
     seen = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
-    return anonymity.shown_system(get_object_or_404(seen.select_related("team", "source"), slug=slug))
+    return anonymity.public_system(get_object_or_404(seen.select_related("team", "source"), slug=slug))
 
 
 def _attached(content: str | bytes, content_type: str, name: str) -> HttpResponse:
@@ -65,7 +65,7 @@ def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
     """What to cite for the system: its own BibTeX or its source's, else its authors, else its page."""
     _system(slug)
     page = absolute(request, reverse("system", args=[slug]))
-    entries = bibliography(references_in(citations.citation(slug, page, settings.SITE_NAME)))
+    entries = bibliography(parse_entries(citations.citation(slug, page, settings.SITE_NAME)))
     return _attached("\n\n".join(entries) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
 
 

@@ -8,13 +8,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import pages
-from leaderboard.boards.exports import FORMATS, Cited
+from leaderboard.boards.exports import FORMATS, Citation
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.pages import Asked, kept_page, with_address
+from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.results.history import entry_rows
-from leaderboard.views.board_views import Kind, cited, refusing
+from leaderboard.views.board_views import Kind, board_citation, refuse_unknown
 
 _REVISIONS = {"dataset": entry_rows.dataset_revision, "benchmark": entry_rows.benchmark_revision}
 
@@ -23,29 +23,29 @@ def _revision(slug: str, kind: Kind, **_: object) -> str:
     return _REVISIONS[kind](slug)
 
 
-def _view_of_export(request: HttpRequest) -> Asked | None:
+def _view_of_export(request: HttpRequest) -> PageVariant | None:
     """The view, whose pages are all the same here."""
     try:
         state = whole(request)
     except UnknownChoice:
         return None
-    return None if state.text else Asked(state.query_string(), state.is_common)
+    return None if state.text else PageVariant(state.query_string(), state.is_common)
 
 
 #: Which export is meant: they name their own address.
-export_asked = with_address(_view_of_export)
+export_asked = vary_on_site_address(_view_of_export)
 
 
 @require_safe
-@kept_page(_revision, export_asked)
-@refusing
+@cache_page(_revision, export_asked)
+@refuse_unknown
 def export(request: HttpRequest, slug: str, kind: Kind, ending: str) -> HttpResponse:
     """The board of a dataset or benchmark as one of FORMATS."""
     state = whole(request)
     page = pages.dataset_page(slug, state) if kind == "dataset" else pages.benchmark_page(slug, state)
     if page is None:
         raise Http404
-    about = cited(request, kind, slug, page.board.title, page.at)
+    about = board_citation(request, kind, slug, page.board.title, page.at)
     return exported(page.board, replace(about, bibtex=pages.bibtex_of(page.rows)), ending)
 
 
@@ -54,7 +54,7 @@ def whole(request: HttpRequest) -> BoardState:
     return BoardState.read(request.GET).but(all_rows=True)
 
 
-def exported(board: Board, about: Cited, ending: str) -> HttpResponse:
+def exported(board: Board, about: Citation, ending: str) -> HttpResponse:
     """The board as one of FORMATS, under a name of its own."""
     chosen = FORMATS[ending]
     response = HttpResponse(chosen.write(board, about), content_type=chosen.content_type)

@@ -10,39 +10,39 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.core.cache.pages import Asked, View, kept_page
+from leaderboard.core.cache.pages import PageVariant, View, cache_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.datasets import lists
-from leaderboard.figures.model import FigureRequest, NoSubject, benchmarks_for, datasets_for
+from leaderboard.figures.model import FigureRequest, SubjectNotFound, benchmarks_for, datasets_for
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.views.board_views import refusing, site_revision
+from leaderboard.views.board_views import refuse_unknown, site_revision
 
 P = ParamSpec("P")
 
 
-def _variant(request: HttpRequest) -> Asked | None:
+def _variant(request: HttpRequest) -> PageVariant | None:
     """Which view of a figure is meant; searches and mistakes are not worth keeping."""
     figure = FIGURES.get(request.path.removesuffix("/").removesuffix(".json").rpartition("/")[2])
     if figure is None:
         return None
     try:
         figure_request = FigureRequest(figure, request.GET)
-    except (UnknownChoice, NoSubject):
+    except (UnknownChoice, SubjectNotFound):
         return None
     common = figure_request.state.is_common and not figure_request.systems
-    return None if figure_request.state.text else Asked(figure_request.query_string(), common)
+    return None if figure_request.state.text else PageVariant(figure_request.query_string(), common)
 
 
 def _answering(view: View[P]) -> View[P]:
     """400 for what a figure does not have, 404 for a page that there is not."""
 
-    @refusing
+    @refuse_unknown
     @wraps(view)
     def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         try:
             return view(request, *args, **kwargs)
-        except NoSubject:
+        except SubjectNotFound:
             raise Http404 from None
 
     return answer
@@ -55,7 +55,7 @@ def _figure_request(request: HttpRequest, slug: str) -> FigureRequest:
 
 
 @require_safe
-@kept_page(site_revision, _variant)
+@cache_page(site_revision, _variant)
 @_answering
 def figure_json(request: HttpRequest, slug: str) -> HttpResponse:
     """A figure as plotly's data and layout, with its caption and its table."""
@@ -64,7 +64,7 @@ def figure_json(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@kept_page(site_revision, _variant)
+@cache_page(site_revision, _variant)
 @_answering
 def figure(request: HttpRequest, slug: str) -> HttpResponse:
     """A page for one figure: the picture, its table, and what may be chosen."""
@@ -96,7 +96,7 @@ def _form(figure_request: FigureRequest) -> dict[str, Any]:
 
 
 def _board(figure_request: FigureRequest) -> str:
-    """The board that the figure is made from, in the same view. Raises NoSubject. One query."""
+    """The board that the figure is made from, in the same view. Raises SubjectNotFound. One query."""
     if figure_request.dataset:
         kind, slug = "dataset", figure_request.dataset
         there = Dataset.objects.listed().filter(slug=slug).exists()
@@ -106,12 +106,12 @@ def _board(figure_request: FigureRequest) -> str:
     else:
         return ""
     if not there:
-        raise NoSubject
+        raise SubjectNotFound
     return reverse(kind, args=[slug]) + figure_request.state.query_string()
 
 
 @require_safe
-@kept_page(site_revision)
+@cache_page(site_revision)
 def figures(request: HttpRequest) -> HttpResponse:
     """What each figure shows, and where it is."""
     return render(

@@ -8,7 +8,7 @@ from django.templatetags.static import static
 from django.views.decorators.http import require_safe
 
 from leaderboard.core import audit
-from leaderboard.core.http.downloads import send_stored, unless_known
+from leaderboard.core.http.downloads import send_stored, send_unless_unchanged
 from leaderboard.core.permissions import may_see_dataset
 from leaderboard.core.storage.store import Area
 from leaderboard.datasets.files import find_file, is_sealed
@@ -41,7 +41,7 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
     def send() -> HttpResponseBase:
         return send_stored(Area.FILES, file.sha256, file.name, kind)
 
-    return unless_known(request, file.sha256, send, public=public)
+    return send_unless_unchanged(request, file.sha256, send, public=public)
 
 
 @require_safe

@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from leaderboard.core.schema_version import mismatch
-from leaderboard.core.storage.disk import DiskFull, require_room
+from leaderboard.core.storage.disk import DiskFull, require_free_space
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def _schema() -> str:
 
 def _disk() -> str:
     try:
-        require_room(settings.VAR, 0)
+        require_free_space(settings.VAR, 0)
     except DiskFull:
         return "full"
     return "ok"

@@ -17,7 +17,7 @@ from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import news
-from leaderboard.core.cache.pages import Asked, kept_page, with_address
+from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.core.text.plain import for_xml
 from leaderboard.views.board_views import site_revision
@@ -29,12 +29,12 @@ def _number(request: HttpRequest) -> int:
     return 1 if number is None else number
 
 
-def _asked(request: HttpRequest) -> Asked:
-    return Asked(str(_number(request)))
+def _page_variant(request: HttpRequest) -> PageVariant:
+    return PageVariant(str(_number(request)))
 
 
 @require_safe
-@kept_page(site_revision, _asked)
+@cache_page(site_revision, _page_variant)
 def news_page(request: HttpRequest) -> HttpResponse:
     """What changed, by day."""
     page, items = news.news_page(_number(request))
@@ -54,7 +54,7 @@ else:
 _NEWS = uuid.uuid5(uuid.NAMESPACE_URL, "tag:runboard,2026:news")
 
 
-def _of_site(path: str) -> str:
+def _configured_address(path: str) -> str:
     """The path at the configured address; without one, Django puts the visitor's before it."""
     return f"{settings.SITE_ADDRESS}{path}"
 
@@ -66,11 +66,11 @@ class NewsFeed(_Feed):
 
     def link(self) -> str:
         """The page that it is the feed of."""
-        return _of_site("/news/")
+        return _configured_address("/news/")
 
     def feed_url(self) -> str:
         """Its own address."""
-        return _of_site("/news/atom.xml")
+        return _configured_address("/news/atom.xml")
 
     def title(self) -> str:
         """The feed's name."""
@@ -96,7 +96,7 @@ class NewsFeed(_Feed):
 
     def item_link(self, item: news.Item) -> str:
         """Where to read on."""
-        return _of_site(item.url)
+        return _configured_address(item.url)
 
     def item_guid(self, item: news.Item) -> str:
         """A name that stays, whatever becomes of the address.
@@ -117,7 +117,7 @@ _feed = NewsFeed()
 
 
 @require_safe
-@kept_page(site_revision, with_address())
+@cache_page(site_revision, vary_on_site_address())
 def atom(request: HttpRequest) -> HttpResponse:
     """The feed."""
     return _feed(request)

@@ -18,10 +18,10 @@ from leaderboard.boards import past_pages
 from leaderboard.boards.exports.cells import MOMENT
 from leaderboard.boards.pages import bibtex_of
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.pages import is_nobody, kept_page
+from leaderboard.core.cache.pages import cache_page, is_anonymous_visit
 from leaderboard.results.history.past import end_of
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import Kind, board_page, cited, permalink, refusing, view_of
+from leaderboard.views.board_views import Kind, board_citation, board_page, permalink, refuse_unknown, view_of
 from leaderboard.views.exports import export_asked, exported, whole
 
 #: Seconds for which browsers and proxies may keep a past board without asking: only the reason why a row was taken off
@@ -62,7 +62,7 @@ def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
             return _no_board(request, slug, at, kind)
         response = view(request, slug=slug, at=at, kind=kind, **others)
         settled = end_of(at) + SETTLED < timezone.now()
-        if settled and response.status_code in (200, 304) and is_nobody(request):
+        if settled and response.status_code in (200, 304) and is_anonymous_visit(request):
             response.headers["Cache-Control"] = f"public, max-age={KEPT_FOR}"
         return response
 
@@ -75,8 +75,8 @@ def _key(slug: str, at: datetime.datetime, kind: Kind, **_: object) -> str:
 
 @require_safe
 @_long_kept
-@kept_page(_key, view_of)
-@refusing
+@cache_page(_key, view_of)
+@refuse_unknown
 def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """The board as of `at`, in the view of the query string."""
     state = BoardState.read(request.GET)
@@ -98,20 +98,20 @@ def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) ->
 
 @require_safe
 @_long_kept
-@kept_page(_key, export_asked)
-@refusing
+@cache_page(_key, export_asked)
+@refuse_unknown
 def export(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, ending: str) -> HttpResponse:
     """The same board as one of FORMATS."""
     page = _READERS[kind](slug, whole(request), at)
     if page is None:
         return _no_board(request, slug, at, kind)
-    about = cited(request, kind, slug, page.board.title, at)
+    about = board_citation(request, kind, slug, page.board.title, at)
     return exported(page.board, replace(about, bibtex=bibtex_of(page.rows)), ending)
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """404, with the time at which the board begins; the same for what is not public, and for what is nowhere."""
-    first, to_come = past_pages.first_time(kind, slug), at > timezone.now()
+    first, to_come = past_pages.first_published(kind, slug), at > timezone.now()
     context = {
         "at": at,
         "to_come": to_come,

@@ -13,20 +13,20 @@ from leaderboard.boards import formatting, pages
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.system import page, tables
 from leaderboard.boards.system.badges import Badge, as_shields, as_svg, badge_of
-from leaderboard.boards.system.history import system_more
+from leaderboard.boards.system.history import system_details
 from leaderboard.boards.system.result import LABEL as WORD_PIECES
 from leaderboard.boards.system.team import author_facts, team_facts
-from leaderboard.core.cache.pages import Asked, kept_page, with_address
+from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.measures import canonical_name
-from leaderboard.core.text.baselines import several_baselines
+from leaderboard.core.text.baselines import baselines_label
 from leaderboard.datasets import lists
 from leaderboard.results.history import entry_rows
-from leaderboard.results.profiles.public import overlaps
-from leaderboard.rounds.lifecycle import not_over
+from leaderboard.results.profiles.public import public_overlaps
+from leaderboard.rounds.lifecycle import unfinished_rounds
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
-from leaderboard.systems.provenance import made_by
+from leaderboard.systems.provenance import run_provenance
 from leaderboard.views.board_views import site_revision
 
 #: How many rows of the first board the home page shows.
@@ -34,7 +34,7 @@ HOME_ROWS = 5
 
 
 @require_safe
-@kept_page(site_revision)
+@cache_page(site_revision)
 def home(request: HttpRequest) -> HttpResponse:
     """What this is, the boards, and the newest results."""
     benchmarks = lists.benchmarks()
@@ -42,11 +42,11 @@ def home(request: HttpRequest) -> HttpResponse:
     first = pages.benchmark_page(benchmarks[0]["slug"], BoardState()) if benchmarks else None
     context = {
         "section": "home",
-        "rounds": not_over(),
+        "rounds": unfinished_rounds(),
         "benchmarks": benchmarks,
         "datasets": [dataset for dataset in datasets if dataset["takes_runs"]],
         "dataset_count": len(datasets),
-        "newest": lists.newest(),
+        "newest": lists.newest_results(),
         "first": first,
         "first_rows": formatting.summary(first.board, HOME_ROWS) if first else [],
         "counted": sum(member.counted for member in first.members) if first else 0,
@@ -55,18 +55,18 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@kept_page(site_revision)
+@cache_page(site_revision)
 def datasets(request: HttpRequest) -> HttpResponse:
     """All datasets with their statistics."""
     return render(
         request,
         "leaderboard/datasets.html",
-        {"section": "datasets", "datasets": lists.datasets(), "collections": len(overlaps().datasets)},
+        {"section": "datasets", "datasets": lists.datasets(), "collections": len(public_overlaps().datasets)},
     )
 
 
 @require_safe
-@kept_page(site_revision)
+@cache_page(site_revision)
 def benchmarks(request: HttpRequest) -> HttpResponse:
     """All benchmarks."""
     return render(
@@ -77,7 +77,7 @@ def benchmarks(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@kept_page(entry_rows.system_revision, with_address())
+@cache_page(entry_rows.system_revision, vary_on_site_address())
 def system(request: HttpRequest, slug: str) -> HttpResponse:
     """Everything a system has, per dataset beside BM25 and the best."""
     facts = page.system_facts(slug)
@@ -90,26 +90,26 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "system": facts,
         "results": results,
         "quarantined": page.quarantined_of(facts["pk"]),
-        "by_measure": tables.by_measure(results),
-        "beside": tables.beside(results),
-        "baseline": several_baselines(result.baseline_name for result in results),
+        "by_measure": tables.measure_table(results),
+        "beside": tables.facts_table(results),
+        "baseline": baselines_label(result.baseline_name for result in results),
         "sure": any(result.certainty for result in results),
         "has_in_domain": any(result.training == "in-domain" for result in results),
         "has_seeds": any(result.seed_count for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
         "costs": tables.cost_table(results),
-        "depths": tables.depths(results),
-        "made": made_by(facts["pk"]),
+        "depths": tables.depth_charts(results),
+        "made": run_provenance(facts["pk"]),
         "challenges": challenges,
         "challenged": any(each.state == "open" for each in challenges),
         "corrections": corrections_of(facts["pk"]),
-        "more": system_more(facts, results, site_address(request)),
+        "more": system_details(facts, results, site_address(request)),
     }
     return render(request, "leaderboard/system.html", context)
 
 
 @require_safe
-@kept_page(site_revision)
+@cache_page(site_revision)
 def team(request: HttpRequest, slug: str) -> HttpResponse:
     """A team and its systems."""
     facts = team_facts(slug)
@@ -118,12 +118,12 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "leaderboard/team.html", {"section": "team", "team": facts})
 
 
-def _which_badge(request: HttpRequest) -> Asked:
-    return Asked(f"{request.GET.get('dataset', '')}\n{request.GET.get('measure', '')}")
+def _which_badge(request: HttpRequest) -> PageVariant:
+    return PageVariant(f"{request.GET.get('dataset', '')}\n{request.GET.get('measure', '')}")
 
 
 @require_safe
-@kept_page(site_revision)
+@cache_page(site_revision)
 def author(request: HttpRequest, slug: str) -> HttpResponse:
     """A person's systems and publications."""
     facts = author_facts(slug)
@@ -146,14 +146,14 @@ def _shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
 
 @require_safe
 @_shown_elsewhere
-@kept_page(site_revision, _which_badge)
+@cache_page(site_revision, _which_badge)
 def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
     """A system's place on a dataset's board, as a picture."""
     return HttpResponse(as_svg(_badge(request, slug)), content_type="image/svg+xml")
 
 
 @require_safe
-@kept_page(site_revision, _which_badge)
+@cache_page(site_revision, _which_badge)
 def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
     """The same for shields.io."""
     return JsonResponse(as_shields(_badge(request, slug)))

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from leaderboard.comparison.queries.collection import OpenCollection, baseline_of, open_collection, query_url
 from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QueryState, query_page
 from leaderboard.comparison.queries.listing import COLUMNS, ListState, query_list
-from leaderboard.core.cache.pages import Asked, kept_page
+from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.results.history import entry_rows
 
@@ -21,21 +21,21 @@ def _revision(slug: str, **_: str) -> str:
     return entry_rows.dataset_revision(slug)
 
 
-def _view_of_list(request: HttpRequest) -> Asked | None:
+def _view_of_list(request: HttpRequest) -> PageVariant | None:
     if "id" in request.GET:
         return None
     try:
-        return Asked(ListState.read(request.GET).query_string())
+        return PageVariant(ListState.read(request.GET).query_string())
     except UnknownChoice:
         return None
 
 
-def _view_of_query(request: HttpRequest) -> Asked | None:
+def _view_of_query(request: HttpRequest) -> PageVariant | None:
     try:
         state = QueryState.read(request.GET)
     except UnknownChoice:
         return None
-    return Asked(state.query_string(), common=not state.systems)
+    return PageVariant(state.query_string(), common=not state.systems)
 
 
 def _open(slug: str) -> OpenCollection:
@@ -46,7 +46,7 @@ def _open(slug: str) -> OpenCollection:
 
 
 @require_safe
-@kept_page(_revision, _view_of_list)
+@cache_page(_revision, _view_of_list)
 def queries(request: HttpRequest, slug: str) -> HttpResponse:
     """The judged queries of an open dataset, with how hard each is."""
     if "id" in request.GET:  # an id that no address can end in
@@ -81,7 +81,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_revision, _view_of_query)
+@cache_page(_revision, _view_of_query)
 def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
     """One query: what was judged for it, and the first documents of each system."""
     return _query(request, slug, query_id)

@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from evaluation.archives.compression import Limits
+from evaluation.archives.compression import FileLimits
 from evaluation.checkpoints.codes import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
 from evaluation.efficiency import protocol
@@ -18,7 +18,7 @@ from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.measures import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION, Family
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP
 from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OFF, OVER_STORED_RUNS
-from leaderboard.core.cache.pages import kept_page
+from leaderboard.core.cache.pages import cache_page
 from leaderboard.models import HardwareClass
 from leaderboard.results.publishing import HIDDEN_DECIMALS
 
@@ -41,7 +41,7 @@ def _described(family: Family) -> dict[str, Any]:
 
 
 @require_safe
-@kept_page(_fixed)
+@cache_page(_fixed)
 def measures(request: HttpRequest) -> HttpResponse:
     """Every measure with its names, formula and source, and the rules that all of them follow."""
     context = {
@@ -57,7 +57,7 @@ def measures(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_fixed)
+@cache_page(_fixed)
 def formats(request: HttpRequest) -> HttpResponse:
     """Run files, datasets, limits, and every problem a report may name."""
     context = {
@@ -71,7 +71,7 @@ def formats(request: HttpRequest) -> HttpResponse:
         ],
         "failure_codes": [code for code in codes_about("model") if code not in CODES],
         "checkpoint_limit": settings.CHECKPOINT_LIMIT_BYTES,
-        "limits": Limits(),
+        "limits": FileLimits(),
         "upload_limit": settings.UPLOAD_LIMIT_BYTES,
         "at_once": settings.VALIDATE_AT_ONCE_BYTES,
     }

@@ -9,9 +9,9 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from leaderboard.core.measures import canonical_name
-from leaderboard.judgements.rescoring.comparison import among
-from leaderboard.judgements.rescoring.shown import switched
-from leaderboard.judgements.rescoring.table import as_csv, stays_of, table_of
+from leaderboard.judgements.rescoring.comparison import restrict_comparison
+from leaderboard.judgements.rescoring.switched import switched_rescores
+from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
 from leaderboard.models import Dataset, Entry, Rescore
 
 
@@ -20,7 +20,7 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Each public result before and after."""
     row, comparison = _switched_rescore(slug, number)
     dataset = row.dataset
-    table = table_of(
+    table = comparison_table(
         comparison,
         measure=canonical_name(request.GET.get("measure", "")),
         sort=request.GET.get("sort", ""),
@@ -29,7 +29,7 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     )
     context = {
         "section": "datasets", "dataset": dataset, "rescore": row, "number": number, "table": table,
-        "stays": stays_of(comparison, public=True), "quarantined": _quarantined(row),
+        "stays": unmoved_results(comparison, public=True), "quarantined": _quarantined(row),
     }  # fmt: skip
     return render(request, "leaderboard/rescore.html", context)
 
@@ -50,12 +50,12 @@ def rescore_csv(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
     """The n-th switch of a dataset, with what may be shown of it now: what was taken off since is left out."""
     dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)
-    rescores = list(switched(dataset.pk))
+    rescores = list(switched_rescores(dataset.pk))
     if not 1 <= number <= len(rescores):
         raise Http404
     row = rescores[number - 1]
     public = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
-    return row, among(row.comparison, set(public.values_list("pk", flat=True)))
+    return row, restrict_comparison(row.comparison, set(public.values_list("pk", flat=True)))
 
 
 def _quarantined(rescore: Rescore) -> list[dict[str, str]]:

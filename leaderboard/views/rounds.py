@@ -19,7 +19,7 @@ from leaderboard.core.measures import canonical_name
 from leaderboard.figures.queries import ROUND_TOPICS, plot_round_topics
 from leaderboard.models import Dataset, Round, RoundSummary, Run
 from leaderboard.rounds.lifecycle import Phase, listed_datasets, listed_rounds, phase, summary_of
-from leaderboard.rounds.presentation import described, runs_that_came, timeline, within_quota
+from leaderboard.rounds.presentation import count_runs, describe_round, timeline, within_quota
 from leaderboard.rounds.topics import RoundRun, Topic, runs_of, topics
 
 
@@ -28,7 +28,7 @@ from leaderboard.rounds.topics import RoundRun, Topic, runs_of, topics
 def rounds(request: HttpRequest) -> HttpResponse:
     """Every round with its phase, those that take runs first."""
     now = timezone.now()
-    listed = [described(row, now) for row in listed_rounds()]
+    listed = [describe_round(row, now) for row in listed_rounds()]
     return render(
         request,
         "leaderboard/rounds.html",
@@ -54,11 +54,11 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "section": "rounds",
         "round": row,
-        "described": described(row, now),
+        "described": describe_round(row, now),
         "timeline": timeline(row, now),
         "datasets": datasets,
         "limited": any(within_quota(row, dataset) is not None for dataset in datasets),
-        "came": runs_that_came([row])[row.pk],
+        "came": count_runs([row])[row.pk],
         "own": _own_runs(row, teams),
         "topics": _offered(row, datasets, teams),
         "competition": any(dataset.hidden and dataset.protection == "competition" for dataset in datasets),

@@ -18,7 +18,7 @@ from django.http import HttpRequest
 
 from leaderboard.core.http.site_url import is_own_address, own_address, site_address
 from leaderboard.models import User
-from submissions.accounts.outbox import one_line, write_account_mail
+from submissions.accounts.outbox import one_line, queue_account_mail
 from submissions.accounts.sessions import device_name
 from submissions.accounts.teams import personal_team
 
@@ -87,7 +87,7 @@ class AccountAdapter(DefaultAccountAdapter):
                 values[name] = address + urlsplit(str(value)).path
             else:
                 values[name] = one_line(value) if isinstance(value, str) else value
-        write_account_mail(self.render_mail(template_prefix, email, values))
+        queue_account_mail(self.render_mail(template_prefix, email, values))
 
     def get_reauthentication_methods(self, user: AbstractBaseUser | AnonymousUser) -> list[dict[str, Any]]:
         """How the person shows again who they are: with the second factor where they have one, and by it alone.

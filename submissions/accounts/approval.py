@@ -18,8 +18,8 @@ from django.utils import timezone
 from leaderboard.core.audit import record
 from leaderboard.core.http.site_url import own_address
 from leaderboard.models import Membership, Team, User
-from leaderboard.results.publishing import decide_again
-from submissions.accounts.outbox import one_line, write_account_mail
+from leaderboard.results.publishing import reconsider_held
+from submissions.accounts.outbox import one_line, queue_account_mail
 
 _ACCOUNT_TEXT = """Your account at {site} is approved. Sign in at
 
@@ -65,7 +65,7 @@ def approve_account(person: User) -> bool:
     record("account approved", person)
     text = _ACCOUNT_TEXT.format(site=settings.SITE_NAME, address=own_address())
     subject = f"Your account at {settings.SITE_NAME} is approved"
-    write_account_mail(EmailMessage(subject, text, to=[person.email]))
+    queue_account_mail(EmailMessage(subject, text, to=[person.email]))
     return True
 
 
@@ -79,11 +79,11 @@ def approve_team(team: Team) -> bool:
         return False
     team.approved_at = now
     record("team approved", team)
-    decide_again(team)
+    reconsider_held(team)
     text = _TEAM_TEXT.format(team=one_line(team.name), site=settings.SITE_NAME, address=own_address())
     subject = f"Your team at {settings.SITE_NAME} is approved"
     for owner in User.objects.filter(memberships__team=team, memberships__owner=True, is_active=True):
-        write_account_mail(EmailMessage(subject, text, to=[owner.email]))
+        queue_account_mail(EmailMessage(subject, text, to=[owner.email]))
     return True
 
 

@@ -28,7 +28,7 @@ from django.utils import timezone
 
 from leaderboard.core import audit
 from leaderboard.models import Invitation, Membership, Team, User
-from submissions.accounts.outbox import write_account_mail
+from submissions.accounts.outbox import queue_account_mail
 from submissions.accounts.teams import make_team
 from submissions.core.errors import ChangeRefused
 from submissions.models import Webhook
@@ -59,7 +59,7 @@ class TeamRefused(ChangeRefused):
 def create_team(name: str, by: User) -> Team:
     """A new team that the person owns."""
     User.objects.select_for_update(no_key=True).get(pk=by.pk)
-    check_count(by)
+    check_team_count(by)
     team = make_team(name)
     Membership.objects.create(team=team, user=by, owner=True)
     with audit.acting(by):
@@ -80,7 +80,7 @@ def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool =
     membership = _get_membership(lock_team(team, by, curating=curating), member)
     if membership.owner != owner:
         if not owner:
-            _keep_an_owner(team, without=membership)
+            _require_owner(team, without=membership)
         membership.owner = owner
         membership.save(update_fields=["owner"])
         if not owner:
@@ -90,31 +90,31 @@ def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool =
 
 
 @transaction.atomic
-def add(team: Team, person: User, *, owner: bool, by: User) -> Membership:
+def add_member(team: Team, person: User, *, owner: bool, by: User) -> Membership:
     """Let somebody in without an invitation: for curators."""
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     _lock_row(team)
-    check_room(team, person)
+    check_can_join(team, person)
     membership = Membership.objects.create(team=team, user=person, owner=owner)
     _record("added to team", team, membership, by, owner=owner)
     return membership
 
 
-def check_room(team: Team, person: User) -> None:
+def check_can_join(team: Team, person: User) -> None:
     """Whether the person may join. Raises TeamRefused."""
     if Membership.objects.filter(team=team, user=person).exists():
         raise TeamRefused("You belong to this team already.")
-    check_count(person)
+    check_team_count(person)
 
 
-def check_count(person: User) -> None:
+def check_team_count(person: User) -> None:
     """Whether the person may be in one more team. Raises TeamRefused."""
     if Membership.objects.filter(user=person).count() >= MOST_TEAMS:
         raise TeamRefused(f"You belong to {MOST_TEAMS} teams. Leave one that you no longer need first.")
 
 
 @transaction.atomic
-def transfer(team: Team, member: int, *, by: User, curating: bool = False) -> Membership:
+def transfer_team(team: Team, member: int, *, by: User, curating: bool = False) -> Membership:
     """Hand the team over: the member owns it from now on, and who does it no longer does (a curator: nobody else)."""
     membership = _get_membership(lock_team(team, by, curating=curating), member)
     if membership.user_id == by.pk and not curating:
@@ -129,21 +129,21 @@ def transfer(team: Team, member: int, *, by: User, curating: bool = False) -> Me
 
 
 @transaction.atomic
-def remove(team: Team, member: int, *, by: User, curating: bool = False) -> User:
+def remove_member(team: Team, member: int, *, by: User, curating: bool = False) -> User:
     """Take a member out of the team: they lose all access to it at once."""
     membership = _get_membership(lock_team(team, by, curating=curating), member)
-    _take_out(team, membership, by)
+    _delete_membership(team, membership, by)
     return membership.user
 
 
 @transaction.atomic
-def leave(team: Team, by: User) -> None:
+def leave_team(team: Team, by: User) -> None:
     """Leave the team. Its last owner hands it over first."""
     _lock_row(team)
     membership = Membership.objects.filter(team=team, user=by).first()
     if membership is None:
         raise TeamRefused("You do not belong to this team any more.")
-    _take_out(team, membership, by)
+    _delete_membership(team, membership, by)
 
 
 def lock_team(team: Team, by: User, *, curating: bool = False) -> Team:
@@ -165,9 +165,9 @@ def _get_membership(team: Team, key: int) -> Membership:
     return membership
 
 
-def _take_out(team: Team, membership: Membership, by: User) -> None:
+def _delete_membership(team: Team, membership: Membership, by: User) -> None:
     if membership.owner:
-        _keep_an_owner(team, without=membership)
+        _require_owner(team, without=membership)
     membership.delete()
     _revoke_invitations_by(team, membership.user)
     # What they had sent elsewhere is theirs to read no longer.
@@ -181,7 +181,7 @@ def _take_out(team: Team, membership: Membership, by: User) -> None:
     )
 
 
-def _keep_an_owner(team: Team, *, without: Membership) -> None:
+def _require_owner(team: Team, *, without: Membership) -> None:
     if not Membership.objects.filter(team=team, owner=True).exclude(pk=without.pk).exists():
         raise TeamRefused(
             "A team is never without an owner. Make somebody else an owner first, or hand the team over."
@@ -189,7 +189,7 @@ def _keep_an_owner(team: Team, *, without: Membership) -> None:
 
 
 @transaction.atomic
-def end_reach(person: User) -> dict[str, int]:
+def revoke_access(person: User) -> dict[str, int]:
     """Revoke whatever invitations the person made and switch off their webhooks, in every team: their account is
     closed. How many of each, in words for a record.
     """
@@ -308,7 +308,7 @@ def accept_invitation(invitation: Invitation, person: User) -> Membership:
         raise TeamRefused("This invitation is good no longer. Ask for a new one.")
     if not is_invited(row, person):
         raise TeamRefused("This invitation is for another address. Sign in with that one.")
-    check_room(row.team, person)
+    check_can_join(row.team, person)
     row.accepted_by, row.accepted_at = person, timezone.now()
     row.save(update_fields=["accepted_by", "accepted_at"])
     membership = Membership.objects.create(team=row.team, user=person, owner=row.owner)
@@ -321,7 +321,7 @@ def send_invitation(invitation: Invitation, link: str) -> None:
     until = invitation.expires_at
     text = _INVITATION.format(site=settings.SITE_NAME, email=invitation.email, link=link, until=until)
     subject = f"Invitation to a team on {settings.SITE_NAME}"
-    write_account_mail(EmailMessage(subject, text, to=[invitation.email]))
+    queue_account_mail(EmailMessage(subject, text, to=[invitation.email]))
 
 
 def _waiting_invitation(team: Team, key: int, by: User) -> Invitation:

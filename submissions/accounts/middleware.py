@@ -13,7 +13,7 @@ from django.utils.deprecation import MiddlewareMixin
 from django.utils.functional import SimpleLazyObject
 
 from leaderboard.models import User
-from submissions.accounts.second_factor import has_shown
+from submissions.accounts.second_factor import session_has_second_factor
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,12 @@ class StaffMiddleware(MiddlewareMixin):
         """Mark the person where their rights rest."""
         if settings.STAFF_MFA_REQUIRED:
             person = request.user
-            request.user = SimpleLazyObject(lambda: _marked(request, person))  # type: ignore[assignment]
+            request.user = SimpleLazyObject(lambda: _mark_restrained(request, person))  # type: ignore[assignment]
 
 
-def _marked(request: HttpRequest, person: object) -> object:
+def _mark_restrained(request: HttpRequest, person: object) -> object:
     if isinstance(person, User) and (person.is_staff or person.is_superuser):
-        person.restrained = not has_shown(request, person)
+        person.restrained = not session_has_second_factor(request, person)
     return person
 
 
@@ -46,11 +46,11 @@ class SessionListMiddleware(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         """Note it, only where the answer itself looked at who asks."""
         if request.session.accessed and not request.session.is_empty() and request.session.session_key:
-            _note(request)
+            _record_session(request)
         return response
 
 
-def _note(request: HttpRequest) -> None:
+def _record_session(request: HttpRequest) -> None:
     """Once in `SEEN_SECONDS` a session; without a cache not at all, or every page would write."""
     key = f"seen:{request.session.session_key}"
     if cache.get(key) or not request.user.is_authenticated:

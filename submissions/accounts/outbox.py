@@ -12,7 +12,7 @@ from submissions.models import AccountMail
 NOTIFY, QUEUE = "runboard.notify", "notices"
 
 
-def write_account_mail(message: EmailMessage) -> None:
+def queue_account_mail(message: EmailMessage) -> None:
     """Write the mail down for its one recipient, and wake the notifier: it is sent at once where that is alive."""
     (address,) = message.to
     AccountMail.objects.create(
@@ -21,7 +21,7 @@ def write_account_mail(message: EmailMessage) -> None:
         subject=one_line(str(message.subject)),
         text=str(message.body),
     )
-    transaction.on_commit(lambda: wakeup.send(NOTIFY, QUEUE))
+    transaction.on_commit(lambda: wakeup.send_wakeup(NOTIFY, QUEUE))
 
 
 def one_line(text: str) -> str:

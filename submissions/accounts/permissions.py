@@ -67,10 +67,10 @@ def may_manage(person: Person, submission: Submission) -> bool:
     """Whether the person may see everything of the submission, cancel, withdraw and show or hide it."""
     if not isinstance(person, User):
         return False
-    return moderates(person) or submissions_of(person).filter(pk=submission.pk).exists()
+    return may_moderate(person) or submissions_of(person).filter(pk=submission.pk).exists()
 
 
-def moderates(person: Person) -> bool:
+def may_moderate(person: Person) -> bool:
     """Whether the person may take any team's results off the boards, and so sees and manages its submissions."""
     return has_right(person, "leaderboard.moderate_entry")
 
@@ -101,7 +101,9 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
     with their scores would give away, and of the rest those of public results, where the dataset's setting names them.
     `own` is whether it is known to be the person's or their teams'; None asks.
     """
-    scored = [job for job in submission.jobs.all() if evaluation_of(job) is not None and not keeps_run(job)]
+    scored = [
+        job for job in submission.jobs.all() if evaluation_of(job) is not None and not run_stays_private(job)
+    ]
     if own is None:
         own = bool(scored) and submissions_of(person).filter(pk=submission.pk).exists()
     if own:
@@ -122,7 +124,7 @@ def evaluation_of(job: Job) -> int | None:
     return job.evaluation_id or (job.entry.evaluation_id if job.entry is not None else None)
 
 
-def keeps_run(job: Job) -> bool:
+def run_stays_private(job: Job) -> bool:
     """Whether the run stays here: a model made it beside hidden judgements, or from queries that not all may see."""
     open_to_all = not job.dataset.hidden and job.dataset.queries_visibility == Visibility.PUBLIC
     return job.kind == Job.Kind.MODEL and not open_to_all

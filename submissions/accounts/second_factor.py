@@ -32,11 +32,11 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
     def encrypt(self, text: str) -> str:
         """A secret as the database has it: who reads a copy of the tables cannot make codes of it."""
-        return _locks().encrypt(text.encode()).decode()
+        return _fernet().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
         """A secret as it is. Raises InvalidToken where `SECRET_KEY` is another than it was stored with."""
-        return _locks().decrypt(encrypted_text.encode()).decode()
+        return _fernet().decrypt(encrypted_text.encode()).decode()
 
     def can_delete_authenticator(self, authenticator: Authenticator) -> bool:
         """Whether it may go: not the one that staff come in with."""
@@ -44,7 +44,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):
         return not (settings.STAFF_MFA_REQUIRED and (person.is_staff or person.is_superuser))
 
 
-def _locks() -> MultiFernet:
+def _fernet() -> MultiFernet:
     """By the present `SECRET_KEY`, and for reading by those it replaced (`SECRET_KEY_FALLBACKS`)."""
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     return MultiFernet(
@@ -60,7 +60,7 @@ def has_second_factor(person: User) -> bool:
     return Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
 
 
-def has_shown(request: HttpRequest, person: User) -> bool:
+def session_has_second_factor(request: HttpRequest, person: User) -> bool:
     """Whether this session has shown the person's second factor within the hours for which it counts."""
     since = time.time() - settings.STAFF_SESSION_HOURS * 3600
     records = get_authentication_records(request, person)

@@ -78,7 +78,7 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
     return len(keys)
 
 
-def forget_expired() -> int:
+def delete_expired_sessions() -> int:
     """Remove sessions that have expired, and the list's rows of sessions that are gone; how many of both.
 
     A row that was seen within a day stays: its session may be about to be written.

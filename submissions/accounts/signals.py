@@ -28,7 +28,7 @@ def count_enrolment(request: HttpRequest, user: User, authenticator: Authenticat
 
 
 @receiver(password_reset)
-def end_what_others_may_have(request: HttpRequest, user: User, **kwargs: Any) -> None:
+def end_access_after_reset(request: HttpRequest, user: User, **kwargs: Any) -> None:
     """Who resets a password may have lost the account: sessions and tokens end with the old one."""
     end_access(user, keep=request.session.session_key)
     logger.info("password reset account=%s", user.pk)

@@ -85,7 +85,7 @@ class TokenThrottle(_PersonThrottle):
     scope = "token"
 
 
-def slow_down(seconds: int) -> str:
+def throttle_message(seconds: int) -> str:
     """What somebody reads who changed too much in a short time."""
     wait = f"{seconds} second{'s' * (seconds != 1)}" if seconds < 120 else f"{-(-seconds // 60)} minutes"
     return f"That was many changes in a short time. Please wait {wait}, then send this again."
@@ -106,7 +106,7 @@ class TooManyChanges(ChangeRefused):
     status = 429
 
 
-def limit(throttle: _PersonThrottle, request: HttpRequest) -> None:
+def enforce_limit(throttle: _PersonThrottle, request: HttpRequest) -> None:
     """Count a page's request. Raises TooManyChanges."""
     if wait := seconds_to_wait(throttle, request):
-        raise TooManyChanges(slow_down(wait))
+        raise TooManyChanges(throttle_message(wait))

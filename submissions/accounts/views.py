@@ -23,7 +23,7 @@ from submissions.accounts.membership import TeamRefused, create_team, membership
 from submissions.accounts.permissions import View, is_owner, personal_page, signed_in, teams_of
 from submissions.accounts.sessions import end_session, end_sessions, sessions_of
 from submissions.accounts.teams import personal_team, rename_team, set_profile
-from submissions.accounts.throttling import ChangeThrottle, InviteThrottle, TokenThrottle, limit
+from submissions.accounts.throttling import ChangeThrottle, InviteThrottle, TokenThrottle, enforce_limit
 from submissions.accounts.tokens import LIFETIME, LIMIT, make_token, revoke_token
 from submissions.core.errors import ChangeRefused
 from submissions.models import ApiToken
@@ -45,7 +45,7 @@ def save_profile(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _account_page(request, status=400, profile_form=form)
     try:
-        limit(ChangeThrottle(), request)
+        enforce_limit(ChangeThrottle(), request)
     except ChangeRefused as error:
         form.add_error(None, str(error))
         return _account_page(request, status=error.status, profile_form=form)
@@ -78,7 +78,7 @@ def _show_new_token(request: HttpRequest) -> HttpResponse:
     form.full_clean()
     wanted = form.cleaned_data
     try:
-        limit(TokenThrottle(), request)
+        enforce_limit(TokenThrottle(), request)
         text = make_token(signed_in(request), wanted["name"], scopes=wanted["scopes"], days=wanted["days"])
     except ChangeRefused as error:
         form.add_error(None, str(error))
@@ -110,7 +110,7 @@ def new_team(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _account_page(request, status=400, team_form=form)
     try:
-        limit(ChangeThrottle(), request)
+        enforce_limit(ChangeThrottle(), request)
         team = create_team(form.cleaned_data["name"], signed_in(request))
     except ChangeRefused as error:
         form.add_error(None, str(error))
@@ -178,7 +178,7 @@ def _changes_team(*, owners: bool) -> Callable[[View], View]:
         def answer(request: HttpRequest, slug: str, **options: Any) -> HttpResponse:
             team = _get_team(request, slug)
             try:
-                limit(ChangeThrottle(), request)
+                enforce_limit(ChangeThrottle(), request)
                 if owners and not is_owner(request.user, team):
                     raise _NotOwner("Only an owner of the team can do that.")
                 return view(request, team, **options)
@@ -211,7 +211,7 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
     form = InvitationForm(request.POST)
     if not form.is_valid():
         return _team_page(request, team, status=400, invitation_form=form)
-    limit(InviteThrottle(), request)
+    enforce_limit(InviteThrottle(), request)
     invitation, secret = membership.invite(
         team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=signed_in(request)
     )
@@ -222,7 +222,7 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
 def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Send it again under a new link, or revoke it."""
     if request.POST.get("action") == "renew":
-        limit(InviteThrottle(), request)
+        enforce_limit(InviteThrottle(), request)
         return _show_link(request, team, *membership.renew_invitation(team, key, by=signed_in(request)))
     membership.revoke_invitation(team, key, by=signed_in(request))
     messages.success(request, "Revoked: its link lets nobody in.")
@@ -234,10 +234,10 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Another role for a member, or none."""
     action, by = request.POST.get("action"), signed_in(request)
     if action == "transfer":
-        name = _display_name(membership.transfer(team, key, by=by).user)
+        name = _display_name(membership.transfer_team(team, key, by=by).user)
         messages.success(request, f"{name} owns the team now; you are a member.")
     elif action == "remove":
-        name = _display_name(membership.remove(team, key, by=by))
+        name = _display_name(membership.remove_member(team, key, by=by))
         messages.success(request, f"{name} is no longer in the team, and sees nothing of it any more.")
     elif action in ("owner", "member"):
         name = _display_name(membership.set_role(team, key, owner=action == "owner", by=by).user)
@@ -252,7 +252,7 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
 @_changes_team(owners=False)
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
     """Leave the team."""
-    membership.leave(team, signed_in(request))
+    membership.leave_team(team, signed_in(request))
     messages.success(request, f"You have left “{team.name}”. What you submitted for it stays there.")
     return redirect("account")
 

@@ -30,8 +30,8 @@ from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import CurationForm
-from leaderboard.admin.pages import NotDone, ask, require
-from leaderboard.admin.site import SOURCES, Waiting
+from leaderboard.admin.pages import ActionRefused, confirm, require
+from leaderboard.admin.site import SOURCES, PendingRows
 from leaderboard.core.audit import acting, record
 from leaderboard.models import Membership, Team, User
 from leaderboard.results.history.revisions import lock_boards
@@ -44,7 +44,7 @@ from submissions.accounts.approval import (
     waiting_teams,
     withdraw_approval,
 )
-from submissions.accounts.membership import TeamRefused, check_count, check_room, end_reach
+from submissions.accounts.membership import TeamRefused, check_can_join, check_team_count, revoke_access
 from submissions.accounts.sessions import end_access
 
 #: Fields of a new account that no record has.
@@ -124,7 +124,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
     def approve(self, request: HttpRequest, chosen: QuerySet[User]) -> TemplateResponse | None:
         """Let people in who signed up and wait."""
         require(request, APPROVES)
-        return ask(
+        return confirm(
             self, request, chosen, _approve_account, title="Approve accounts", button="Approve",
             explanation="They can sign in from now on, and are told by mail.",
         )  # fmt: skip
@@ -141,7 +141,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
         """Save; who is closed out comes in no more, lets nobody in, and is told nothing."""
         super().save_model(request, obj, form, change)
         if change and "is_active" in form.changed_data and not obj.is_active:
-            record("access ended", obj, after={**end_access(obj), **end_reach(obj)})
+            record("access ended", obj, after={**end_access(obj), **revoke_access(obj)})
 
     @transaction.atomic
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
@@ -159,13 +159,13 @@ class PersonAdmin(AccountAdmin, UserAdmin):
 
 def _approve_account(person: Any, _: object) -> str:
     if not approve_account(person):
-        raise NotDone(f"Account {person.pk} does not wait for approval.")
+        raise ActionRefused(f"Account {person.pk} does not wait for approval.")
     return f"Approved: account {person.pk}."
 
 
 SOURCES.append(
     lambda: [
-        Waiting(
+        PendingRows(
             waiting_accounts(),
             "account waits for approval",
             "accounts wait for approval",
@@ -238,9 +238,9 @@ class MembershipFormSet(BaseInlineFormSet):
             if form.instance.pk is None and person is not None:
                 try:
                     if self.instance.pk is None:
-                        check_count(person)
+                        check_team_count(person)
                     else:
-                        check_room(self.instance, person)
+                        check_can_join(self.instance, person)
                 except TeamRefused as error:
                     raise ValidationError(f"{person} cannot join. They would be told: {error}") from error
 
@@ -282,7 +282,7 @@ class TeamAdmin(CurationAdmin):
     def approve(self, request: HttpRequest, chosen: QuerySet[Team]) -> TemplateResponse | None:
         """Let the teams submit to hidden judgements."""
         require(request, APPROVES)
-        return ask(
+        return confirm(
             self, request, chosen, _approve_team, title="Approve teams", button="Approve",
             explanation="They may submit to datasets with hidden judgements, and their owners are told by mail. "
             "Approve teams whose people you can name: several that work together read more of what is hidden.",
@@ -292,7 +292,7 @@ class TeamAdmin(CurationAdmin):
     def withdraw_approval(self, request: HttpRequest, chosen: QuerySet[Team]) -> TemplateResponse | None:
         """Have the teams submit nothing more to hidden judgements."""
         require(request, APPROVES)
-        return ask(
+        return confirm(
             self, request, chosen, _withdraw_approval, title="Withdraw approvals", button="Withdraw",
             explanation="They submit nothing more to datasets with hidden judgements, where teams need to be approved. "
             "Their results stay.",
@@ -344,29 +344,29 @@ class TeamAdmin(CurationAdmin):
         team, by = form.instance, curator(request)
         # Of a new team nobody is locked yet: by number, as everywhere.
         for row in sorted(formset.new_objects, key=lambda each: each.user_id):
-            membership.add(team, row.user, owner=row.owner, by=by)
+            membership.add_member(team, row.user, owner=row.owner, by=by)
         # Owners are made before others cease to be: the team is never without one.
         for row, _ in sorted(formset.changed_objects, key=lambda each: not each[0].owner):
             membership.set_role(team, row.pk, owner=row.owner, by=by, curating=True)
         for row in formset.deleted_objects:
-            membership.remove(team, row.pk, by=by, curating=True)
+            membership.remove_member(team, row.pk, by=by, curating=True)
 
 
 def _approve_team(team: Any, _: object) -> str:
     if not approve_team(team):
-        raise NotDone(f"{team} is approved already.")
+        raise ActionRefused(f"{team} is approved already.")
     return f"Approved: {team}."
 
 
 def _withdraw_approval(team: Any, _: object) -> str:
     if not withdraw_approval(team):
-        raise NotDone(f"{team} is not approved.")
+        raise ActionRefused(f"{team} is not approved.")
     return f"Approval withdrawn: {team}."
 
 
 SOURCES.append(
     lambda: [
-        Waiting(
+        PendingRows(
             waiting_teams(),
             "team waits to be approved for hidden judgements",
             "teams wait to be approved for hidden judgements",

@@ -11,10 +11,10 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, reason_of
-from leaderboard.admin.pages import NotDone, ask, require
-from leaderboard.admin.site import SOURCES, Waiting
+from leaderboard.admin.pages import ActionRefused, confirm, require
+from leaderboard.admin.site import SOURCES, PendingRows
 from submissions.models import Flag, QuotaException, QuotaUse
-from submissions.quotas.curating import figures_of, give_back, settle_flag
+from submissions.quotas.curating import flag_details, refund_unit, settle_flag
 
 
 @admin.register(QuotaException)
@@ -60,11 +60,11 @@ class QuotaUseAdmin(ReadOnlyAdmin):
     def refund(self, request: HttpRequest, chosen: QuerySet[QuotaUse]) -> TemplateResponse | None:
         """Give units back."""
         require(request, "submissions.change_quotause")
-        return ask(
+        return confirm(
             self,
             request,
             chosen,
-            _give_back,
+            _refund,
             title="Give back what submissions cost",
             explanation="Each of these no longer counts for its person and team. They read the reason.",
             button="Give back",
@@ -75,11 +75,11 @@ class QuotaUseAdmin(ReadOnlyAdmin):
         return request.user.has_perm("submissions.change_quotause")
 
 
-def _give_back(use: Any, _: object) -> str:
+def _refund(use: Any, _: object) -> str:
     try:
-        give_back(use)
+        refund_unit(use)
     except ValueError as error:
-        raise NotDone(str(error)) from error
+        raise ActionRefused(str(error)) from error
     return f"Given back: {use}."
 
 
@@ -101,7 +101,7 @@ class FlagAdmin(ReadOnlyAdmin):
     @admin.display
     def figures(self, flag: Flag) -> str:
         """What gave rise to it."""
-        return figures_of(flag)
+        return flag_details(flag)
 
     @admin.display(description="team", ordering="team__name")
     def its_team(self, flag: Flag) -> str:
@@ -142,7 +142,7 @@ class FlagAdmin(ReadOnlyAdmin):
             settle_flag(flag, state)
             return f"{state.label.capitalize()}: {flag}."
 
-        return ask(
+        return confirm(
             self, request, chosen, act, title=title, button=button,
             explanation="The note is kept with the flag and in the record. What follows (a quarantine, another quota) "
             "is an act of its own.",
@@ -155,7 +155,7 @@ class FlagAdmin(ReadOnlyAdmin):
 
 SOURCES.append(
     lambda: [
-        Waiting(
+        PendingRows(
             Flag.objects.filter(state=Flag.State.OPEN),
             "run looks like a probe",
             "runs look like probes",

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 
 from leaderboard.admin.base import curator
-from leaderboard.admin.pages import AskForm, Crumb, curation_page, object_crumb, require
+from leaderboard.admin.pages import Crumb, ReasonForm, curation_page, object_crumb, require
 from leaderboard.admin.systems import SystemAdmin
 from leaderboard.core.audit import acting
 from leaderboard.models import System
@@ -20,7 +20,7 @@ from submissions.intake.merge_systems import merge_systems
 RIGHT = "leaderboard.moderate_entry"
 
 
-class MergeForm(AskForm):
+class MergeForm(ReasonForm):
     """Which system it is."""
 
     into = forms.ModelChoiceField(

@@ -18,7 +18,12 @@ from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import ApiError, ErrorSerializer, problem
 from leaderboard.models import Challenge, Entry, System
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.systems.challenges import ChallengeRefused, challenges_of, datasets_of, raise_challenge
+from leaderboard.systems.challenges import (
+    ChallengeRefused,
+    challengeable_datasets,
+    challenges_of,
+    raise_challenge,
+)
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import ChallengeThrottle
 from submissions.api.requests import RequestSerializer, require_valid
@@ -41,7 +46,7 @@ class ChallengeRequest(RequestSerializer):
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """As the page reads it. Raises ApiError."""
         slug = self.context["request"].parser_context["kwargs"]["slug"]
-        form = ChallengeForm(data, datasets=datasets_of(_system(slug)))
+        form = ChallengeForm(data, datasets=challengeable_datasets(_system(slug)))
         require_valid(form)
         return form.cleaned_data
 

@@ -45,7 +45,7 @@ class FlagField(serializers.BooleanField):
         name = str(self.field_name)
         if data is empty:
             raise ApiError(INVALID, f"Send {name}=true or {name}=false.")
-        return truth({name: data}, name, missing=self.blank)
+        return parse_boolean({name: data}, name, missing=self.blank)
 
 
 class WholeNumberField(serializers.IntegerField):
@@ -118,14 +118,14 @@ def data_of(request: Request) -> Mapping[str, Any]:
     return data
 
 
-def about(data: Mapping[str, Any]) -> dict[str, Any]:
+def read_submission_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     """What belongs to this one submission, of whatever kind. Raises ApiError."""
     form = SubmissionForm(
         {
             "configuration": data.get("configuration", ""),
             "note": data.get("note", ""),
-            "public": "yes" if truth(data, "public") else "no",
-            "reusable": truth(data, "reusable", missing=False),
+            "public": "yes" if parse_boolean(data, "public") else "no",
+            "reusable": parse_boolean(data, "reusable", missing=False),
             **{name: data.get(name, "") for name in ("run_type", "tag", "priority")},
         },
         systems=[],
@@ -188,7 +188,7 @@ def system_of(
     return mine
 
 
-def truth(data: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
+def parse_boolean(data: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
     """A yes or no. Raises ApiError for anything else."""
     value = str(data.get(name, "")).strip().casefold()
     if value == "":

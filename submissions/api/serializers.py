@@ -16,7 +16,7 @@ from leaderboard.core.http.api_errors import ApiError, ProblemSerializer
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.deltas import DIGITS
 from submissions.accounts.permissions import downloadable_runs
-from submissions.checkpoints.concurrency import Busy
+from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.core.errors import Refused
 from submissions.quotas import QuotaSpent
 from submissions.status.description import JobStatus, SubmissionStatus
@@ -363,7 +363,7 @@ def refused(refusal: Refused) -> ApiError:
     extra: Mapping[str, Any] = {"files": [file.as_dict() for file in refusal.files]} if refusal.files else {}
     if isinstance(refusal, QuotaSpent):
         extra = {"quotas": QuotaSerializer(refusal.quotas, many=True).data}
-    if isinstance(refusal, Busy):
+    if isinstance(refusal, TooManyChecks):
         code, wait = status.HTTP_429_TOO_MANY_REQUESTS, refusal.seconds
     elif refusal.code == REQUEST_TOO_LARGE:
         code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE

@@ -22,15 +22,15 @@ from submissions.accounts.permissions import checkpoints_of, signed_in
 from submissions.api.requests import (
     ALIASES,
     RequestSerializer,
-    about,
     list_of,
     malformed,
+    read_submission_fields,
     system_and_owner,
 )
 from submissions.checkpoints.hub import HubModel
-from submissions.checkpoints.service import Source
+from submissions.checkpoints.service import CheckpointArchive
 from submissions.core.errors import Refused
-from submissions.intake.files import IncomingFile, incoming, incoming_upload, pair
+from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, pair_with_datasets
 from submissions.intake.forms import ParametersField, SubmissionForm
 from submissions.intake.models.intake import (
     NO_CHECKPOINT,
@@ -42,7 +42,7 @@ from submissions.intake.models.intake import (
     engine_of,
     kinds_of,
 )
-from submissions.intake.models.readiness import is_local
+from submissions.intake.models.readiness import is_local_request
 from submissions.intake.seed_labels import split_labels
 from submissions.intake.system_form import OptionalBooleanField, SystemForm
 from submissions.models import Upload
@@ -207,7 +207,10 @@ class SubmissionRequest(RequestSerializer):
             return {"kind": kind, "given": model_of(request, data, person)}
         # Seeds may repeat, and one field may hold several, separated by commas.
         brought = {"files": files_of(request, data, person), "seeds": split_labels(list_of(data, "seed"))}
-        return {"kind": kind, "given": {**system_and_owner(data, person), **brought, **about(data)}}
+        return {
+            "kind": kind,
+            "given": {**system_and_owner(data, person), **brought, **read_submission_fields(data)},
+        }
 
 
 def files_of(request: Request, data: Mapping[str, Any], person: User) -> list[IncomingFile]:
@@ -215,9 +218,9 @@ def files_of(request: Request, data: Mapping[str, Any], person: User) -> list[In
 
     Raises Refused where they do not pair, or an upload is not there.
     """
-    files = [incoming(upload) for upload in request.FILES.getlist("file")]
+    files = [incoming_file(upload) for upload in request.FILES.getlist("file")]
     named = [incoming_upload(person, each, Upload.Kind.RUN) for each in list_of(data, "upload")]
-    return pair([*files, *named], list_of(data, "dataset"))
+    return pair_with_datasets([*files, *named], list_of(data, "dataset"))
 
 
 def kind_of(data: Mapping[str, Any]) -> str:
@@ -246,12 +249,12 @@ def model_of(request: Request, data: Mapping[str, Any], person: User) -> dict[st
     system = system_and_owner(
         data, person, described=_without_parameters(data), architecture=engine.architecture
     )
-    return {**system, "request": wanted, "local": is_local(request), **about(data)}
+    return {**system, "request": wanted, "local": is_local_request(request), **read_submission_fields(data)}
 
 
 def checkpoint_to_check(
     request: Request, data: Mapping[str, Any], person: User
-) -> tuple[Source, tuple[CheckpointKind, ...]]:
+) -> tuple[CheckpointArchive, tuple[CheckpointKind, ...]]:
     """The archive, and the kinds that the named engine, where one is named, would run. Raises Refused."""
     archive = _archive(request, data, person)
     if archive is None:
@@ -260,9 +263,9 @@ def checkpoint_to_check(
     return archive, kinds_of(engine_of(engine)) if engine else ()
 
 
-def _archive(request: Request, data: Mapping[str, Any], person: User) -> Source | None:
+def _archive(request: Request, data: Mapping[str, Any], person: User) -> CheckpointArchive | None:
     """The archive that came, or the upload that is named. Raises Refused."""
-    files = [incoming(upload) for upload in request.FILES.getlist(CHECKPOINT_FIELD)]
+    files = [incoming_file(upload) for upload in request.FILES.getlist(CHECKPOINT_FIELD)]
     files += [incoming_upload(person, each, Upload.Kind.MODEL) for each in list_of(data, "upload")]
     if len(files) > 1:
         raise Refused.of(ONE_FILE, "Several checkpoints were sent.", "Send one archive for one submission.")

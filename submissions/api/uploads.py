@@ -27,7 +27,7 @@ from submissions.models import Scope, Upload
 from submissions.uploads import concurrency, protocol, service
 from submissions.uploads.protocol import UPLOAD_CHECKSUM, blocks_of, number_of, refuse
 from submissions.uploads.service import TOO_MANY_UPLOADS, UPLOAD_IN_USE, UPLOAD_TOO_LARGE
-from submissions.uploads.storage import InUse, TooLong
+from submissions.uploads.storage import UploadInUse, UploadTooLong
 
 TOO_MANY_PIECES = ProblemCode("too_many_pieces", "You send as many pieces at once as you may, or the site takes no "
     "more.", "Send it again in a few seconds; clients of tus do so by themselves.")  # fmt: skip
@@ -127,32 +127,32 @@ class _TusView(APIView):
         """Write what the request brings. Raises ApiError with the protocol's status."""
         announced, checksum = protocol.body_length(request._request), protocol.checksum_of(request)
         if offset != upload.offset:
-            raise _elsewhere(upload, offset)
+            raise _wrong_offset(upload, offset)
         if announced is not None and announced > upload.length - offset:
             raise _too_long(upload)
         try:
-            with concurrency.place(upload.owner_id):
-                return service.receive(upload, offset, blocks_of(request._request), checksum)
-        except concurrency.NoPlace as error:
-            raise _no_place() from error
+            with concurrency.piece_slot(upload.owner_id):
+                return service.receive_bytes(upload, offset, blocks_of(request._request), checksum)
+        except concurrency.TooManyPieces as error:
+            raise _too_many_uploads() from error
         except Upload.DoesNotExist as error:
             raise Http404("There is no such upload.") from error
-        except service.OtherOffset as error:
-            raise _elsewhere(upload, offset) from error
-        except service.OtherChecksum as error:
+        except service.OffsetMismatch as error:
+            raise _wrong_offset(upload, offset) from error
+        except service.ChecksumMismatch as error:
             raise refuse(
                 protocol.CHECKSUM_MISMATCH,
                 UPLOAD_CHECKSUM,
                 "What arrived has another checksum than was sent: nothing of it was kept.",
                 "Send it again.",
             ) from error
-        except TooLong as error:
+        except UploadTooLong as error:
             raise _too_long(upload) from error
-        except InUse as error:
-            raise _in_use() from error
+        except UploadInUse as error:
+            raise _locked_upload() from error
 
 
-def _no_place() -> ApiError:
+def _too_many_uploads() -> ApiError:
     """503, which the published clients try again after."""
     return ApiError(
         TOO_MANY_PIECES,
@@ -163,7 +163,7 @@ def _no_place() -> ApiError:
     )
 
 
-def _elsewhere(upload: Upload, offset: int) -> ApiError:
+def _wrong_offset(upload: Upload, offset: int) -> ApiError:
     return refuse(
         status.HTTP_409_CONFLICT,
         UPLOAD_OFFSET,
@@ -181,7 +181,7 @@ def _too_long(upload: Upload) -> ApiError:
     )
 
 
-def _in_use() -> ApiError:
+def _locked_upload() -> ApiError:
     return refuse(
         status.HTTP_423_LOCKED,
         UPLOAD_IN_USE,
@@ -249,7 +249,7 @@ class UploadsView(_TusView):
         name, kind = protocol.file_of(metadata)
         said = request.headers.get("Upload-Metadata", "")
         try:
-            upload = service.begin(
+            upload = service.begin_upload(
                 signed_in(request), length=length, kind=kind, file_name=name, metadata=said
             )
         except Refused as refusal:
@@ -349,16 +349,16 @@ class UploadView(_TusView):
     def delete(self, request: Request, identifier: str) -> Response:
         """Give the upload up; its bytes are deleted."""
         try:
-            service.discard(_find(request, identifier))
-        except InUse as error:
-            raise _in_use() from error
+            service.discard_upload(_find(request, identifier))
+        except UploadInUse as error:
+            raise _locked_upload() from error
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def _find(request: Request, identifier: str) -> Upload:
     try:
-        upload = service.find(signed_in(request), identifier)
-    except service.Expired as error:
+        upload = service.find_upload(signed_in(request), identifier)
+    except service.UploadExpired as error:
         hours = settings.UPLOAD_LIFETIME_SECONDS // 3600
         message = f"No bytes came for {hours} hours, so the upload was given up."
         raise refuse(status.HTTP_410_GONE, UPLOAD_EXPIRED, message, "Begin another.") from error
@@ -370,7 +370,7 @@ def _find(request: Request, identifier: str) -> Upload:
 def _finished(request: Request, identifier: str) -> Upload:
     """The upload; who asks how far it is and hears "all of it" may submit it."""
     try:
-        return service.finish(_find(request, identifier))
+        return service.finish_upload(_find(request, identifier))
     except Upload.DoesNotExist as error:
         raise Http404("There is no such upload.") from error
 

@@ -29,7 +29,7 @@ RETRY_SECONDS = 15
 _PAUSE = 0.1
 
 
-class Busy(Refused):
+class TooManyChecks(Refused):
     """Nothing is wrong with what was sent: it may be sent again in `seconds`."""
 
     def __init__(self) -> None:
@@ -43,34 +43,34 @@ class Busy(Refused):
 
 @contextmanager
 def checking_slot() -> Iterator[None]:
-    """Hold a place while a checkpoint is looked at; wait for one a little. Raises Busy where there is none."""
-    place = _take("checking", AT_ONCE)
+    """Hold a place while a checkpoint is looked at; wait for one a little. Raises TooManyChecks where there is none."""
+    place = _try_lock_slot("checking", AT_ONCE)
     if place is None:
-        place = _wait()
+        place = _wait_for_slot()
     try:
         yield
     finally:
         os.close(place)
 
 
-def _wait() -> int:
-    """A place, as soon as somebody leaves one. Raises Busy where nobody does, or too many wait already."""
-    seat = _take("waiting", WAITING)
+def _wait_for_slot() -> int:
+    """A place, as soon as somebody leaves one. Raises TooManyChecks where nobody does, or too many wait already."""
+    seat = _try_lock_slot("waiting", WAITING)
     if seat is None:
-        raise Busy
+        raise TooManyChecks
     try:
         end = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end:
             time.sleep(_PAUSE)
-            place = _take("checking", AT_ONCE)
+            place = _try_lock_slot("checking", AT_ONCE)
             if place is not None:
                 return place
     finally:
         os.close(seat)
-    raise Busy
+    raise TooManyChecks
 
 
-def _take(name: str, most: int) -> int | None:
+def _try_lock_slot(name: str, most: int) -> int | None:
     """One of the places of this name, as a file that is locked until it is closed; None where all are taken."""
     folder = Path(settings.VAR) / "run"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

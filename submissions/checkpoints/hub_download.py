@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from evaluation.archives.compression import MIB, describe_bytes
-from evaluation.checkpoints.files import keep
+from evaluation.checkpoints.files import check_file_name
 from evaluation.checkpoints.findings import Findings
 
 _ENDPOINT = "https://huggingface.co"
@@ -50,7 +50,7 @@ def fetch(name: str, commit: str, folder: Path, most: int) -> int:
     """Fetch the model's files into the empty folder; how many bytes. Raises NotFetched."""
     endpoint = os.environ.get("HF_ENDPOINT", _ENDPOINT).rstrip("/")
     listing = _listing(f"{endpoint}/api/models/{name}/revision/{commit}?blobs=true", name, commit)
-    files = _wanted(listing, commit)
+    files = _select_files(listing, commit)
     total = sum(file.size for file in files)
     if total > most:
         raise NotFetched(
@@ -81,14 +81,14 @@ def _listing(url: str, name: str, commit: str) -> Mapping[str, Any]:
     return listing
 
 
-def _wanted(listing: Mapping[str, Any], commit: str) -> list[_File]:
+def _select_files(listing: Mapping[str, Any], commit: str) -> list[_File]:
     """The files that a checkpoint is made of. Weights that run code when they are opened are never asked for."""
     if listing.get("sha", commit) != commit:
         raise NotFetched("hub_missing", "the hub answered with another commit")
     files = []
     for entry in listing["siblings"]:
         name = entry.get("rfilename") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not keep(name, Findings()):
+        if not isinstance(name, str) or not check_file_name(name, Findings()):
             continue
         size, large = entry.get("size"), entry.get("lfs")
         if type(size) is not int or size < 0:

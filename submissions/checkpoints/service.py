@@ -36,8 +36,8 @@ from leaderboard.models import Team, User
 from submissions.checkpoints.concurrency import checking_slot
 from submissions.core.errors import FileReport, Refused
 from submissions.models import Checkpoint
-from submissions.sandbox.watching import remove
-from submissions.uploads.service import reading
+from submissions.sandbox.processes import remove
+from submissions.uploads.service import lock_for_reading
 
 WRONG_CHECKPOINT_KIND = ProblemCode("wrong_checkpoint_kind", "A good checkpoint, which the chosen engine does not "
     "run.", "Choose the engine that runs it.")  # fmt: skip
@@ -62,7 +62,7 @@ Kinds = tuple[CheckpointKind, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CheckpointArchive:
     """An archive with a checkpoint: its name, where its bytes lie for now, and the pooling asked for, if any.
 
     `sha256` is of its bytes, where it was found as they came; `upload` names the upload that brought it in pieces.
@@ -76,7 +76,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFiles:
+class StoredFiles:
     """A rebuilt checkpoint whose files lie in their owner's folder; no row names it yet."""
 
     sha256: str
@@ -89,10 +89,14 @@ def folder_of(checkpoint: Checkpoint) -> Path:
     return _folder(checkpoint.team, checkpoint.model_sha256)
 
 
-def check_checkpoint(source: Source, wanted: Kinds = ()) -> FileReport:
+def check_checkpoint(source: CheckpointArchive, wanted: Kinds = ()) -> FileReport:
     """The verdict on an archive, with every finding; nothing is stored. Raises Busy where too many are checked."""
     uploads = [source.upload] if source.upload else []
-    with reading(uploads, shared=True), checking_slot(), _validated(source, wanted) as (validation, _):
+    with (
+        lock_for_reading(uploads, shared=True),
+        checking_slot(),
+        _validated(source, wanted) as (validation, _),
+    ):
         return FileReport(source.name, "", validation.report, _summary(validation))
 
 
@@ -113,7 +117,7 @@ def _summary(validation: Validation) -> dict[str, Any]:
     }
 
 
-def keep_checkpoint(
+def store_checkpoint(
     *,
     team: Team | None,
     archive: Path,
@@ -128,38 +132,42 @@ def keep_checkpoint(
 
     For workers and commands, who wait as long as it takes. Raises Refused with every finding.
     """
-    source = Source(file_name, archive, pooling)
-    files = _kept_files(team, source, wanted, _identity(source))
+    source = CheckpointArchive(file_name, archive, pooling)
+    files = _store_validated_files(team, source, wanted, _identity(source))
     return record(files, team=team, person=person, hub_name=hub_name, hub_commit=hub_commit)
 
 
-def keep_files(team: Team | None, source: Source, wanted: Kinds = ()) -> KeptFiles:
-    """The files of `keep_checkpoint`, without the row, while somebody waits for an answer.
+def store_files(team: Team | None, source: CheckpointArchive, wanted: Kinds = ()) -> StoredFiles:
+    """The files of `store_checkpoint`, without the row, while somebody waits for an answer.
 
     It takes as long as copying a model: not in a transaction. Raises Refused with every finding, and Busy where
     too many are checked.
     """
     sha256 = _identity(source)
-    if known := _known(team, sha256, wanted):
+    if known := _find_stored(team, sha256, wanted):
         return known
     with checking_slot():
-        return _kept_files(team, source, wanted, sha256)
+        return _store_validated_files(team, source, wanted, sha256)
 
 
-def _kept_files(team: Team | None, source: Source, wanted: Kinds, sha256: str) -> KeptFiles:
-    if known := _known(team, sha256, wanted):  # perhaps it was sent twice, and kept while this one waited
+def _store_validated_files(
+    team: Team | None, source: CheckpointArchive, wanted: Kinds, sha256: str
+) -> StoredFiles:
+    if known := _find_stored(
+        team, sha256, wanted
+    ):  # perhaps it was sent twice, and kept while this one waited
         return known
     with _validated(source, wanted) as (validation, scratch):
         if not validation.report.valid:
             raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
         rebuilt = scratch / "rebuilt of it"
         description = rebuild(validation, rebuilt)
-        _move(rebuilt, _folder(team, description.sha256))
-    return KeptFiles(sha256, source.name, description)
+        _move_into_place(rebuilt, _folder(team, description.sha256))
+    return StoredFiles(sha256, source.name, description)
 
 
 def record(
-    files: KeptFiles,
+    files: StoredFiles,
     *,
     team: Team | None,
     person: User | None,
@@ -191,25 +199,25 @@ def describe(checkpoint: Checkpoint) -> CheckpointDescription:
     return CheckpointDescription(**{**values, "kind": kind, "parts": parts})
 
 
-def _known(team: Team | None, sha256: str, wanted: Kinds) -> KeptFiles | None:
+def _find_stored(team: Team | None, sha256: str, wanted: Kinds) -> StoredFiles | None:
     """What the owner has already of these bytes, as one of the wanted kinds, its files still there."""
     rows = Checkpoint.objects.filter(team=team, sha256=sha256)
     for row in rows.filter(kind__in=[kind.value for kind in wanted]) if wanted else rows:
         folder = folder_of(row)
         if (folder / FILE_NAME).exists():
             os.utime(folder)  # the sweep leaves alone what is new
-            return KeptFiles(sha256, row.file_name, describe(row))
+            return StoredFiles(sha256, row.file_name, describe(row))
     return None
 
 
-def _identity(source: Source) -> str:
+def _identity(source: CheckpointArchive) -> str:
     """The archive's sha256; where a pooling was asked for, which makes another model of it, of both."""
     sha256 = source.sha256 or sha256_of(source.path)
     return hashlib.sha256(f"{sha256} {source.pooling}".encode()).hexdigest() if source.pooling else sha256
 
 
 @contextmanager
-def _validated(source: Source, wanted: Kinds) -> Iterator[tuple[Validation, Path]]:
+def _validated(source: CheckpointArchive, wanted: Kinds) -> Iterator[tuple[Validation, Path]]:
     """The verdict, and the scratch folder on the store's own disk that holds what the archive expanded to."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
     area.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -239,7 +247,7 @@ def _folder(team: Team | None, model_sha256: str) -> Path:
     return Path(settings.VAR) / Area.CHECKPOINTS.value / owner / model_sha256
 
 
-def _move(rebuilt: Path, target: Path) -> None:
+def _move_into_place(rebuilt: Path, target: Path) -> None:
     """Put the rebuilt files in place, whole and synced; the same model that is there already stays."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in (*rebuilt.rglob("*"), rebuilt):
@@ -258,7 +266,7 @@ def sweep_checkpoints(grace: float) -> int:
     """Remove the folders that no row names, and unfinished ones, untouched for `grace` seconds. Returns how many."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
     named = {folder_of(row) for row in Checkpoint.objects.select_related("team")}
-    if deletion_lock.are_paused():  # by whoever copied rows that were gone when we asked
+    if deletion_lock.deletions_are_paused():  # by whoever copied rows that were gone when we asked
         return 0
     folders = [*area.glob(f"{_PARTIAL}*"), *(path for path in area.glob("[!.]*/*") if path not in named)]
     limit = time.time() - grace

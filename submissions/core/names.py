@@ -49,10 +49,10 @@ def _refuse(characters: Iterator[str]) -> None:
 
 def is_site_name(text: str) -> bool:
     """Whether a name reads as the site's own, which stands beside what the site itself made."""
-    return _folded(text) == _folded(settings.SITE_NAME)
+    return _casefold_name(text) == _casefold_name(settings.SITE_NAME)
 
 
-def _folded(text: str) -> str:
+def _casefold_name(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", text).split()).casefold()
 
 

@@ -9,23 +9,23 @@ from leaderboard.models import User
 from submissions.models import Submission
 
 
-def is_its_own(submission: Submission, person: User) -> bool:
+def is_team_member(submission: Submission, person: User) -> bool:
     """Whether the person is in the submission's team."""
     return submission.team.memberships.filter(user=person).exists()
 
 
-def called(submission: Submission, person: User) -> str:
+def actor_label(submission: Submission, person: User) -> str:
     """The person as the submission's log names them, which its team reads: never by name."""
-    if not is_its_own(submission, person):
+    if not is_team_member(submission, person):
         return "a curator"
     return "the submitter" if person.pk == submission.submitter_id else "its team"
 
 
-def record_curators(
+def record_curator_action(
     action: str, submission: Submission, by: User, *, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """Write down what somebody who is not in its team did to a submission; a team's own acts are its own business."""
-    if before == after or is_its_own(submission, by):
+    if before == after or is_team_member(submission, by):
         return
     with acting(by, actor().reason):
         record(action, f"submission {submission.pk}", before=before, after=after)

@@ -125,7 +125,7 @@ def _attributions(
         if not {"run", "participant"} <= set(rows.fieldnames or ()):
             return {}, [_report(table.name, PAIRING, "the CSV has no columns run and participant", _HINT)]
         for row in rows:
-            problem = _take_row(row, rows.line_num, wanted, found)
+            problem = _read_row(row, rows.line_num, wanted, found)
             problems += [problem] if problem else []
     except UnicodeDecodeError as error:
         text = f"the CSV is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}"
@@ -142,7 +142,7 @@ def _attributions(
     return found, [FileReport(table.name, "", Report(tuple(problems)))] if problems else []
 
 
-def _take_row(
+def _read_row(
     row: Mapping[str, str | None], line: int, wanted: Mapping[str, Path], found: dict[Path, Attribution]
 ) -> Problem | None:
     """Note what a row says of its file; what is wrong with it, if anything is."""

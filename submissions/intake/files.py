@@ -12,19 +12,19 @@ from pathlib import Path
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from evaluation.archives.compression import Limits, describe_bytes, open_blocks
-from evaluation.archives.zip import TOO_MANY_FILES, Allowance, Policy, is_zip, open_archive
+from evaluation.archives.compression import FileLimits, describe_bytes, open_blocks
+from evaluation.archives.zip import TOO_MANY_FILES, ZipAllowance, ZipPolicy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode, Report
 from evaluation.runs.header import looks_like_json
 from evaluation.runs.problems import EMPTY
 from evaluation.runs.score import check_run
-from leaderboard.core.storage.disk import naming
+from leaderboard.core.storage.disk import disk_errors
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset, DatasetVersion, User
 from submissions.core.errors import FileReport, Refused
 from submissions.uploads.handler import HashedUpload
-from submissions.uploads.service import completed
+from submissions.uploads.service import completed_upload
 from submissions.uploads.storage import path_of
 
 NO_FILE = ProblemCode("no_file", "No run file was sent.", "Choose at least one file.", "-F file=@run.txt.gz")
@@ -43,13 +43,13 @@ MOST_FILES = 64
 #: What one request may bring to be checked at once, in multiples of the limit for one file.
 REQUEST_FACTOR = 8
 
-ZIP_POLICY = Policy(
+ZIP_POLICY = ZipPolicy(
     max_members=MOST_FILES,
     members_hint=f"Pack at most {MOST_FILES}, a run, or the seeds of one, for each dataset.",
     expansion_hint="Real run files shrink by a factor of 3 to 7; send the files one by one if these are real.",
-    max_ratio=Limits().max_ratio,
-    ratio_floor_bytes=Limits().ratio_floor_bytes,
-    max_expanded_bytes=Limits().max_expanded_bytes,
+    max_ratio=FileLimits().max_ratio,
+    ratio_floor_bytes=FileLimits().ratio_floor_bytes,
+    max_expanded_bytes=FileLimits().max_expanded_bytes,
 )
 
 
@@ -103,7 +103,7 @@ class CheckedFile:
         return FileReport(self.run.name, self.run.dataset.slug, report)
 
 
-def incoming(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
+def incoming_file(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
     """An upload, which lies in a temporary file until the request ends, as the intake takes it."""
     if not isinstance(upload, HashedUpload):
         raise TypeError("the upload handler of the settings keeps files in temporary files")
@@ -113,11 +113,11 @@ def incoming(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
 
 def incoming_upload(person: User, identifier: str, kind: str, dataset: str | None = None) -> IncomingFile:
     """A file of the person's that came in pieces, as the intake takes it. Raises Refused where it is not there."""
-    row = completed(person, identifier, kind)
+    row = completed_upload(person, identifier, kind)
     return IncomingFile(row.file_name or row.kind, path_of(row.pk), dataset, row.sha256, row.pk)
 
 
-def pair(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[IncomingFile]:
+def pair_with_datasets(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[IncomingFile]:
     """Files with datasets by their order; zips name their own. Raises Refused."""
     slugs: list[str | None] = list(datasets)
     if not slugs or not files:
@@ -165,16 +165,16 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
         return
     policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
     # No more may come out of all zips together than out of one as large as they are.
-    shared = Allowance(
+    shared = ZipAllowance(
         policy.allowance(sum(path.stat().st_size for path in zips)),
         "the zip expands" if len(zips) == 1 else "the zips of the request expand together",
     )
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="zip-") as folder:
         runs = []
-        with naming(Path(folder)):
+        with disk_errors(Path(folder)):
             for number, file in enumerate(files):
                 if file.path in zips:
-                    runs += _expanded(file, Path(folder, str(number)), policy, shared)
+                    runs += _extract_runs(file, Path(folder, str(number)), policy, shared)
                 else:
                     runs.append(_run_file(file, file.name, file.name, file.path))
         yield runs
@@ -223,7 +223,7 @@ def _names_in(file: IncomingFile) -> tuple[str, ...]:
     return names
 
 
-def _expanded(file: IncomingFile, folder: Path, policy: Policy, shared: Allowance) -> list[RunFile]:
+def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: ZipAllowance) -> list[RunFile]:
     """The runs in a zip, its members taken out into the folder. Raises Refused."""
     folder.mkdir()
     try:
@@ -282,7 +282,7 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
 def _read_expanded(path: Path, at_most: int) -> bytes | None:
     """The file's content, expanded; None where it has more bytes. Raises InvalidContent for a damaged file."""
     blocks, size = [], 0
-    for block in open_blocks(path, Limits()):
+    for block in open_blocks(path, FileLimits()):
         size += len(block)
         if size > at_most:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from leaderboard.models import System
-from leaderboard.results.publishing import hold_systems
+from leaderboard.results.publishing import lock_systems
 from leaderboard.systems import merge
 from submissions.models import Submission
 
@@ -17,7 +17,7 @@ def merge_systems(duplicate: System, into: System) -> System:
     Submissions stay their team's and their submitter's. Raises leaderboard.systems.merge.CannotMerge with all
     conflicts, and nothing is changed. Call within `leaderboard.core.audit.acting`.
     """
-    hold_systems(duplicate, into)
+    lock_systems(duplicate, into)
     conflicts = merge.conflicts_of(duplicate, into)
     if conflicts:
         raise merge.CannotMerge(conflicts)

@@ -1,10 +1,10 @@
 """Admission to rounds: whether a submission may come now, as which of its team's runs, and what its team may change.
 
-The page and the API, runs and models come through `admit`, under the locks of the quota: of two at once the second one
-sees the first. A submission counts once in its round, however many of the round's datasets it is for. One whose runs
-were all refused, cancelled or lost, or that was withdrawn, does not count: withdrawing before the round closes frees
-its place. A place is taken of the team and of the person who sends: more teams give nobody more runs. What comes late
-is marked, and takes no place.
+The page and the API, runs and models come through `admit_to_round`, under the locks of the quota: of two at once the
+second one sees the first. A submission counts once in its round, however many of the round's datasets it is for. One
+whose runs were all refused, cancelled or lost, or that was withdrawn, does not count: withdrawing before the round
+closes frees its place. A place is taken of the team and of the person who sends: more teams give nobody more runs.
+What comes late is marked, and takes no place.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from leaderboard.models import Dataset, Round, Team, User
 from leaderboard.results.records import set_priority as set_priority_of_runs
 from leaderboard.rounds.lifecycle import (
     Phase,
-    announced,
+    announced_rounds,
     current_round,
-    in_words,
     listed_datasets,
     phase,
+    relative_time,
     utc,
 )
-from leaderboard.rounds.presentation import why_shut, within_quota
+from leaderboard.rounds.presentation import closed_reason, within_quota
 from submissions.core.errors import Refused
-from submissions.intake.actors import record_curators
+from submissions.intake.actors import record_curator_action
 from submissions.intake.files import refuse
 from submissions.models import Job, State, Submission
 
@@ -99,7 +99,7 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RoundStanding:
     """What a team has in a round, for the submit page; `used` counts what the person sent for other teams, if more."""
 
     round: Round
@@ -120,12 +120,12 @@ class Standing:
         return any(within_quota(self.round, dataset) is not None for dataset in self.datasets)
 
 
-def counted(row: Round, team: Team | None) -> QuerySet[Submission]:
+def counted_submissions(row: Round, team: Team | None) -> QuerySet[Submission]:
     """The team's submissions that take a place in the round, oldest first."""
     return _standing(row).filter(team=team)
 
 
-def sent_by(row: Round, person: User) -> QuerySet[Submission]:
+def submissions_by(row: Round, person: User) -> QuerySet[Submission]:
     """What the person sent, for any team, that takes a place in the round, oldest first."""
     return _standing(row).filter(submitter=person)
 
@@ -136,7 +136,7 @@ def _standing(row: Round) -> QuerySet[Submission]:
     return found.order_by("created_at")
 
 
-def admit(
+def admit_to_round(
     person: User,
     team: Team | None,
     datasets: Iterable[Dataset],
@@ -145,12 +145,12 @@ def admit(
     now: datetime | None = None,
 ) -> Admission:
     """Let a submission in. Raises Refused with everything that stands in its way, saying what would be right."""
-    admission = examine(person, team, datasets, entry, tags, now)
+    admission = check_admission(person, team, datasets, entry, tags, now)
     refuse(admission.problems)
     return admission
 
 
-def examine(
+def check_admission(
     person: User,
     team: Team | None,
     datasets: Iterable[Dataset],
@@ -168,10 +168,10 @@ def examine(
     if not rounds:
         return Admission(entry=entry, problems=_wrong_tag(entry))
     if len(rounds) > 1 or any(row is None for _, row in governing.values()):
-        return Admission(problems=[_several(list(governing.values()))])
+        return Admission(problems=[_several_rounds_problem(list(governing.values()))])
     row = next(iter(rounds.values()))
-    if why := why_shut(row, now):
-        return Admission(problems=[_shut(row, why, now)])
+    if why := closed_reason(row, now):
+        return Admission(problems=[_closed_problem(row, why, now)])
     problems = _asked_for(row, team, entry, tags)
     if phase(row, now) == Phase.CLOSED:
         return Admission(row, True, replace(entry, priority=None), problems)
@@ -215,12 +215,12 @@ def _place(
     row: Round, person: User, team: Team | None, entry: RoundEntry
 ) -> tuple[int | None, list[Problem]]:
     """The run's priority among its team's, and what is wrong: no place is left, or the priority is another's."""
-    there = list(counted(row, team))
+    there = list(counted_submissions(row, team))
     if len(there) >= row.runs_per_team:
-        return None, [_full(row, there, "of each team, and yours has sent")]
-    own = list(sent_by(row, person))
+        return None, [_full_problem(row, there, "of each team, and yours has sent")]
+    own = list(submissions_by(row, person))
     if len(own) >= row.runs_per_team:
-        return None, [_full(row, own, "of each person, over all teams, and you have sent")]
+        return None, [_full_problem(row, own, "of each person, over all teams, and you have sent")]
     free = free_priorities(row, there)
     if entry.priority is None:
         return free[0], []
@@ -235,7 +235,7 @@ def _place(
     return None, [PRIORITY_TAKEN.problem(message, choose)]
 
 
-def _full(row: Round, there: Sequence[Submission], whose: str) -> Problem:
+def _full_problem(row: Round, there: Sequence[Submission], whose: str) -> Problem:
     runs = "run" if row.runs_per_team == 1 else "runs"
     listed = ", ".join(each.get_absolute_url() for each in there)
     return ROUND_FULL.problem(
@@ -260,13 +260,13 @@ def _wrong_tag(entry: RoundEntry) -> list[Problem]:
     return [INVALID_TAG.problem(message, hint)]
 
 
-def _several(governing: Sequence[tuple[Dataset, Round | None]]) -> Problem:
+def _several_rounds_problem(governing: Sequence[tuple[Dataset, Round | None]]) -> Problem:
     said = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in governing)
     hint = "Send what is for one round in one submission, and the others in another."
     return ROUNDS_DIFFER.problem(f"These datasets are not in one round: {said}.", hint)
 
 
-def _shut(row: Round, why: str, now: datetime) -> Problem:
+def _closed_problem(row: Round, why: str, now: datetime) -> Problem:
     if phase(row, now) == Phase.BEFORE:
         hint = f"Check the file meanwhile: that stores nothing. The round closes at {utc(row.closes_at)}."
         return ROUND_NOT_OPEN.problem(why, hint)
@@ -303,27 +303,29 @@ def set_priority(submission: Submission, priority: int, by: User, now: datetime 
     if not 1 <= priority <= row.runs_per_team:
         message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
         raise Refused.of(INVALID_PRIORITY, message, f"Send one of 1 to {row.runs_per_team}.")
-    other = counted(row, found.team).filter(priority=priority).exclude(pk=found.pk).first()
+    other = counted_submissions(row, found.team).filter(priority=priority).exclude(pk=found.pk).first()
     for each, place in ((other, found.priority), (found, priority)):
         if each is not None:
             Submission.objects.filter(pk=each.pk).update(priority=place)
             set_priority_of_runs(each.pk, place)
             before, after = {"priority": each.priority}, {"priority": place}
-            record_curators("priority", each, by, before=before, after=after)
+            record_curator_action("priority", each, by, before=before, after=after)
     submission.priority = priority
 
 
-def standings(person: User, team: Team | None, now: datetime | None = None) -> list[Standing]:
+def round_standings(person: User, team: Team | None, now: datetime | None = None) -> list[RoundStanding]:
     """The rounds that take runs now, or will, with what the person and the team have in each, by opening."""
     now = now or timezone.now()
     taking = Dataset.objects.open_for_runs().values_list("pk", flat=True)
     found = []
-    for row in announced(taking):
+    for row in announced_rounds(taking):
         is_in = phase(row, now)
-        there = list(counted(row, team)) if team is not None else []
-        used = max(len(there), sent_by(row, person).count())
+        there = list(counted_submissions(row, team)) if team is not None else []
+        used = max(len(there), submissions_by(row, person).count())
         moment = row.opens_at if is_in == Phase.BEFORE else row.closes_at
         verb = {Phase.BEFORE: "opens", Phase.OPEN: "closes"}.get(is_in, "closed")
-        until = f"{verb} {in_words(moment, now)}, {utc(moment)}"
-        found.append(Standing(row, listed_datasets(row), is_in, used, free_priorities(row, there), until))
+        until = f"{verb} {relative_time(moment, now)}, {utc(moment)}"
+        found.append(
+            RoundStanding(row, listed_datasets(row), is_in, used, free_priorities(row, there), until)
+        )
     return found

@@ -8,11 +8,11 @@ from evaluation.core.problems import RunStatistics
 from leaderboard.core.storage.runs import StoredRun
 from leaderboard.models import DatasetVersion, Entry, Run, System
 from leaderboard.results.history.revisions import Kind, board_changed
-from leaderboard.results.records import NO_SUBMISSION, Sent, record_run
+from leaderboard.results.records import NO_SUBMISSION, RunOrigin, record_run
 from submissions.models import Job, Submission
 
 
-def keep_run(
+def record_job_run(
     job: Job,
     submission: Submission | None,
     system: System,
@@ -27,7 +27,7 @@ def keep_run(
     configuration, sent = "", NO_SUBMISSION
     if submission is not None:
         configuration = submission.configuration
-        sent = Sent(
+        sent = RunOrigin(
             submission_reference=submission.pk,
             public=submission.public,
             round_id=submission.round_id,
@@ -46,14 +46,14 @@ def keep_run(
         tag=job.payload.get("run_tag") or (statistics.tags[0] if statistics.tags else ""),
         # The variant first: what tells runs apart must survive the cut.
         configuration=" · ".join(filter(None, [label, configuration]))[:80],
-        metadata={**statistics.metadata, **(made_by(submission) if submission else {})},
+        metadata={**statistics.metadata, **(run_metadata(submission) if submission else {})},
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
         sent=sent,
     )
 
 
-def made_by(submission: Submission) -> dict[str, Any]:
+def run_metadata(submission: Submission) -> dict[str, Any]:
     """What a run made here says of the model and engine that made it; nothing of one that was sent."""
     if submission.kind != Submission.Kind.MODEL:
         return {}
@@ -75,14 +75,14 @@ def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, A
     return {"run_sha256": stored.sha256, "size": stored.size, "tag": tag, "lines": statistics.lines}
 
 
-def keep_waiting_run(
+def record_waiting_run(
     job: Job, submission: Submission, stored: StoredRun, statistics: RunStatistics, version: DatasetVersion
 ) -> Run:
     """The row of a run that waits for judgements: pools are drawn from these, and the dataset's page lists them.
 
     Call it, and what is below, with the boards of the submission's datasets locked.
     """
-    run = keep_run(
+    run = record_job_run(
         job, submission, submission.system, stored, statistics, version,
         origin=Run.Origin.UPLOADED, label=job.seed,
     )  # fmt: skip

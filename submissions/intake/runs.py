@@ -15,7 +15,7 @@ from django.db import transaction
 
 from evaluation.core.problems import Problem, ProblemCode, Report
 from leaderboard.core.storage.runs import StoredRun, store_run
-from leaderboard.core.storage.store import Area, adopt
+from leaderboard.core.storage.store import Area, put_by_link
 from leaderboard.models import System, Team, User
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.systems.anonymity import EmbargoRefused, make_anonymous
@@ -25,13 +25,13 @@ from submissions.accounts.permissions import teams_of
 from submissions.accounts.teams import personal_team
 from submissions.core.errors import ALREADY_SUBMITTED, INVALID_RUN, LABEL_NEEDED, FileReport, Refused
 from submissions.intake.files import CheckedFile, IncomingFile, RunFile, check_files, refuse, run_files
-from submissions.intake.rounds import NO_ROUND_ENTRY, RoundEntry, admit, examine
-from submissions.intake.run_records import keep_waiting_run, waiting_payload
-from submissions.intake.seed_labels import label_seeds, same_file
+from submissions.intake.rounds import NO_ROUND_ENTRY, RoundEntry, admit_to_round, check_admission
+from submissions.intake.run_records import record_waiting_run, waiting_payload
+from submissions.intake.seed_labels import duplicate_seed_problem, label_seeds
 from submissions.models import Job, State, Submission
 from submissions.queue import queue
 from submissions.queue.lifecycle import log_line
-from submissions.uploads.service import reading, take
+from submissions.uploads.service import consume_uploads, lock_for_reading
 
 SYSTEM_NAME_TAKEN = ProblemCode("system_name_taken", "A new system with the name of one that your team has.",
     "Choose that one, or give the new one another name.")  # fmt: skip
@@ -43,7 +43,7 @@ ANONYMITY = ProblemCode("anonymity", "A system that cannot be anonymous until th
 
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
     """The verdict on each file; nothing is stored. Raises Refused where files do not pair with datasets, or seeds."""
-    with reading(_uploads(files), shared=True), run_files(files) as found:
+    with lock_for_reading(_uploads(files), shared=True), run_files(files) as found:
         runs, problems = label_seeds(found, seeds)
         reports = [checked.file_report for checked in check_files(runs)]
     refuse(problems, reports)
@@ -71,24 +71,24 @@ def accept_submission(
     seeds of it, labelled by `seeds` in the order of the files. `team` owns a new system (None: the submitter's first
     one); until `anonymous_until` nobody else learns that. `bulk` names a curator's import, which counts to no quota.
     """
-    with reading(uploads := _uploads(files)):
-        with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
+    with lock_for_reading(uploads := _uploads(files)):
+        with run_files(files) as found, quotas.recording_refusals(submitter, [run.dataset for run in found]):
             datasets = [run.dataset for run in found]
             known_team = system.team if isinstance(system, System) else team or teams_of(submitter).first()
             quotas.refuse_unapproved(known_team, datasets)
             runs, problems = label_seeds(found, seeds)
             checked = list(check_files(runs))
             tags = [file.tag for file in checked]
-            admission = examine(submitter, known_team, datasets, round_entry, tags)
+            admission = check_admission(submitter, known_team, datasets, round_entry, tags)
             _refuse_wrong(checked, problems, admission.problems)
             arrivals = _store_all(checked)
         with transaction.atomic():
             # Those that list what waits for judgements. Before all else, and in one order.
             lock_boards(dataset.pk for dataset in datasets if dataset.awaits_judgements)
-            team = quotas.hold(submitter, expected_team(submitter, system, team))
+            team = quotas.lock_quota(submitter, expected_team(submitter, system, team))
             if admission.round is not None:
                 # The places of a round are counted again, now that nobody else can take one.
-                admission = admit(submitter, team, datasets, round_entry, tags)
+                admission = admit_to_round(submitter, team, datasets, round_entry, tags)
             row = system_row(system, team, anonymous_until)
             if isinstance(system, System):
                 _refuse_repeats(row, configuration, arrivals)
@@ -104,10 +104,10 @@ def accept_submission(
                 **admission.columns(),
             )
             _queue_jobs(submission, arrivals, admission.entry.tag)
-            take(submitter, uploads)
+            consume_uploads(submitter, uploads)
             if not bulk:
                 quotas.charge(submission, datasets)
-            queue.ring(Job.Queue.SCORE)
+            queue.wake_worker(Job.Queue.SCORE)
     return submission
 
 
@@ -130,7 +130,7 @@ def _refuse_wrong(
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrival:
+class _StoredFile:
     """A file whose bytes are in the store: canonical where it was checked, as sent where a worker will check it."""
 
     run: RunFile
@@ -145,25 +145,25 @@ class _Arrival:
         return job.upload_sha256 == self.upload_sha256
 
 
-def _store_all(files: Sequence[CheckedFile]) -> list[_Arrival]:
+def _store_all(files: Sequence[CheckedFile]) -> list[_StoredFile]:
     """The files with their bytes in the store.
 
     Raises Refused for seeds whose text is the same, however it was compressed.
     """
-    arrivals: list[_Arrival] = []
+    arrivals: list[_StoredFile] = []
     seen: dict[tuple[int, str], RunFile] = {}
     problems = []
     for file in files:
         run = file.run
         if file.report is None:
-            adopted = adopt(Area.UPLOADS, run.path, run.sha256)
-            arrivals.append(_Arrival(run, None, upload_sha256=adopted))
+            adopted = put_by_link(Area.UPLOADS, run.path, run.sha256)
+            arrivals.append(_StoredFile(run, None, upload_sha256=adopted))
             continue
         stored = store_run(run.path if file.text is None else file.text)
-        arrivals.append(_Arrival(run, file.report, stored))
+        arrivals.append(_StoredFile(run, file.report, stored))
         first = seen.setdefault((run.dataset.pk, stored.sha256), run)
         if first is not run:
-            problems.append(same_file(first, run))
+            problems.append(duplicate_seed_problem(first, run))
     refuse(problems)
     return arrivals
 
@@ -202,14 +202,14 @@ def expected_team(submitter: User, system: System | SystemFields, team: Team | N
     return team or teams_of(submitter).first() or personal_team(submitter)
 
 
-def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arrival]) -> None:
+def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_StoredFile]) -> None:
     """Raises Refused for a run that this system has already, under the same label, on the same dataset.
 
     Another run under the same label is refused as well: a board could not tell the two apart.
     """
     for arrival in arrivals:
         jobs = (
-            Job.objects.in_the_way()
+            Job.objects.blocking_resubmission()
             .filter(
                 dataset=arrival.run.dataset,
                 submission__system=system,
@@ -224,10 +224,10 @@ def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arri
                 raise _repeated(arrival, job, submission)
         for _, submission in there:
             if submission.withdrawn_at is None:
-                raise _needs_label(arrival, submission)
+                raise _label_required(arrival, submission)
 
 
-def _repeated(arrival: _Arrival, earlier: Job, submission: Submission) -> Refused:
+def _repeated(arrival: _StoredFile, earlier: Job, submission: Submission) -> Refused:
     withdrawn = " and was withdrawn" if submission.withdrawn_at else ""
     return Refused.of(
         ALREADY_SUBMITTED,
@@ -237,7 +237,7 @@ def _repeated(arrival: _Arrival, earlier: Job, submission: Submission) -> Refuse
     )
 
 
-def _needs_label(arrival: _Arrival, earlier: Submission) -> Refused:
+def _label_required(arrival: _StoredFile, earlier: Submission) -> Refused:
     label = f"the label “{earlier.configuration}”" if earlier.configuration else "no label"
     return Refused.of(
         LABEL_NEEDED,
@@ -248,7 +248,7 @@ def _needs_label(arrival: _Arrival, earlier: Submission) -> Refused:
     )
 
 
-def _queue_jobs(submission: Submission, arrivals: Sequence[_Arrival], run_tag: str) -> None:
+def _queue_jobs(submission: Submission, arrivals: Sequence[_StoredFile], run_tag: str) -> None:
     for arrival in arrivals:
         run, report, stored = arrival.run, arrival.report, arrival.stored
         payload: dict[str, Any] = {"run_tag": run_tag} if run_tag else {}
@@ -277,4 +277,4 @@ def _queue_jobs(submission: Submission, arrivals: Sequence[_Arrival], run_tag: s
         )
         if report is not None and stored is not None and run.dataset.awaits_judgements:
             # A run that was checked and cannot be scored yet. A large one gets its row from its worker.
-            keep_waiting_run(job, submission, stored, report.statistics, run.version)
+            record_waiting_run(job, submission, stored, report.statistics, run.version)

@@ -49,7 +49,7 @@ def label_seeds(runs: Sequence[RunFile], said: Sequence[str]) -> tuple[list[RunF
     sets = _sets(runs)
     problems = [problem for members in sets.values() for problem in _refused(members)]
     if said:
-        labels, wrong = _said_labels(sets, said)
+        labels, wrong = _given_labels(sets, said)
         problems += wrong
     else:
         labels = {
@@ -82,12 +82,12 @@ def _refused(members: Sequence[RunFile]) -> list[Problem]:
                 f"Several files for one dataset are seeds of one system, {MOST_SEEDS} at most.",
             )
         )
-    for first, second in _same(members):
-        problems.append(same_file(first, second))
+    for first, second in _find_duplicates(members):
+        problems.append(duplicate_seed_problem(first, second))
     return problems
 
 
-def _same(members: Sequence[RunFile]) -> list[tuple[RunFile, RunFile]]:
+def _find_duplicates(members: Sequence[RunFile]) -> list[tuple[RunFile, RunFile]]:
     """Files with the bytes of an earlier one, each with that one."""
     found: list[tuple[RunFile, RunFile]] = []
     seen: dict[tuple[int, str], RunFile] = {}
@@ -107,7 +107,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def same_file(first: RunFile, second: RunFile) -> Problem:
+def duplicate_seed_problem(first: RunFile, second: RunFile) -> Problem:
     """The problem of two seeds that are the same run."""
     return SAME_RUN_TWICE.problem(
         f"{first.name} and {second.name} are the same run.",
@@ -116,7 +116,7 @@ def same_file(first: RunFile, second: RunFile) -> Problem:
     )
 
 
-def _said_labels(
+def _given_labels(
     sets: Mapping[int, Sequence[RunFile]], said: Sequence[str]
 ) -> tuple[dict[Path, str], list[Problem]]:
     """The labels by the runs' paths, and what is wrong with how many there are."""

@@ -11,7 +11,7 @@ from django.forms import ValidationError
 from django.utils import timezone
 from django.utils.html import format_html
 
-from leaderboard.core.text.latex import foreign_command
+from leaderboard.core.text.latex import find_forbidden_command
 from leaderboard.models import Architecture, Challenge, Dataset, Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems.challenges import CLAIMS, settlement_of
@@ -185,7 +185,7 @@ class SystemForm(forms.Form):
     def clean_bibtex(self) -> str:
         """BibTeX. Raises ValidationError for commands that no reference needs: others compile it."""
         text: str = self.cleaned_data["bibtex"]
-        if command := foreign_command(text):
+        if command := find_forbidden_command(text):
             raise ValidationError(
                 f"“{command}” cannot be part of it: a reference only sets type. Type it without."
             )

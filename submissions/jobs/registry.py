@@ -13,7 +13,7 @@ Work = Callable[[Job, Lease], None]
 WORK: dict[Job.Kind, Work] = {}
 
 
-def does(*kinds: Job.Kind) -> Callable[[Work], Work]:
+def register_kind(*kinds: Job.Kind) -> Callable[[Work], Work]:
     """Register a function as the work of these kinds."""
 
     def register(work: Work) -> Work:

@@ -16,21 +16,21 @@ from evaluation.core.errors import InvalidRun, ModelFailure
 from evaluation.verification import ScoresDiffer
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.disk import is_disk_full
-from leaderboard.datasets.derived_files import lacks_excerpts, prepare
-from leaderboard.datasets.qrels import NotLaidOut
+from leaderboard.datasets.derived_files import lacks_excerpts, prepare_files
+from leaderboard.datasets.qrels import JudgementsNotCopied
 from submissions.core.errors import INVALID_RUN
 from submissions.jobs import kinds, models
-from submissions.jobs.kinds.score import forget_upload
-from submissions.jobs.models.embedding_cache import tidy_up
-from submissions.jobs.models.encodings import settle_shard
+from submissions.jobs.kinds.score import delete_upload
+from submissions.jobs.models.embedding_cache import trim_cache
+from submissions.jobs.models.encodings import settle_shard_waiters
 from submissions.jobs.models.running import reject_model
 from submissions.jobs.registry import WORK
 from submissions.models import Job, State
-from submissions.queue.capability import forget_own_capability, own_capability, runs_models
-from submissions.queue.lease import WorkEnded, holding
+from submissions.queue.capability import own_capability, reset_own_capability, runs_models
+from submissions.queue.lease import WorkEnded, hold_lease
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.process import STOPPING, refusal
-from submissions.queue.queue import ATTEMPTS, claim, end_cancelled, let_go, put_back
+from submissions.queue.queue import ATTEMPTS, claim, end_cancelled, release, requeue
 from submissions.sandbox import SandboxUnavailable
 
 logger = logging.getLogger(__name__)
@@ -50,74 +50,74 @@ for _package in (kinds, models):
         import_module(_module.name)  # each registers what it does
 
 
-def work_through(queue: str, worker: str) -> int:
+def drain_queue(queue: str, worker: str) -> int:
     """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
     done = 0
     while not refusal():
         job = claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
         if job is None:
             break
-        do(job)
+        run_job(job)
         done += 1
         if (
             queue != Job.Queue.SCORE
         ):  # the worker runs models, and so has what the storage of embeddings takes
-            tidy_up()
+            trim_cache()
     if not done and queue != Job.Queue.SCORE:  # woken for this, perhaps
-        tidy_up()
+        trim_cache()
     return done
 
 
-def do(job: Job) -> None:
+def run_job(job: Job) -> None:
     """Do one claimed job and settle it: done, rejected (their file), failed (our fault), or back in the queue."""
     try:
-        _settled(job)
+        _settle_outcome(job)
     except DatabaseError as error:
         if not is_connection_lost(error):
             raise
         requeue_after_loss(job)
     finally:
         if job.kind == Job.Kind.SHARD:
-            settle_shard(job)
-    let_go(job)
-    prepare_for_pages(job)
+            settle_shard_waiters(job)
+    release(job)
+    prepare_query_pages(job)
 
 
-def _settled(job: Job) -> None:
+def _settle_outcome(job: Job) -> None:
     # The submitter is named in the record of what the job changes, else the site.
     submission = job.submission
     person = submission.submitter if submission is not None else None
     why = f"submission {submission.pk}" if submission else f"{job.get_kind_display()} (job {job.pk})"
     try:
-        with holding(job) as lease:
+        with hold_lease(job) as lease:
             if job.attempts > 1:
                 write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
             with acting(person, why):
                 WORK[Job.Kind(job.kind)](job, lease)
     except WorkEnded as ended:
         ended.settle(job)
-    except NotLaidOut:
+    except JudgementsNotCopied:
         _wait_for_judgements(job)
     except InvalidRun as error:
         _reject(job, error)
     except ModelFailure as failure:
         reject_model(job, failure)
     except (SystemExit, KeyboardInterrupt):
-        put_back(job, counted=False)
+        requeue(job, counted=False)
         raise
     except Exception as error:
         if is_connection_lost(error):
             raise
         if isinstance(error, SandboxUnavailable):
-            forget_own_capability()
+            reset_own_capability()
         _fail(job, error)
 
 
 def _wait_for_judgements(job: Job) -> None:
     """Open judgements are laid out by the dispatcher, within seconds where one is alive: no fault of anybody's."""
     line = "The judgements are not laid out here yet: the job waits for them."
-    if put_back(job, counted=False, delay=timedelta(seconds=2 * settings.DISPATCH_SECONDS)):
-        logger.info("job %s: open judgements are not laid out yet", job.pk)
+    if requeue(job, counted=False, delay=timedelta(seconds=2 * settings.DISPATCH_SECONDS)):
+        logger.info("job %s: open qrels are not copied yet", job.pk)
         if line not in job.log:
             write_log(job.pk, line)
 
@@ -127,7 +127,7 @@ def _reject(job: Job, error: InvalidRun) -> None:
         job.pk, State.REJECTED, fence=job.fence, report=error.report.as_dict(), error_code=INVALID_RUN
     ):
         write_log(job.pk, "The file did not pass validation and was not kept.")
-        forget_upload(job)
+        delete_upload(job)
 
 
 def _fail(job: Job, error: Exception) -> None:
@@ -145,7 +145,7 @@ def _fail(job: Job, error: Exception) -> None:
     full = is_disk_full(error)
     what = "The site's disk is full: a fault of ours" if full else "A fault of ours"
     if job.attempts < ATTEMPTS:
-        if put_back(job, counted=True):
+        if requeue(job, counted=True):
             write_log(job.pk, f"{what} ({fault}); the job is tried again.")
         return
     _end_failed(job, "disk_full" if full else "fault", fault, f"{what} ({fault}), three times.")
@@ -176,19 +176,21 @@ def requeue_after_loss(job: Job) -> None:
 
     The attempt is not counted: it is no fault of the job. What had been committed stands, and the job is not put back.
     """
-    logger.warning("job %s: the database went away; it is put back when there is one", job.pk)
+    logger.warning(
+        "job %s: the connection to the database was lost; the job is requeued once there is one", job.pk
+    )
     deadline = time.monotonic() + _PATIENCE
     while True:
         connection.close()
         try:
-            put_back(job, counted=job.fence >= _CLAIMS)
+            requeue(job, counted=job.fence >= _CLAIMS)
             return
         except (OperationalError, InterfaceError):
             if time.monotonic() > deadline or STOPPING.wait(settings.LEASE_LOOK_SECONDS):
                 raise
 
 
-def prepare_for_pages(job: Job) -> None:
+def prepare_query_pages(job: Job) -> None:
     """Make the excerpts that the query pages of an open dataset show of its documents, with its first result.
 
     After the result is out, and without the job's lease: nothing of the result depends on it, and a fault is logged.
@@ -196,6 +198,6 @@ def prepare_for_pages(job: Job) -> None:
     try:
         is_wanted = job.kind in _SCORING and lacks_excerpts(job.dataset)
         if is_wanted and Job.objects.filter(pk=job.pk, state=State.DONE).exists():
-            prepare(job.dataset)
+            prepare_files(job.dataset)
     except Exception:
-        logger.exception("job %s: nothing was prepared for pages", job.pk)
+        logger.exception("job %s: derived files were not made", job.pk)

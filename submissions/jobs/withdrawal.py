@@ -11,9 +11,9 @@ from leaderboard.core.audit import acting
 from leaderboard.models import Entry, User
 from leaderboard.results import publishing, records
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
-from submissions.intake.actors import called, is_its_own, record_curators
-from submissions.jobs.kinds.score import forget_upload
-from submissions.jobs.models.encodings import stop_unneeded
+from submissions.intake.actors import actor_label, is_team_member, record_curator_action
+from submissions.jobs.kinds.score import delete_upload
+from submissions.jobs.models.encodings import cancel_unneeded_shards
 from submissions.models import TERMINAL, State, Submission
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import request_cancel
@@ -25,33 +25,35 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
 
     Jobs under way are ended: their workers lose their claims and write nothing more.
     """
-    _hold(submission)
+    _lock_boards_and_jobs(submission)
     moved = Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(
         withdrawn_at=timezone.now(), withdrawal_reason=reason[:300]
     )
     if not moved:
         return False
-    who = "its team" if is_its_own(submission, by) else "a curator"
+    who = "its team" if is_team_member(submission, by) else "a curator"
     for job in submission.jobs.order_by("pk"):
         if advance(job.pk, State.WITHDRAWN):
             write_log(job.pk, f"Withdrawn by {who}: {reason}")
-            transaction.on_commit(partial(forget_upload, job))
-    stop_unneeded()
+            transaction.on_commit(partial(delete_upload, job))
+    cancel_unneeded_shards()
     with acting(by, reason):
-        record_curators("submission withdrawn", submission, by, before={}, after={"reason": reason[:300]})
+        record_curator_action(
+            "submission withdrawn", submission, by, before={}, after={"reason": reason[:300]}
+        )
         publishing.withdraw_entries(submission.pk, reason)
-        _forget_waiting_runs(submission)
+        _delete_waiting_runs(submission)
     submission.refresh_from_db()
     return True
 
 
 def cancel(submission: Submission, by: User) -> int:
     """Stop every job that has not ended, at once where it waits, soon where it runs. Returns how many."""
-    count, who = 0, called(submission, by)
+    count, who = 0, actor_label(submission, by)
     jobs = list(submission.jobs.exclude(state__in=TERMINAL))
     if jobs:
         # First: each job ends with a commit of its own, and what cut this short would leave an act without a record.
-        record_curators("submission cancelled", submission, by, before={}, after={"jobs": len(jobs)})
+        record_curator_action("submission cancelled", submission, by, before={}, after={"jobs": len(jobs)})
     for job in jobs:
         if request_cancel(job):
             job.refresh_from_db()
@@ -59,17 +61,17 @@ def cancel(submission: Submission, by: User) -> int:
             asked = f"{who[:1].upper()}{who[1:]} asked to stop."
             write_log(job.pk, f"Cancelled by {who}." if waited else asked)
             if waited:
-                forget_upload(job)
+                delete_upload(job)
             count += 1
-    stop_unneeded()
+    cancel_unneeded_shards()
     if count:
         with transaction.atomic():
-            _hold(submission)
-            _forget_waiting_runs(submission)
+            _lock_boards_and_jobs(submission)
+            _delete_waiting_runs(submission)
     return count
 
 
-def _hold(submission: Submission) -> None:
+def _lock_boards_and_jobs(submission: Submission) -> None:
     """Lock the boards that the submission is on, or may be on, then its jobs, until the commit."""
     lock_boards(submission.jobs.values_list("dataset_id", flat=True))
     Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
@@ -82,16 +84,18 @@ def set_public(submission: Submission, public: bool, by: User | None = None) -> 
 
     `by` is named in the record of what changes on boards.
     """
-    _hold(submission)
+    _lock_boards_and_jobs(submission)
     was = submission.public
     if not Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(public=public):
         return
     submission.public = public
     with acting(by, f"submission {submission.pk} {'shown' if public else 'kept back'}"):
         if by is not None:
-            record_curators("visibility", submission, by, before={"public": was}, after={"public": public})
+            record_curator_action(
+                "visibility", submission, by, before={"public": was}, after={"public": public}
+            )
         publishing.set_visibility(submission.pk, public=public)
-        records.publish_waiting(submission.pk, public=public)
+        records.set_waiting_visibility(submission.pk, public=public)
         _waiting_changed(submission)
 
 
@@ -99,7 +103,7 @@ def set_public(submission: Submission, public: bool, by: User | None = None) -> 
 def set_reusable(submission: Submission, reusable: bool, by: User) -> None:
     """Let others re-rank and fuse the submission's runs from now on, or no longer."""
     before, after = {"reusable": submission.reusable}, {"reusable": reusable}
-    record_curators(
+    record_curator_action(
         "runs lent" if reusable else "runs no longer lent", submission, by, before=before, after=after
     )
     Submission.objects.filter(pk=submission.pk).update(reusable=reusable)
@@ -110,10 +114,10 @@ def set_reusable(submission: Submission, reusable: bool, by: User) -> None:
         records.set_reusable(runs, reusable=reusable)
 
 
-def _forget_waiting_runs(submission: Submission) -> None:
+def _delete_waiting_runs(submission: Submission) -> None:
     """Drop the submission's runs that wait for judgements: no pool is drawn from them, and no page names them."""
     _waiting_changed(submission)
-    records.forget_runs(submission.pk)
+    records.delete_waiting_runs(submission.pk)
 
 
 def _waiting_changed(submission: Submission) -> None:

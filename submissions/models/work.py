@@ -119,7 +119,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             dataset__current_qrels=None,
         )
 
-    def in_the_way(self) -> Self:
+    def blocking_resubmission(self) -> Self:
         """Those that stand in the way of the same file sent again: they made a result, or still may.
 
         Not those that ended badly, nor the scored runs of a seed set that will never be complete.
@@ -140,7 +140,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             worker__startswith=f"{worker}:", lease_expires_at__isnull=False
         )
 
-    def ended_under(self, worker: str) -> Self:
+    def ended_while_held(self, worker: str) -> Self:
         """Those that somebody ended while a pool process of this worker had them, which has not let go of them yet."""
         return self.filter(state__in=(State.TIMED_OUT, State.CANCELLED), worker__startswith=f"{worker}:")
 
@@ -154,7 +154,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
 
 class Job(models.Model):
-    """A piece of work: the row is the truth, the broker only rings. Written by `queue` and `intake` alone."""
+    """A piece of work: the row is the truth, the broker only carries wakeups. Written by `queue` and `intake` alone."""
 
     class Kind(models.TextChoices):
         """What is to be done."""

@@ -22,7 +22,7 @@ from leaderboard.core.http.api_errors import ErrorSerializer
 from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import owned_team, signed_in
 from submissions.accounts.throttling import ChangeThrottle
-from submissions.api.requests import FlagField, RequestSerializer, list_of, malformed, truth
+from submissions.api.requests import FlagField, RequestSerializer, list_of, malformed, parse_boolean
 from submissions.models import NoticeKind, Scope, Webhook
 from submissions.notifications.forms import WebhookForm
 from submissions.notifications.inbox import inbox_of, mark_read, unread_count
@@ -157,7 +157,7 @@ class NoticesView(APIView):
     def get(self, request: Request) -> Response:
         """Your inbox, newest first, in pages (`limit`, `offset`)."""
         rows = inbox_of(signed_in(request))
-        if truth(request.query_params, "unread", missing=False):
+        if parse_boolean(request.query_params, "unread", missing=False):
             rows = rows.filter(read_at=None)
         pagination = LimitOffsetPagination()
         pagination.default_limit, pagination.max_limit = 50, 200

@@ -25,13 +25,13 @@ from submissions.models import TERMINAL, Job, NoticeKind, State, Submission
 from submissions.notifications.messages import (
     bulk_message,
     challenge_message,
-    ended_message,
+    finished_message,
     rescored_message,
     rescored_outcomes,
     round_message,
 )
-from submissions.notifications.outbox import members, notify
-from submissions.notifications.webhooks import deliver, has_webhooks
+from submissions.notifications.outbox import notify, team_members
+from submissions.notifications.webhooks import has_webhooks, queue_delivery
 from submissions.status.description import SubmissionStatus, describe, with_jobs
 from submissions.status.scores import outcome_text
 
@@ -57,13 +57,13 @@ KINDS = {
 ANNOUNCED = (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING)
 
 
-def tell_of_ended() -> int:
+def notify_finished() -> int:
     """Tell of every submission whose jobs all ended and whose people have not been told. Returns how many ended."""
-    bulks = sum(_tell_of_bulk(bulk) for bulk in ended_bulks())
-    return bulks + _tell_of_each(_tell_of_submission, with_jobs(ended_submissions())[:AT_A_TIME])
+    bulks = sum(_notify_bulk(bulk) for bulk in finished_bulks())
+    return bulks + _notify_each(_notify_submission, with_jobs(finished_submissions())[:AT_A_TIME])
 
 
-def _tell_of_each(tell: Callable[[Any], bool], rows: Iterable[Any]) -> int:
+def _notify_each(tell: Callable[[Any], bool], rows: Iterable[Any]) -> int:
     """Tell of each in a transaction of its own; a fault keeps no other from being told. Returns how many were told."""
     count = 0
     for row in rows:
@@ -71,48 +71,48 @@ def _tell_of_each(tell: Callable[[Any], bool], rows: Iterable[Any]) -> int:
             with transaction.atomic():
                 count += tell(row)
         except Exception:
-            logger.exception("people could not be told of %s %s", row._meta.verbose_name, row.pk)
+            logger.exception("%s %s: nobody could be notified", row._meta.verbose_name, row.pk)
     return count
 
 
-def ended_submissions() -> QuerySet[Submission]:
+def finished_submissions() -> QuerySet[Submission]:
     """Submissions whose jobs all ended, with no result that waits for its turn, and whose people have not been told.
 
     Those of a bulk import are told of together.
     """
     jobs = Job.objects.filter(submission=OuterRef("pk"))
-    ended = Submission.objects.filter(*_all_ended(jobs), Exists(jobs), noticed_at=None, bulk="")
+    ended = Submission.objects.filter(*_all_finished(jobs), Exists(jobs), noticed_at=None, bulk="")
     return ended.order_by("created_at", "pk")
 
 
-def ended_bulks() -> list[str]:
+def finished_bulks() -> list[str]:
     """Bulk imports whose jobs all ended and whose people have not been told."""
     jobs = Job.objects.filter(submission__bulk=OuterRef("bulk"))
-    ended = Submission.objects.filter(*_all_ended(jobs), noticed_at=None).exclude(bulk="")
+    ended = Submission.objects.filter(*_all_finished(jobs), noticed_at=None).exclude(bulk="")
     return list(ended.order_by("bulk").values_list("bulk", flat=True).distinct())
 
 
-def _all_ended(jobs: QuerySet[Job]) -> tuple[Any, Any]:
+def _all_finished(jobs: QuerySet[Job]) -> tuple[Any, Any]:
     """The conditions that no job is under way, and no result waits for its turn."""
     in_turn = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
     return ~Exists(jobs.exclude(state__in=TERMINAL)), ~Exists(in_turn)
 
 
 @transaction.atomic
-def _tell_of_bulk(bulk: str) -> int:
+def _notify_bulk(bulk: str) -> int:
     """One notice of all of an import's submissions, unless another turn has told of it; webhooks get each result."""
     submissions = list(with_jobs(Submission.objects.filter(bulk=bulk).order_by("created_at", "pk")))
     if not Submission.objects.filter(bulk=bulk, noticed_at=None).update(noticed_at=timezone.now()):
         return 0
     statuses = [describe(each, complete=True, compare=False) for each in submissions]
-    notify(members([submissions[0].team]), bulk_message(bulk, statuses))
+    notify(team_members([submissions[0].team]), bulk_message(bulk, statuses))
     if has_webhooks(submissions[0].team):
         for status in statuses:
             _deliver_result(status)
     return len(statuses)
 
 
-def _tell_of_submission(submission: Submission) -> bool:
+def _notify_submission(submission: Submission) -> bool:
     """Tell of one submission, unless another turn has."""
     now = timezone.now()
     if not Submission.objects.filter(pk=submission.pk, noticed_at=None).update(noticed_at=now):
@@ -123,14 +123,14 @@ def _tell_of_submission(submission: Submission) -> bool:
     # An entry is published later than its job ended where it waited for its turn.
     ended += [job.entry.published_at for job in jobs if job.entry is not None]
     if status.state in KINDS and max(ended, default=now) > now - NEWS_FOR:
-        notify(members([submission.team]), ended_message(KINDS[status.state], status))
+        notify(team_members([submission.team]), finished_message(KINDS[status.state], status))
         _deliver_result(status)
     return True
 
 
 def _deliver_result(status: SubmissionStatus) -> None:
     submission = status.submission
-    deliver(submission.team, "finished", f"submission-{submission.pk}", result_body(status))
+    queue_delivery(submission.team, "finished", f"submission-{submission.pk}", result_body(status))
 
 
 def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dic
 
 def announce_rounds() -> int:
     """Tell of every round that opened or closes soon and was not announced as such. Returns how many were."""
-    return sum(_tell_of_each(partial(_announce, kind), _unannounced(kind)) for kind in ANNOUNCED)
+    return sum(_notify_each(partial(_announce, kind), _unannounced(kind)) for kind in ANNOUNCED)
 
 
 def has_announcements() -> bool:
@@ -189,11 +189,11 @@ def _announce(kind: NoticeKind, round_: Round) -> bool:
         return False
     announced = {**row.announced, kind.value: timezone.now().isoformat()}
     Round.objects.filter(pk=row.pk).update(announced=announced)
-    notify(people_of_round(round_, kind), round_message(kind, round_))
+    notify(round_recipients(round_, kind), round_message(kind, round_))
     return True
 
 
-def people_of_round(round_: Round, kind: NoticeKind) -> list[User]:
+def round_recipients(round_: Round, kind: NoticeKind) -> list[User]:
     """Whom a round concerns: people of teams that submitted to its datasets, and who wants to know of every round."""
     submitted = Submission.objects.filter(jobs__dataset__in=datasets_of(round_))
     teams = Membership.objects.filter(team__in=submitted.values("team"))
@@ -202,16 +202,16 @@ def people_of_round(round_: Round, kind: NoticeKind) -> list[User]:
     return list(User.objects.filter(concerned, is_active=True).distinct().order_by("pk"))
 
 
-def take_events() -> int:
+def process_events() -> int:
     """Write down for everyone concerned what was asked to be told. Returns how many events.
 
     What an event names may be gone by now; then there is nobody to tell.
     """
     requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
-    return _tell_of_each(_take_event, requests)
+    return _notify_each(_process_event, requests)
 
 
-def _take_event(request: WorkRequest) -> bool:
+def _process_event(request: WorkRequest) -> bool:
     if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
         return False
     tell = _EVENTS.get(request.payload.get("event", ""))
@@ -222,7 +222,7 @@ def _take_event(request: WorkRequest) -> bool:
     return True
 
 
-def _rescored(payload: Mapping[str, Any]) -> None:
+def _notify_rescored(payload: Mapping[str, Any]) -> None:
     """The people of teams with results on the dataset, each of their own results; their webhooks of each result."""
     rescore = Rescore.objects.filter(pk=payload["rescore"]).select_related("dataset").first()
     if rescore is None or rescore.state != Rescore.State.SWITCHED:
@@ -234,7 +234,7 @@ def _rescored(payload: Mapping[str, Any]) -> None:
     for submission in submissions.select_related("system", "team").order_by("-created_at"):
         by_team[submission.team_id].append(submission)
     outcomes = rescored_outcomes(rescore, entries)
-    for person in members(by_team):
+    for person in team_members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
         # Of each team the newest submissions.
         latest = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
@@ -245,17 +245,17 @@ def _rescored(payload: Mapping[str, Any]) -> None:
             for submission in own:
                 current = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
                 body = result_body(describe(current, complete=True, compare=False), rescore.dataset)
-                deliver(submission.team, "rescored", f"rescore-{rescore.pk}-{submission.pk}", body)
+                queue_delivery(submission.team, "rescored", f"rescore-{rescore.pk}-{submission.pk}", body)
 
 
-def _round_revealed(payload: Mapping[str, Any]) -> None:
+def _notify_revealed(payload: Mapping[str, Any]) -> None:
     round_ = listed_rounds().filter(pk=payload["round"]).first()
     if round_ is not None and round_.revealed_at is not None:
         kind = NoticeKind.ROUND_REVEALED
-        notify(people_of_round(round_, kind), round_message(kind, round_))
+        notify(round_recipients(round_, kind), round_message(kind, round_))
 
 
-def _challenged(payload: Mapping[str, Any]) -> None:
+def _notify_challenged(payload: Mapping[str, Any]) -> None:
     """The system's team; of how it was settled also who raised it."""
     known = Challenge.objects.select_related("system__team", "dataset", "raised_by")
     challenge = known.filter(pk=payload["challenge"]).first()
@@ -263,14 +263,14 @@ def _challenged(payload: Mapping[str, Any]) -> None:
         return
     people: dict[int, User] = {}
     if challenge.system.team is not None:
-        people = {person.pk: person for person in members([challenge.system.team])}
+        people = {person.pk: person for person in team_members([challenge.system.team])}
     if challenge.state != Challenge.State.OPEN and challenge.raised_by.is_active:
         people.setdefault(challenge.raised_by_id, challenge.raised_by)
     notify(people.values(), challenge_message(challenge))
 
 
 _EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
-    NoticeKind.RESCORED.value: _rescored,
-    NoticeKind.ROUND_REVEALED.value: _round_revealed,
-    NoticeKind.CHALLENGED.value: _challenged,
+    NoticeKind.RESCORED.value: _notify_rescored,
+    NoticeKind.ROUND_REVEALED.value: _notify_revealed,
+    NoticeKind.CHALLENGED.value: _notify_challenged,
 }

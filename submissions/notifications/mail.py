@@ -121,7 +121,7 @@ class AccountMailer(Mailer):
     def give_up(self, row: AccountMail) -> None:
         """Delete the row."""
         self.mark_sent(row)
-        logger.warning("account mail %s is given up", row.pk)
+        logger.warning("account mail %s was given up", row.pk)
 
 
 class NoticeMailer(Mailer):

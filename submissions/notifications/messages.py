@@ -9,13 +9,13 @@ from typing import Any
 
 from django.urls import reverse
 
-from leaderboard.judgements.rescoring.shown import page_of
+from leaderboard.judgements.rescoring.switched import page_of
 from leaderboard.judgements.rescoring.table import line_of
 from leaderboard.models import Challenge, Entry, Rescore, Round
 from leaderboard.rounds.lifecycle import utc
 from submissions.models import NoticeKind, State, Webhook
 from submissions.notifications.outbox import Message
-from submissions.quotas.counting import charged
+from submissions.quotas.counting import charges_of
 from submissions.status.description import JobStatus, SubmissionStatus
 from submissions.status.scores import NO_CHANGE, outcome_text
 
@@ -29,7 +29,7 @@ _SUBJECTS = {
 }
 
 
-def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
+def finished_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     """How a submission ended."""
     submission = status.submission
     system = submission.system.name
@@ -39,7 +39,7 @@ def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     # The subject says what ended how: the text begins with what more there is to say.
     lines = [outcome_text(submission)] if kind == NoticeKind.FINISHED else []
     lines += [_failure_text(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
-    for cost in charged(submission, now=False):
+    for cost in charges_of(submission, now=False):
         if cost.refunded:
             why = f", because {cost.refund_reason}" if cost.refund_reason else ""
             lines.append(f"It does not count towards the quota on {cost.dataset.name}{why}.")

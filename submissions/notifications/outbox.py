@@ -50,14 +50,14 @@ def notify(people: Iterable[User], message: Message) -> int:
     return len(notices)
 
 
-def members(teams: Iterable[Team | int]) -> list[User]:
+def team_members(teams: Iterable[Team | int]) -> list[User]:
     """The people of these teams who can sign in."""
     return list(
         User.objects.filter(is_active=True, memberships__team__in=list(teams)).distinct().order_by("pk")
     )
 
 
-def owners(team: Team) -> list[User]:
+def team_owners(team: Team) -> list[User]:
     """The people who decide for the team."""
     people = User.objects.filter(memberships__team=team, memberships__owner=True, is_active=True)
     return list(people.distinct().order_by("pk"))

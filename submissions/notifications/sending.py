@@ -12,16 +12,16 @@ from leaderboard.models import WorkRequest
 from submissions.accounts.outbox import NOTIFY, QUEUE
 from submissions.notifications.events import (
     announce_rounds,
-    ended_bulks,
-    ended_submissions,
+    finished_bulks,
+    finished_submissions,
     has_announcements,
-    take_events,
-    tell_of_ended,
+    notify_finished,
+    process_events,
 )
 from submissions.notifications.mail import account_mailer, notice_mailer
 from submissions.notifications.webhooks import deliveries_are_due, send_deliveries
 
-__all__ = ["NOTIFY", "QUEUE", "anything_to_tell", "ring_for_notices", "take_turn"]
+__all__ = ["NOTIFY", "QUEUE", "has_notifications", "send_notifications", "wake_notifier"]
 
 #: How long one turn sends, in seconds, half of it mail. What is left over has its turn after the next look.
 TURN = 20.0
@@ -29,22 +29,22 @@ TURN = 20.0
 _LOCK, _LOCK_SECONDS = "notices-turn", 60
 
 
-def ring_for_notices() -> bool:
+def wake_notifier() -> bool:
     """Have a worker tell people where there is anything to tell. Returns whether there is."""
-    if not anything_to_tell():
+    if not has_notifications():
         return False
-    if not wakeup.unanswered(QUEUE):  # without a notifier they would pile up in the broker
-        wakeup.send(NOTIFY, QUEUE)
+    if not wakeup.count_pending(QUEUE):  # without a notifier they would pile up in the broker
+        wakeup.send_wakeup(NOTIFY, QUEUE)
     return True
 
 
-def anything_to_tell() -> bool:
+def has_notifications() -> bool:
     """Whether a turn would write or send anything now."""
     requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
     return (
         requests.exists()
-        or ended_submissions().exists()
-        or bool(ended_bulks())
+        or finished_submissions().exists()
+        or bool(finished_bulks())
         or account_mailer.is_due()
         or notice_mailer.is_due()
         or deliveries_are_due()
@@ -52,7 +52,7 @@ def anything_to_tell() -> bool:
     )
 
 
-def take_turn() -> None:
+def send_notifications() -> None:
     """Write down what happened, then send what waits, for `TURN` seconds at most, unless somebody is at it."""
     token = uuid.uuid4().hex
     if not cache.add(_LOCK, token, timeout=_LOCK_SECONDS):
@@ -60,8 +60,8 @@ def take_turn() -> None:
     try:
         # First: somebody sits before a page that says it is on its way.
         account_mailer.send(until=time.monotonic() + TURN / 2)
-        tell_of_ended()
-        take_events()
+        notify_finished()
+        process_events()
         announce_rounds()
         now = time.monotonic()
         notice_mailer.send(until=now + TURN / 2)

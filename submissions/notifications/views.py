@@ -15,7 +15,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Team
 from submissions.accounts.permissions import owned_team, personal_page, signed_in
-from submissions.accounts.throttling import ChangeThrottle, limit, seconds_to_wait, slow_down
+from submissions.accounts.throttling import ChangeThrottle, enforce_limit, seconds_to_wait, throttle_message
 from submissions.core.errors import ChangeRefused
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import LOG_LINES
@@ -88,7 +88,7 @@ def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
     if not form.is_valid():
         return _webhooks_page(request, team, status=400, form=form)
     try:
-        limit(ChangeThrottle(), request)
+        enforce_limit(ChangeThrottle(), request)
         added = add_webhook(team, form.cleaned_data["url"], signed_in(request))
     except ChangeRefused as error:
         form.add_error(None, str(error))
@@ -102,7 +102,7 @@ def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResp
     team = owned_team(request.user, slug)
     webhook = get_object_or_404(Webhook, pk=identifier, team=team)
     if wait := seconds_to_wait(ChangeThrottle(), request):
-        messages.error(request, slow_down(wait))
+        messages.error(request, throttle_message(wait))
         return redirect("webhooks", slug=slug)
     action = request.POST.get("action")
     if action == "rotate":

@@ -48,7 +48,7 @@ class AddressRefused(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookTarget:
     """A webhook's address, taken apart. `path` is with its query."""
 
     secure: bool
@@ -63,7 +63,7 @@ class Target:
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 
-def parse_target(url: str) -> Target:
+def parse_target(url: str) -> WebhookTarget:
     """The address taken apart. Raises AddressRefused for one that no webhook may have."""
     if not url.isascii() or any(character <= " " or character == "\x7f" for character in url):
         raise AddressRefused("The address has characters in it that are to be percent-encoded.")
@@ -86,15 +86,15 @@ def parse_target(url: str) -> Target:
     if port not in (LOOPBACK_PORTS if settings.WEBHOOKS_LOOPBACK and _is_own_machine(host) else PORTS):
         raise AddressRefused(f"Port {port} is not sent to: use {' or '.join(str(each) for each in PORTS)}.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(secure, host, port, path)
+    return WebhookTarget(secure, host, port, path)
 
 
-def resolve(target: Target) -> list[str]:
+def resolve(target: WebhookTarget) -> list[str]:
     """The addresses of the target's host. Raises AddressRefused where one is not on the internet, or none is known.
 
     One that is not is enough: who controls a name could put the other one there for the check alone.
     """
-    addresses = _look_up(target)
+    addresses = _resolve_host(target)
     own = settings.WEBHOOKS_LOOPBACK and _is_own_machine(target.host)
     for text in addresses:
         address = ipaddress.ip_address(text)
@@ -103,7 +103,7 @@ def resolve(target: Target) -> list[str]:
     return addresses
 
 
-def _look_up(target: Target) -> list[str]:
+def _resolve_host(target: WebhookTarget) -> list[str]:
     """The addresses as the system knows them, within `RESOLVING` seconds. Raises AddressRefused.
 
     A resolver cannot be called off: one that hangs is left to itself, in a thread that ends when it does.
@@ -144,34 +144,34 @@ def _is_own_machine(host: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryOutcome:
     """What came of an attempt. `text` is ours: nothing that the other side says is repeated but its status number."""
 
     arrived: bool
     text: str
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
+def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
     """POST the body. An answer of 200 to 299 is an arrival; its content is not read."""
     try:
         target = parse_target(url)
         addresses = resolve(target)
     except AddressRefused as refusal:
-        return Outcome(False, f"not sent: {refusal}")
+        return DeliveryOutcome(False, f"not sent: {refusal}")
     try:
         status = _exchange(target, addresses[0], body, headers)
     except ssl.SSLCertVerificationError:
-        return Outcome(False, "its certificate is not valid")
+        return DeliveryOutcome(False, "its certificate is not valid")
     except TimeoutError:
-        return Outcome(False, f"no answer within {PATIENCE:.0f} s")
+        return DeliveryOutcome(False, f"no answer within {PATIENCE:.0f} s")
     except (OSError, http.client.HTTPException) as error:
-        return Outcome(False, f"no connection ({type(error).__name__})")
+        return DeliveryOutcome(False, f"no connection ({type(error).__name__})")
     if 300 <= status < 400:
-        return Outcome(False, f"answered {status}: redirects are not followed")
-    return Outcome(200 <= status < 300, f"answered {status}")
+        return DeliveryOutcome(False, f"answered {status}: redirects are not followed")
+    return DeliveryOutcome(200 <= status < 300, f"answered {status}")
 
 
-def _exchange(target: Target, address: str, body: bytes, headers: Mapping[str, str]) -> int:
+def _exchange(target: WebhookTarget, address: str, body: bytes, headers: Mapping[str, str]) -> int:
     """Send the body and read the status. Raises OSError, HTTPException, TimeoutError."""
     connection = _Connection(target, address)
     late = threading.Event()
@@ -207,7 +207,7 @@ def _exchange(target: Target, address: str, body: bytes, headers: Mapping[str, s
 class _Connection(http.client.HTTPConnection):
     """A connection to one address, whatever its name resolves to by now; TLS is checked against the name."""
 
-    def __init__(self, target: Target, address: str) -> None:
+    def __init__(self, target: WebhookTarget, address: str) -> None:
         super().__init__(target.host, target.port, timeout=PATIENCE)
         self._target, self._address = target, address
 

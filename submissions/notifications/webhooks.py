@@ -25,8 +25,8 @@ from submissions.core.errors import ChangeRefused
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import OutboxQuerySet
 from submissions.notifications.messages import webhook_off_message
-from submissions.notifications.outbox import notify, owners
-from submissions.notifications.webhook_client import Outcome, parse_target, post
+from submissions.notifications.outbox import notify, team_owners
+from submissions.notifications.webhook_client import DeliveryOutcome, parse_target, post
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def has_webhooks(team: Team) -> bool:
     return bool(settings.WEBHOOKS_ENABLED) and Webhook.objects.filter(team=team, active=True).exists()
 
 
-def deliver(team: Team, event: str, key: str, body: Mapping[str, Any]) -> int:
+def queue_delivery(team: Team, event: str, key: str, body: Mapping[str, Any]) -> int:
     """Write down a message for each of the team's webhooks, once for each `key`. Returns for how many."""
     if not settings.WEBHOOKS_ENABLED:
         return 0
@@ -123,7 +123,7 @@ def send_deliveries(until: float) -> int:
     return arrived
 
 
-def forget_old() -> int:
+def delete_old_deliveries() -> int:
     """Remove what was sent, or given up, long ago. Returns how many."""
     old = Delivery.objects.filter(created_at__lt=timezone.now() - KEPT_FOR).exclude(state="waiting")
     return old.delete()[0]
@@ -152,7 +152,7 @@ def _signer(webhook: Webhook) -> standardwebhooks.Webhook:
     return standardwebhooks.Webhook(secret if secret.startswith("whsec_") else secret.encode())
 
 
-def _attempt(delivery: Delivery) -> Outcome:
+def _attempt(delivery: Delivery) -> DeliveryOutcome:
     body = json.dumps(delivery.body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     identifier, now = delivery.body["id"], timezone.now()
     try:
@@ -167,11 +167,11 @@ def _attempt(delivery: Delivery) -> Outcome:
         return post(delivery.webhook.url, body.encode(), headers)
     except Exception as error:
         logger.error("delivery %s could not be sent: %s", delivery.pk, type(error).__name__)
-        return Outcome(False, "a fault of ours")
+        return DeliveryOutcome(False, "a fault of ours")
 
 
 @transaction.atomic
-def _settle(delivery: Delivery, outcome: Outcome) -> None:
+def _settle(delivery: Delivery, outcome: DeliveryOutcome) -> None:
     """Note what came of an attempt, unless somebody else has claimed the message since."""
     now = timezone.now()
     changes: dict[str, Any] = {"answer": outcome.text[:120]}
@@ -193,4 +193,4 @@ def _switch_off_where_nothing_arrives(webhook: Webhook, now: datetime) -> None:
     if first is None or failed.count() < FAILURES or first.created_at > now - timedelta(days=DAYS_OF_FAILURE):
         return
     if Webhook.objects.filter(pk=webhook.pk, active=True).update(active=False):
-        notify(owners(webhook.team), webhook_off_message(webhook, DAYS_OF_FAILURE, now))
+        notify(team_owners(webhook.team), webhook_off_message(webhook, DAYS_OF_FAILURE, now))

@@ -64,7 +64,7 @@ class Capability:
         return (others | Q(**{f"payload__{UNPROTECTED}": True})) if self.works else others
 
 
-class _Patience:
+class _RetryTime:
     """When this process tries again what did not work."""
 
     until = math.inf
@@ -72,21 +72,21 @@ class _Patience:
 
 def own_capability() -> Capability:
     """What this process can do. One that found no working sandbox tries again after a minute."""
-    if time.monotonic() > _Patience.until:
-        forget_own_capability()
-    found = _try()
+    if time.monotonic() > _RetryTime.until:
+        reset_own_capability()
+    found = _probe_sandbox()
     if not found.works:
-        _Patience.until = min(_Patience.until, time.monotonic() + _AGAIN)
+        _RetryTime.until = min(_RetryTime.until, time.monotonic() + _AGAIN)
     return found
 
 
-def forget_own_capability() -> None:
+def reset_own_capability() -> None:
     """Have it tried anew: what worked has failed, or the other way round."""
-    _Patience.until = math.inf
+    _RetryTime.until = math.inf
     sandbox.backend.cache_clear()
 
 
-def _try() -> Capability:
+def _probe_sandbox() -> Capability:
     try:
         chosen = sandbox.backend()
     except ImproperlyConfigured as error:
@@ -101,7 +101,7 @@ def runs_models(queues: Iterable[str]) -> bool:
     return not QUEUES.isdisjoint(queues)
 
 
-def told_within(time_ago: timedelta = SILENCE, queues: Iterable[str] = QUEUES) -> list[Capability]:
+def reported_capabilities(time_ago: timedelta = SILENCE, queues: Iterable[str] = QUEUES) -> list[Capability]:
     """What workers of these queues told who were heard of within this time, the last heard of first.
 
     By default those that are alive.
@@ -140,14 +140,14 @@ class Obstacle:
         return f"{self.reason} What helps: `{self.remedy}`." if self.remedy else self.reason
 
 
-def obstacle(job: Job) -> Obstacle | None:
+def find_obstacle(job: Job) -> Obstacle | None:
     """Why no living worker of its queue takes a job that waits; None where one does, or none is alive."""
     if job.kind not in KINDS:
         return None
-    told = told_within(queues=[job.queue])
+    told = reported_capabilities(queues=[job.queue])
     if not told or any(each.runs(unprotected=job.payload.get(UNPROTECTED) is True) for each in told):
         return None
-    lack = missing(told)
+    lack = common_obstacle(told)
     if lack is not None:
         return Obstacle(f"No worker that is alive has a working sandbox: {lack.because}", lack.remedy)
     return Obstacle(
@@ -156,6 +156,6 @@ def obstacle(job: Job) -> Obstacle | None:
     )
 
 
-def missing(told: Sequence[Capability]) -> Capability | None:
+def common_obstacle(told: Sequence[Capability]) -> Capability | None:
     """One of these workers, for what all of them lack; None where a sandbox, or doing without one, works."""
     return told[0] if told and not any(each.works for each in told) else None

@@ -103,6 +103,6 @@ def own_hardware_class(queues: Sequence[str]) -> str:
     return _hardware_class(settings.MODEL_THREADS, "cuda" if Job.Queue.GPU in queues else "cpu")
 
 
-def forget_silent_workers() -> None:
+def delete_silent_workers() -> None:
     """Remove the rows of workers not heard of for a day."""
     Worker.objects.filter(seen_at__lt=Now() - MEMORY).delete()

@@ -17,11 +17,11 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from leaderboard.core.logging.context import of_job
+from leaderboard.core.logging.context import job_context
 from submissions.models import Job, StageTime, State
 from submissions.queue.lifecycle import advance, append_log_line, write_log
 from submissions.queue.process import STOPPING
-from submissions.queue.queue import extend_lease, put_back, time_out
+from submissions.queue.queue import extend_lease, requeue, time_out
 from submissions.sandbox.machine_lock import WAITING
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Stopped(LeaseLost):
 
     def settle(self, job: Job) -> None:
         """Put the job back."""
-        if put_back(job, counted=False):
+        if requeue(job, counted=False):
             write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
 
 
@@ -90,7 +90,7 @@ class Lease:
         self.job = job
         self.stage = job.stage
         #: How long each stage takes; the stages of what is done here, in this thread, enter by themselves.
-        self.clock = StageClock(job.stage)
+        self.clock = StageTimer(job.stage)
         self.progress = 0.0
         self.note = ""
         #: Seconds in which the job waited for the machine, as of the last report.
@@ -127,13 +127,13 @@ class Lease:
 
 
 @contextmanager
-def holding(job: Job) -> Iterator[Lease]:
+def hold_lease(job: Job) -> Iterator[Lease]:
     """Keep the job's lease alive while the block runs."""
     lease, ended = Lease(job), threading.Event()
     thread = threading.Thread(target=_keep_alive, args=(lease, ended), daemon=True, name=f"lease-{job.pk}")
     thread.start()
     try:
-        with of_job(job.pk):
+        with job_context(job.pk):
             yield lease
     except DatabaseError:
         lease.lost_database = True
@@ -144,9 +144,9 @@ def holding(job: Job) -> Iterator[Lease]:
         # Figures only: no job fails for want of them. Who lost the job, or the database, writes nothing.
         if not lease.lost and not lease.lost_database:
             try:
-                add_up(job.kind, lease.clock.ended())
+                add_stage_times(job.kind, lease.clock.ended())
             except DatabaseError:
-                logger.warning("how long the stages of job %s took was not noted", job.pk)
+                logger.warning("the stage times of job %s were not recorded", job.pk)
 
 
 def _keep_alive(lease: Lease, ended: threading.Event) -> None:
@@ -154,7 +154,7 @@ def _keep_alive(lease: Lease, ended: threading.Event) -> None:
     try:
         while not ended.wait(LOOK):
             if not lease.lost:
-                _tell(lease)
+                _extend(lease)
             unheard = unheard + LOOK if lease.lost or lease.cancelled else 0.0
             if unheard > settings.UNHEARD_SECONDS and ENDS_ITS_PROCESS.is_set():
                 _end_process(lease)
@@ -162,7 +162,7 @@ def _keep_alive(lease: Lease, ended: threading.Event) -> None:
         connection.close()
 
 
-def _tell(lease: Lease) -> None:
+def _extend(lease: Lease) -> None:
     """Say that we are alive, and hear whether the work must stop."""
     job = lease.job
     try:
@@ -185,7 +185,7 @@ def _end_process(lease: Lease) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class StageClock:
+class StageTimer:
     """Seconds by stage, of one attempt. Not for several threads."""
 
     def __init__(self, stage: str) -> None:
@@ -205,7 +205,7 @@ class StageClock:
         return {stage or "starting": seconds for stage, seconds in self._seconds.items()}
 
 
-def add_up(kind: str, seconds: Mapping[str, float]) -> None:
+def add_stage_times(kind: str, seconds: Mapping[str, float]) -> None:
     """Count each of these stages in its buckets, in one statement, so that two workers lose none of each other's.
 
     `bulk_create(update_conflicts=True)` would put the new counts in place of the old ones. The rows are in the order of

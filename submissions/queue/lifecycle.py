@@ -11,7 +11,7 @@ from django.db.models.functions import Coalesce, Concat
 from django.utils import timezone
 
 from submissions.models import TERMINAL, WAITING, Job, State
-from submissions.quotas.ledger import settle
+from submissions.quotas.ledger import settle_quota
 
 _ENDS = {State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
 
@@ -72,7 +72,7 @@ def advance(
         with transaction.atomic(savepoint=False):
             moved = jobs.update(state=to, **changes) == 1
             if moved:
-                settle(job_id)
+                settle_quota(job_id)
         return moved
     return jobs.update(state=to, **changes) == 1
 

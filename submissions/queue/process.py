@@ -22,7 +22,7 @@ AT_WORK = threading.Lock()
 
 
 @dataclass
-class _Own:
+class _ProcessIdentity:
     """The worker that this process is, or is a pool process of."""
 
     worker: str = ""
@@ -32,7 +32,7 @@ class _Own:
     ask_at: float = 0.0
 
 
-_own = _Own()
+_own = _ProcessIdentity()
 
 
 def set_identity(queues: tuple[str, ...]) -> None:

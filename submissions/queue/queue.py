@@ -33,8 +33,8 @@ _ONCE = (*_LAST, Job.Kind.BASELINE)
 #: What retrievers do; whatever reads judgements is the scorer's.
 _RETRIEVING = (Job.Kind.BASELINE, Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL, Job.Kind.STATISTICS)
 #: Baselines first, since a dataset is published with its own; then by arrival, but a rescore after every verdict.
-_TURNS = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
-_TURN = Case(*(When(kind=kind, then=turn) for kind, turn in _TURNS.items()), default=1)
+_PRIORITIES = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
+_PRIORITY = Case(*(When(kind=kind, then=turn) for kind, turn in _PRIORITIES.items()), default=1)
 #: What a retriever may not read (leaderboard.core.database_grants): of people it knows key and name.
 _NOT_READ = (
     "submission__note", "submission__withdrawal_reason",
@@ -47,9 +47,9 @@ WORKED = "worked_seconds"
 WORK = "runboard.work"
 
 
-def ring(queue: str) -> None:
+def wake_worker(queue: str) -> None:
     """Wake a worker of this queue once the current transaction has committed."""
-    transaction.on_commit(partial(wakeup.send, WORK, queue, queue=queue))
+    transaction.on_commit(partial(wakeup.send_wakeup, WORK, queue, queue=queue))
 
 
 def _lease_end() -> CombinedExpression:
@@ -64,7 +64,9 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
     """
     while True:
         with transaction.atomic():
-            waiting = Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(_TURN, "pk")
+            waiting = (
+                Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(_PRIORITY, "pk")
+            )
             if connection.features.has_select_for_update_skip_locked:
                 waiting = waiting.select_for_update(skip_locked=True, of=("self",))
             candidate = waiting.values("pk", "fence").first()
@@ -108,7 +110,7 @@ def extend_lease(
     return held.update(lease_expires_at=_lease_end(), **told) == 1
 
 
-def seconds_before(payload: Mapping[str, Any]) -> float:
+def seconds_worked_before(payload: Mapping[str, Any]) -> float:
     """How long a job was worked on, without waiting, before it was handed over for the last time."""
     return float(payload.get(WORKED, 0.0))
 
@@ -118,7 +120,7 @@ def waiting_state(job: Job) -> State:
     return State.QUEUED if job.validated or job.kind != Job.Kind.SCORE else State.VALIDATING
 
 
-def put_back(job: Job, *, counted: bool, delay: timedelta = timedelta(0)) -> bool:
+def requeue(job: Job, *, counted: bool, delay: timedelta = timedelta(0)) -> bool:
     """Give a claimed job back to the queue; an uncounted attempt (the worker was asked to stop) costs nothing.
 
     `delay`: how long an uncounted one waits at least. One that its submitter asked to stop ends instead.
@@ -138,7 +140,7 @@ def put_back(job: Job, *, counted: bool, delay: timedelta = timedelta(0)) -> boo
         progress_note="",
     )
     if moved:
-        ring(job.queue)
+        wake_worker(job.queue)
     return moved or end_cancelled(job)
 
 
@@ -148,7 +150,7 @@ def end_cancelled(job: Job) -> bool:
     return wished and advance(job.pk, State.CANCELLED, fence=job.fence)
 
 
-def let_go(job: Job) -> None:
+def release(job: Job) -> None:
     """Note that the process which had claimed the job works on it no more, however that ended.
 
     Of a job that somebody else ended, or put back, this alone tells that its process has heard of it.
@@ -165,7 +167,7 @@ def reap() -> int:
     """
     # Less than nothing is a clock that was set back past the server's start: it says nothing of how long ago that was,
     # and nobody waits until it has caught up. Set back by less, it costs a few seconds' pause, as a start does, once.
-    if 0 <= _database_is_back_since() < 5 * settings.LEASE_LOOK_SECONDS:
+    if 0 <= _database_uptime() < 5 * settings.LEASE_LOOK_SECONDS:
         return 0
     count = 0
     for job in Job.objects.expired():
@@ -182,7 +184,7 @@ def reap() -> int:
             count += failed or end_cancelled(job)
         else:
             write_log(job.pk, "The worker was lost; the job is tried again.")
-            count += put_back(job, counted=True)
+            count += requeue(job, counted=True)
     # The holder counts by its own steady clock too (lease.py): after one that was set back, that comes first.
     limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
     overdue = Job.objects.exclude(state__in=TERMINAL).filter(
@@ -197,7 +199,7 @@ def time_out(job: Job) -> bool:
     return advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out", log=log)
 
 
-def _database_is_back_since() -> float:
+def _database_uptime() -> float:
     """For how many seconds the server has been running, by its clock; SQLite has none that could be away.
 
     Negative after that clock was set back past the server's start.
@@ -209,7 +211,7 @@ def _database_is_back_since() -> float:
         return float(cursor.fetchone()[0])
 
 
-def take_requests() -> int:
+def create_requested_jobs() -> int:
     """Turn the domain's wishes into jobs, each exactly once."""
     count = 0
     # What people are told of and what is settled is no job: other steps of the dispatcher take these.
@@ -218,7 +220,7 @@ def take_requests() -> int:
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
-            if request.dataset_id is None or (kind in _ONCE and _waits(kind, request.dataset_id)):
+            if request.dataset_id is None or (kind in _ONCE and _is_waiting(kind, request.dataset_id)):
                 continue  # it will find the dataset as it is now
             Job.objects.create(
                 kind=kind,
@@ -232,19 +234,19 @@ def take_requests() -> int:
     return count
 
 
-def _waits(kind: Job.Kind, dataset_id: int) -> bool:
+def _is_waiting(kind: Job.Kind, dataset_id: int) -> bool:
     """Whether such a job waits that nobody has claimed."""
     return Job.objects.waiting().filter(kind=kind, dataset=dataset_id).exists()
 
 
-def ring_for_waiting() -> None:
+def wake_waiting_queues() -> None:
     """Send one wakeup for every queue that has waiting jobs: what a lost message, or a restart, left behind.
 
     Not where messages lie already: a worker that comes takes those, and without one they would pile up in the broker.
     """
     for queue in Job.objects.waiting().order_by().values_list("queue", flat=True).distinct():
-        if not wakeup.unanswered(queue):
-            wakeup.send(WORK, queue, queue=queue)
+        if not wakeup.count_pending(queue):
+            wakeup.send_wakeup(WORK, queue, queue=queue)
 
 
 def queue_position(job: Job) -> int | None:
@@ -253,8 +255,8 @@ def queue_position(job: Job) -> int | None:
         return None
     if awaits_judgements(job):
         return None
-    turn = _TURNS.get(Job.Kind(job.kind), 1)
-    waiting = Job.objects.waiting().filter(queue=job.queue).annotate(turn=_TURN)
+    turn = _PRIORITIES.get(Job.Kind(job.kind), 1)
+    waiting = Job.objects.waiting().filter(queue=job.queue).annotate(turn=_PRIORITY)
     return waiting.filter(Q(turn__lt=turn) | Q(turn=turn, pk__lt=job.pk)).count()
 
 

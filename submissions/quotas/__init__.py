@@ -1,7 +1,7 @@
 """How often hidden judgements may be read: so many submissions a day and a month, per person and per team.
 
-The ledger (`QuotaUse`) is written here alone: `charge` when a submission is stored, `settle` when its jobs end,
-`reading_for` when a file is refused. See docs/decisions/0026-quotas-and-flags.md.
+The ledger (`QuotaUse`) is written here alone: `charge` when a submission is stored, `settle_quota` when its jobs end,
+`recording_refusals` when a file is refused. See docs/decisions/0026-quotas-and-flags.md.
 """
 
 from submissions.quotas.counting import Quota, Window, limits_of, quota_of, quotas_of
@@ -9,13 +9,13 @@ from submissions.quotas.ledger import (
     QuotaSpent,
     Refusals,
     charge,
-    hold,
-    reading_for,
+    lock_quota,
+    recording_refusals,
     refund,
     refund_use,
     refusals_of,
     refuse_unapproved,
-    settle,
+    settle_quota,
 )
 
 __all__ = [
@@ -24,14 +24,14 @@ __all__ = [
     "Refusals",
     "Window",
     "charge",
-    "hold",
     "limits_of",
+    "lock_quota",
     "quota_of",
     "quotas_of",
-    "reading_for",
+    "recording_refusals",
     "refund",
     "refund_use",
     "refusals_of",
     "refuse_unapproved",
-    "settle",
+    "settle_quota",
 ]

@@ -41,7 +41,7 @@ class Window:
     @property
     def resets_in(self) -> str:
         """How long until counting begins anew, in words."""
-        return until(self.resets_at)
+        return format_remaining(self.resets_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ class Quota:
     @property
     def resets_in(self) -> str:
         """The same in words: in 5 h."""
-        return until(self.resets_at)
+        return format_remaining(self.resets_at)
 
 
-def until(moment: datetime) -> str:
+def format_remaining(moment: datetime) -> str:
     """How long it is to a moment, rounded up: in 12 min, in 5 h, in 9 days."""
     seconds = max(0.0, (moment - timezone.now()).total_seconds())
     for size, unit, below in ((60, "min", 3600), (3600, "h", 48 * 3600)):
@@ -95,18 +95,18 @@ def until(moment: datetime) -> str:
     return f"in {-int(-seconds // 86400)} days"
 
 
-def day_began(now: datetime) -> datetime:
+def start_of_day(now: datetime) -> datetime:
     """Midnight, UTC."""
     return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def month_began(now: datetime) -> datetime:
+def start_of_month(now: datetime) -> datetime:
     """Midnight on the first, UTC."""
-    return day_began(now).replace(day=1)
+    return start_of_day(now).replace(day=1)
 
 
-def _next_month(now: datetime) -> datetime:
-    return (month_began(now) + timedelta(days=32)).replace(day=1)
+def _start_of_next_month(now: datetime) -> datetime:
+    return (start_of_month(now) + timedelta(days=32)).replace(day=1)
 
 
 def quota_of(person: User, team: Team | None, dataset: Dataset) -> Quota:
@@ -119,7 +119,7 @@ def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dat
     now, datasets = timezone.now(), list(datasets)
     known = [team for team in teams if team is not None]
     uses = QuotaUse.objects.filter(
-        kind=QuotaUse.Kind.SUBMISSION, refunded_at=None, at__gte=month_began(now), dataset__in=datasets
+        kind=QuotaUse.Kind.SUBMISSION, refunded_at=None, at__gte=start_of_month(now), dataset__in=datasets
     ).order_by()
     own = _counted(uses.filter(person=person), now, "dataset")
     shared = _counted(uses.filter(team__in=known), now, "dataset", "team")
@@ -135,8 +135,8 @@ def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dat
                 Quota(
                     dataset,
                     team,
-                    Window(today, team_today, daily, day_began(now) + timedelta(days=1)),
-                    Window(month, team_month, monthly, _next_month(now)),
+                    Window(today, team_today, daily, start_of_day(now) + timedelta(days=1)),
+                    Window(month, team_month, monthly, _start_of_next_month(now)),
                 )
             )
     return found
@@ -147,7 +147,7 @@ def _counted(
 ) -> Mapping[tuple[int, ...], tuple[int, int]]:
     """By these columns how many were used today and this month."""
     rows = uses.values_list(*columns).annotate(
-        today=Count("pk", filter=Q(at__gte=day_began(now))), month=Count("pk")
+        today=Count("pk", filter=Q(at__gte=start_of_day(now))), month=Count("pk")
     )
     return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
 
@@ -183,7 +183,7 @@ def _exceptions(
 
 
 @dataclass(frozen=True, slots=True)
-class Charged:
+class DatasetCharge:
     """What a submission cost on one dataset: a unit, or nothing any more, and why; `quota` as it is now."""
 
     dataset: Dataset
@@ -207,7 +207,7 @@ def quotas_for(person: User, teams: Sequence[Team], datasets: Iterable[Dataset])
     return found
 
 
-def charged(submission: Submission, *, now: bool = True) -> list[Charged]:
+def charges_of(submission: Submission, *, now: bool = True) -> list[DatasetCharge]:
     """What the submission cost, by dataset; with `now`, beside what is used of the quota."""
     uses = [each for each in submission.quota_uses.all() if each.kind == QuotaUse.Kind.SUBMISSION]
     uses.sort(key=lambda use: use.dataset.name)
@@ -215,6 +215,8 @@ def charged(submission: Submission, *, now: bool = True) -> list[Charged]:
     present = quotas_of(submission.submitter, [submission.team], datasets) if now and uses else []
     by_dataset = {quota.dataset.pk: quota for quota in present if quota.limited}
     return [
-        Charged(use.dataset, use.refund_reason, use.refunded_at is not None, by_dataset.get(use.dataset_id))
+        DatasetCharge(
+            use.dataset, use.refund_reason, use.refunded_at is not None, by_dataset.get(use.dataset_id)
+        )
         for use in uses
     ]

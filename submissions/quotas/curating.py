@@ -12,7 +12,7 @@ from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.ledger import refund_use
 
 
-def give_back(use: QuotaUse) -> None:
+def refund_unit(use: QuotaUse) -> None:
     """Give a unit back for the reason of the act, which its people read. Raises ValueError where none is charged."""
     if not refund_use(use, actor().reason):
         what = "was given back before" if use.refunded_at else "is a refused file, and cost nothing"
@@ -20,7 +20,7 @@ def give_back(use: QuotaUse) -> None:
     record("quota refunded", use, dataset=use.dataset_id, after={"submission": use.submission_id})
 
 
-def except_team(
+def grant_exception(
     team: Team, dataset: Dataset | None, *, daily: int | None, monthly: int | None, until: datetime | None
 ) -> QuotaException:
     """Give the team another quota on a dataset (None: on all) until a moment (None: for good); None is no limit."""
@@ -54,7 +54,7 @@ def settle_flag(flag: Flag, state: Flag.State) -> None:
     )  # fmt: skip
 
 
-def figures_of(flag: Flag) -> str:
+def flag_details(flag: Flag) -> str:
     """What gave rise to it, in words: never a score, a query or a document."""
     details = flag.details
     if flag.kind == Flag.Kind.FEW_QUERIES:

@@ -21,7 +21,14 @@ from leaderboard.core.work_requests import request_settlement
 from leaderboard.models import Dataset, Team, User, WorkRequest
 from submissions.core.errors import Refused
 from submissions.models import TERMINAL, Job, QuotaUse, State, Submission
-from submissions.quotas.counting import Quota, Window, day_began, needs_approval, quotas_of, until
+from submissions.quotas.counting import (
+    Quota,
+    Window,
+    format_remaining,
+    needs_approval,
+    quotas_of,
+    start_of_day,
+)
 
 QUOTA = ProblemCode("quota", "You or your team have used the submissions that a dataset with hidden judgements takes "
     "in a day or month, or your team its runs of models for today.", "The message says when counting begins anew.",
@@ -48,7 +55,7 @@ class QuotaSpent(Refused):
 def _spent_problem(quota: Quota, *, others: bool) -> Problem:
     month = quota.month.left == 0
     window, period = (quota.month, "this month") if month else (quota.day, "today")
-    whose = _who_spent(quota, window)
+    whose = _spender(quota, window)
     if window.limit == 0:
         return QUOTA.problem(f"{quota.dataset} takes no submissions of {whose} for now.", "Ask a curator.")
     message = (
@@ -59,7 +66,7 @@ def _spent_problem(quota: Quota, *, others: bool) -> Problem:
     return QUOTA.problem(message, hint + (" Leave it out to submit the others." if others else ""))
 
 
-def _who_spent(quota: Quota, window: Window) -> str:
+def _spender(quota: Quota, window: Window) -> str:
     own = bool(window.limit) and window.by_person >= (window.limit or 0)
     return "you" if own or quota.team is None else f"your team {quota.team.name}"
 
@@ -83,7 +90,7 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
         )
 
 
-def hold(person: User, team: Team) -> Team:
+def lock_quota(person: User, team: Team) -> Team:
     """Let nobody else count for the person or the team until the transaction ends; the team as it is now.
 
     Always in this order, after boards and before a system's row is held, so that no two requests wait for each other.
@@ -94,7 +101,7 @@ def hold(person: User, team: Team) -> Team:
 
 
 def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
-    """Count a stored submission once on each hidden dataset, in the transaction that stores it, after `hold`.
+    """Count a stored submission once on each hidden dataset, in the transaction that stores it, after `lock_quota`.
 
     Raises QuotaSpent where the person or the team has had its share, and Refused where the team is not approved; then
     nothing is counted.
@@ -117,21 +124,21 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
 
 def refund(submission: Submission, dataset: Dataset, why: str) -> bool:
     """Give back what the submission cost on the dataset. False where it cost nothing, or was given back before."""
-    return bool(_give_back(QuotaUse.objects.filter(submission=submission, dataset=dataset), why))
+    return bool(_refund_uses(QuotaUse.objects.filter(submission=submission, dataset=dataset), why))
 
 
 def refund_use(use: QuotaUse, why: str) -> bool:
     """Give back one use of the ledger. False where it was given back before, or was a refusal."""
-    return bool(_give_back(QuotaUse.objects.filter(pk=use.pk), why))
+    return bool(_refund_uses(QuotaUse.objects.filter(pk=use.pk), why))
 
 
-def _give_back(uses: object, why: str) -> int:
+def _refund_uses(uses: object, why: str) -> int:
     rows = uses.filter(kind=QuotaUse.Kind.SUBMISSION, refunded_at=None)  # type: ignore[attr-defined]
     count: int = rows.update(refunded_at=timezone.now(), refund_reason=why[:120])
     return count
 
 
-def settle(job_id: int) -> None:
+def settle_quota(job_id: int) -> None:
     """Give back the unit of a job that has just ended if no result can come of it, in the transaction that ended it.
 
     Of a seed set the last job that ends decides. A process whose role of the database may not write the ledger, which
@@ -156,7 +163,7 @@ def settle(job_id: int) -> None:
     jobs = list(ended.exclude(kind=Job.Kind.SHARD))
     if any(job.state not in TERMINAL for job in jobs):
         return
-    why = _why_refunded(jobs)
+    why = _refund_reason(jobs)
     if why:
         refund_use(use, why)
     if why == REJECTED:
@@ -177,16 +184,16 @@ def settle_requested() -> None:
         with transaction.atomic():
             taken = WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now())
             if taken and isinstance(job, int) and 0 < job < 2**63:
-                settle(job)
+                settle_quota(job)
 
 
-def _why_refunded(jobs: Sequence[Job]) -> str:
+def _refund_reason(jobs: Sequence[Job]) -> str:
     """Why what a submission cost on one dataset is given back; empty where it counts.
 
     What failed through us does not, a seed set of which we lost one run included: nothing is told of an incomplete
     set. What was scored counts, and what was cancelled or withdrawn after a worker began: its sender chose the moment.
     """
-    if any(_our_fault(job) for job in jobs):
+    if any(_is_our_fault(job) for job in jobs):
         return OUR_FAULT
     if any(job.state in (State.DONE, State.WITHDRAWN) for job in jobs):
         return ""
@@ -195,7 +202,7 @@ def _why_refunded(jobs: Sequence[Job]) -> str:
     return REJECTED if any(job.state == State.REJECTED for job in jobs) else NEVER_BEGAN
 
 
-def _our_fault(job: Job) -> bool:
+def _is_our_fault(job: Job) -> bool:
     """A job that failed, or whose run took the scorer too long; a model's own time is its owner's affair."""
     return job.state == State.FAILED or (job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL)
 
@@ -220,13 +227,13 @@ class Refusals:
 
 def refusals_of(person: User) -> Refusals:
     """Today's count, from midnight to midnight, UTC: over all hidden datasets and teams."""
-    midnight = day_began(timezone.now())
+    midnight = start_of_day(timezone.now())
     uses = QuotaUse.objects.filter(kind=QuotaUse.Kind.REFUSAL, person=person, at__gte=midnight)
     return Refusals(uses.count(), settings.REFUSALS_PER_DAY, midnight + timedelta(days=1))
 
 
 @contextmanager
-def reading_for(person: User, datasets: Iterable[Dataset]) -> Iterator[None]:
+def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[None]:
     """Around reading what was sent, outside of any transaction: a refusal is written down, on hidden datasets.
 
     Raises Refused before anything is read where the person has nothing left, or had too many files refused today, and
@@ -261,7 +268,7 @@ def _refuse_beyond_limit(person: User) -> None:
         TOO_MANY_REFUSALS,
         f"Today {refusals.used} of your files for datasets with hidden judgements were refused, and only "
         f"{refusals.limit} a day cost nothing.",
-        f"Submit to these again {until(refusals.resets_at)}, at {refusals.resets_at:%H:%M} UTC on "
+        f"Submit to these again {format_remaining(refusals.resets_at)}, at {refusals.resets_at:%H:%M} UTC on "
         f"{refusals.resets_at:%-d %B}. Until then “Check only” says what is wrong with a file.",
     )
 

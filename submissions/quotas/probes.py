@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.runs.similarity import Likeness, Signature, SignedRun, chain, compare, sign_run
+from evaluation.runs.similarity import (
+    RunFingerprints,
+    RunSimilarity,
+    Signature,
+    compare,
+    fingerprint_run,
+    linked_submissions,
+)
 from leaderboard.core.storage.runs import StoredRun, run_path
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Evaluation, Qrels, Run
@@ -25,18 +32,18 @@ COMPARED = 300
 CHAIN = 3
 
 
-def signature_of(job: Job, stored: StoredRun, qrels: Qrels) -> SignedRun | None:
+def signature_of(job: Job, stored: StoredRun, qrels: Qrels) -> RunFingerprints | None:
     """What is kept of a submitted run over hidden judgements, read beside its scoring and outside of transactions."""
     if not job.dataset.hidden or job.submission_id is None:
         return None
     target = scoring_target(qrels.version)
-    return sign_run(
+    return fingerprint_run(
         run_path(stored.sha256), target.query_ids, drop_self_matches=job.dataset.drop_self_matches
     )
 
 
 def flag_suspicious_run(
-    job: Job, submission: Submission, evaluation: Evaluation, signed: SignedRun
+    job: Job, submission: Submission, evaluation: Evaluation, signed: RunFingerprints
 ) -> list[Flag]:
     """Keep the run's signature and flag what is noticed, in the transaction that records the evaluation."""
     run = evaluation.run
@@ -70,7 +77,7 @@ def _flag(job: Job, submission: Submission, kind: Flag.Kind, details: Mapping[st
     return flag
 
 
-def _too_little(signed: SignedRun) -> Mapping[Flag.Kind, Mapping[str, Any]]:
+def _too_little(signed: RunFingerprints) -> Mapping[Flag.Kind, Mapping[str, Any]]:
     """What a run has too little of."""
     found: dict[Flag.Kind, Mapping[str, Any]] = {}
     if signed.answered < LEAST_ANSWERED:
@@ -128,7 +135,7 @@ def _nearest_earlier(
         key: [each for each in rows if len(each[1].sets) == len(signature.sets)] for key, rows in kept.items()
     }
     kept = {key: rows for key, rows in kept.items() if rows}
-    likest: tuple[Likeness, str] | None = None
+    likest: tuple[RunSimilarity, str] | None = None
     for key, rows in kept.items():
         for _, other in rows:
             likeness = compare(signature, other)
@@ -138,7 +145,7 @@ def _nearest_earlier(
         return {}
     likeness, nearest = likest
     keys = list(kept)
-    places = chain([signature], [[other for _, other in kept[key]] for key in keys])
+    places = linked_submissions([signature], [[other for _, other in kept[key]] for key in keys])
     linked = [keys[place] for place in places]
     if not likeness.nearly_the_same and len(linked) + 1 < CHAIN:
         return {}

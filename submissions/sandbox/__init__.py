@@ -7,15 +7,15 @@ from functools import cache
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from submissions.sandbox.backends import Backend, Limits, Plain, SandboxUnavailable
+from submissions.sandbox.backends import Backend, SandboxLimits, SandboxUnavailable, UnprotectedBackend
 from submissions.sandbox.bubblewrap import Bubblewrap
 from submissions.sandbox.docker import Docker
-from submissions.sandbox.running import Outcome, run_job
+from submissions.sandbox.running import SandboxOutcome, run_job
 
-__all__ = ["Backend", "Limits", "Outcome", "SandboxUnavailable", "backend", "run_job"]
+__all__ = ["Backend", "SandboxLimits", "SandboxOutcome", "SandboxUnavailable", "backend", "run_job"]
 
 _ISOLATING: tuple[type[Backend], ...] = (Bubblewrap, Docker)
-_NAMED: dict[str, type[Backend]] = {"bwrap": Bubblewrap, "docker": Docker, "none": Plain}
+_NAMED: dict[str, type[Backend]] = {"bwrap": Bubblewrap, "docker": Docker, "none": UnprotectedBackend}
 
 
 @cache

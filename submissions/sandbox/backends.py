@@ -1,6 +1,6 @@
 """What every sandbox is: something that starts a program with a few folders and limits, and ends all of it.
 
-`Plain` is no sandbox: the same program with limits, for tests and for staff on their own machine.
+`UnprotectedBackend` is no sandbox: the same program with limits, for tests and for staff on their own machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from django.conf import settings
 
-from submissions.sandbox.watching import is_still, processes_under, send, threads_of_user
+from submissions.sandbox.processes import has_no_running_thread, processes_under, send_signal, threads_of_user
 
 LAUNCHER = (Path(__file__).parent / "launcher.py").read_text(encoding="utf-8")
 #: The user that sandboxed programs run as where we are root.
@@ -42,7 +42,7 @@ class SandboxUnavailable(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SandboxLimits:
     """What a child may use before it is ended. Bytes, seconds and counts.
 
     `processes` counts threads. `output_bytes` and `files` are of everything it writes, `scratch_bytes` of its /tmp,
@@ -92,7 +92,7 @@ class Program:
     """What is to be run: the command as the sandbox sees it, and all that it may see beside the system."""
 
     command: tuple[str, ...]
-    limits: Limits
+    limits: SandboxLimits
     mounts: tuple[Mount, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Folders of compiled code → where inside a copy of each goes.
@@ -100,7 +100,7 @@ class Program:
     cuda: bool = False
 
 
-class Contained:
+class SandboxedProcess:
     """A program that runs: its three streams, and the power to stop and to end all of it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -123,24 +123,24 @@ class Contained:
         """
         quiet = 0
         for _ in range(_STOP_ROUNDS):
-            moving = [process for process in processes_under(self.root) if not is_still(process)]
+            moving = [process for process in processes_under(self.root) if not has_no_running_thread(process)]
             quiet = 0 if moving else quiet + 1
             if quiet == 2:
                 return True
             for process in moving:
-                send(process, signal.SIGSTOP)
+                send_signal(process, signal.SIGSTOP)
             if moving:
                 time.sleep(_STOP_PAUSE)
         return False
 
     def is_stopped(self) -> bool:
         """Whether nobody in it runs. A stopped process can have itself woken by a timer that sends SIGCONT."""
-        return all(is_still(process) for process in processes_under(self.root))
+        return all(has_no_running_thread(process) for process in processes_under(self.root))
 
     def resume(self) -> None:
         """Let all of it go on."""
         for process in processes_under(self.root):
-            send(process, signal.SIGCONT)
+            send_signal(process, signal.SIGCONT)
 
     def greet(self) -> Self:
         """Answer the launcher, which asks whether we live. Raises SandboxUnavailable when it does not come to that."""
@@ -162,7 +162,7 @@ class Contained:
     def kill(self) -> None:
         """End all of it, and return when it is gone."""
         for process in processes_under(self.root):
-            send(process, signal.SIGKILL)
+            send_signal(process, signal.SIGKILL)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -201,12 +201,12 @@ class Backend(ABC):
         """Try it: why it does not work here, empty where it does."""
 
     @abstractmethod
-    def start(self, program: Program) -> Contained:
+    def start(self, program: Program) -> SandboxedProcess:
         """Start the program. Raises SandboxUnavailable."""
 
     def try_out(self) -> str:
         """Run a little Python; why that does not work, empty where it does."""
-        limits = Limits(memory_bytes=1 << 30, wall_clock_seconds=_PROBE_SECONDS, output_bytes=1 << 20)
+        limits = SandboxLimits(memory_bytes=1 << 30, wall_clock_seconds=_PROBE_SECONDS, output_bytes=1 << 20)
         try:
             contained = self.start(Program(command=(*interpreter(), "-S", "-c", _PROBE), limits=limits))
         except (OSError, SandboxUnavailable) as error:
@@ -223,7 +223,7 @@ class Backend(ABC):
         return ""
 
 
-class Plain(Backend):
+class UnprotectedBackend(Backend):
     """Limits alone: the program sees the files and the network that we see."""
 
     name = "none"
@@ -234,14 +234,14 @@ class Plain(Backend):
     def probe(self) -> str:
         return ""
 
-    def start(self, program: Program) -> Contained:
+    def start(self, program: Program) -> SandboxedProcess:
         command = launch_command(
             program,
             user=None,
             address_space=not program.cuda,
             processes=threads_of_user(os.geteuid()) + program.limits.most_processes,
         )
-        return Contained(open_process(command, env=dict(program.environment))).greet()
+        return SandboxedProcess(open_process(command, env=dict(program.environment))).greet()
 
 
 def open_process(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -273,7 +273,7 @@ def launch_command(
     return [*interpreter(), "-S", "-c", LAUNCHER, json.dumps(plan), *program.command]
 
 
-def address_space_for(limits: Limits) -> int:
+def address_space_for(limits: SandboxLimits) -> int:
     """RLIMIT_AS for a child. It stops what asks for far too much at once; the parent's looks stop the rest.
 
     Libraries of models reserve more than they use (torch on two cores 1 GiB above what it holds, more with every

@@ -21,14 +21,14 @@ from submissions.sandbox import leftovers, seccomp
 from submissions.sandbox.backends import (
     NOBODY,
     Backend,
-    Contained,
     Program,
+    SandboxedProcess,
     SandboxUnavailable,
     launch_command,
     open_process,
 )
 from submissions.sandbox.cgroups import ControlGroup
-from submissions.sandbox.watching import threads_of_user
+from submissions.sandbox.processes import threads_of_user
 
 #: What a program needs of the system: libraries, and how the loader finds them. No other part of /etc.
 _SYSTEM = ("/usr",)
@@ -44,7 +44,7 @@ _CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
 _HIDDEN = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys")
 
 
-class _BubblewrapProcess(Contained):
+class _BubblewrapProcess(SandboxedProcess):
     """`init` is the first process of the sandbox's own numbering: with it everything inside ends."""
 
     def __init__(self, process: subprocess.Popen[bytes], init: int, group: ControlGroup) -> None:
@@ -96,7 +96,7 @@ class Bubblewrap(Backend):
             reasons.append(f"{binary}: {reason}")
         return "; ".join(reasons) or "bwrap is not installed"
 
-    def start(self, program: Program) -> Contained:
+    def start(self, program: Program) -> SandboxedProcess:
         is_root = os.geteuid() == 0
         user = NOBODY if is_root else None
         group = ControlGroup(program.limits)
@@ -112,19 +112,19 @@ class Bubblewrap(Backend):
             group.remove()
             raise
 
-    def _start(self, program: Program, arguments: list[str], group: ControlGroup) -> Contained:
+    def _start(self, program: Program, arguments: list[str], group: ControlGroup) -> SandboxedProcess:
         """Start bwrap, put it into its control group while it holds still, and let it go."""
         filter_file = os.memfd_create("seccomp")
         info_read, info_write = os.pipe()
         block_read, block_write = os.pipe()
         try:
-            os.write(filter_file, seccomp.program())
+            os.write(filter_file, seccomp.filter_program())
             os.lseek(filter_file, 0, os.SEEK_SET)
             descriptors = ("--seccomp", filter_file, "--info-fd", info_write, "--block-fd", block_read)
             process = open_process(
                 [self._binary, *map(str, descriptors), *arguments],
                 pass_fds=(filter_file, info_write, block_read),
-                env=leftovers.mark(),
+                env=leftovers.process_mark(),
             )
             os.close(info_write)
             info_write = -1
@@ -133,7 +133,7 @@ class Bubblewrap(Backend):
             except BaseException:
                 process.kill()
                 process.wait()
-                Contained(process).close()
+                SandboxedProcess(process).close()
                 raise
             group.add([process.pid, contained.root])
             os.write(block_write, b"\n")

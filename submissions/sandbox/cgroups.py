@@ -15,7 +15,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from submissions.sandbox.backends import Limits
+from submissions.sandbox.backends import SandboxLimits
 
 _ROOT = Path("/sys/fs/cgroup")
 #: Seconds that the kernel is given to let go of a group whose processes are dead.
@@ -25,7 +25,7 @@ _REMOVAL = 1.0
 class ControlGroup:
     """The groups made for one sandbox: one folder in version 2, one for each controller in version 1."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SandboxLimits) -> None:
         self.folders: list[Path] = []
         self.limits_memory = False
         self.limits_processes = False
@@ -33,7 +33,7 @@ class ControlGroup:
         for parent in _parents():
             self._try(parent / name, limits)
 
-    def _try(self, folder: Path, limits: Limits) -> None:
+    def _try(self, folder: Path, limits: SandboxLimits) -> None:
         """Make the folder and set its limits; leave nothing where that does not work."""
         try:
             folder.mkdir()

@@ -11,8 +11,8 @@ from django.conf import settings
 
 from submissions.sandbox.backends import (
     Backend,
-    Contained,
     Program,
+    SandboxedProcess,
     interpreter,
     launch_command,
     open_process,
@@ -23,7 +23,7 @@ _KILLED = 137
 _ENOUGH = 20
 
 
-class _Container(Contained):
+class _Container(SandboxedProcess):
     """A container by its name; the process is docker's client."""
 
     def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
@@ -87,7 +87,7 @@ class Docker(Backend):
             return answer.stderr.strip()[-300:] or "docker does not answer"
         return self.try_out()
 
-    def start(self, program: Program) -> Contained:
+    def start(self, program: Program) -> SandboxedProcess:
         name = f"runboard-{secrets.token_hex(6)}"
         return _Container(open_process(arguments(program, name)), name).greet()
 

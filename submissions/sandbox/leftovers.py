@@ -10,7 +10,7 @@ import os
 import signal
 from pathlib import Path
 
-from submissions.sandbox.watching import all_processes
+from submissions.sandbox.processes import all_processes
 
 _PROC = Path("/proc")
 #: The variable that marks them.
@@ -19,27 +19,27 @@ _NAME = "RUNBOARD_SANDBOX_OF"
 _STARTED = 19
 
 
-def mark() -> dict[str, str]:
+def process_mark() -> dict[str, str]:
     """The variable for a process that starts a sandbox for us."""
-    return {_NAME: f"{_numbering()}/{os.getpid()}/{_started(os.getpid())}"}
+    return {_NAME: f"{_namespace()}/{os.getpid()}/{_start_time(os.getpid())}"}
 
 
-def end_leftovers() -> int:
+def kill_leftovers() -> int:
     """End what processes that are no more have left, of what we may end. Returns how many there were.
 
     A mark names the system's start, the numbering of processes, the process and when it began: those of another
     container, or of whoever has the number now, are not meant.
     """
-    return sum(map(_end_if_left, all_processes()))
+    return sum(map(_kill_if_orphaned, all_processes()))
 
 
-def _end_if_left(process: int) -> bool:
+def _kill_if_orphaned(process: int) -> bool:
     try:
         handle = os.pidfd_open(process)  # first: the process that is read is then the one that is ended
     except OSError:
         return False
     try:
-        if not _is_left(process):
+        if not _is_orphaned(process):
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     except OSError:
@@ -50,24 +50,24 @@ def _end_if_left(process: int) -> bool:
         os.close(handle)
 
 
-def _is_left(process: int) -> bool:
+def _is_orphaned(process: int) -> bool:
     """Whether it carries the mark of a process of ours that is no more."""
-    prefix = f"{_NAME}={_numbering()}/".encode()
+    prefix = f"{_NAME}={_namespace()}/".encode()
     variables = (_PROC / str(process) / "environ").read_bytes().split(b"\0")
     marks = [variable.removeprefix(prefix) for variable in variables if variable.startswith(prefix)]
     if len(marks) != 1:
         return False
     owner, _, started = marks[0].decode(errors="replace").partition("/")
-    return owner.isdecimal() and _started(int(owner)) != started
+    return owner.isdecimal() and _start_time(int(owner)) != started
 
 
-def _numbering() -> str:
+def _namespace() -> str:
     """The start of the system, and the numbering of processes that we are in."""
     boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{(_PROC / 'self/ns/pid').readlink()}"
 
 
-def _started(process: int) -> str:
+def _start_time(process: int) -> str:
     """When the process began, in ticks since the system's start; empty when there is none, or only its remains."""
     try:
         text = (_PROC / str(process) / "stat").read_text(errors="replace")

@@ -39,7 +39,7 @@ class MachineLock:
         self._shut_at: float | None = None
         self.held: Mode | None = None
 
-    def try_for(self, mode: Mode) -> bool:
+    def try_acquire(self, mode: Mode) -> bool:
         """Take the lock in this mode if that is possible now; what was held in another mode is given up first.
 
         An attempt at the exclusive lock that fails keeps new sharers out until `release` or success, or until
@@ -52,14 +52,14 @@ class MachineLock:
         if not _try(self._gate, _OPERATIONS[mode]):
             return False
         if not _try(self._lock, _OPERATIONS[mode]):
-            if mode == "shared" or not self._may_keep_out():
+            if mode == "shared" or not self._may_hold_gate():
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
             return False
         self.held, self._shut_at = mode, None
         fcntl.flock(self._gate, fcntl.LOCK_UN)
         return True
 
-    def _may_keep_out(self) -> bool:
+    def _may_hold_gate(self) -> bool:
         """Whether the gate, which is ours, may stay shut until the next attempt."""
         now = time.monotonic()
         self._shut_at = now if self._shut_at is None else self._shut_at
@@ -67,7 +67,7 @@ class MachineLock:
 
     def acquire(self, mode: Mode, waiting: Callable[[], None]) -> None:
         """Take the lock, however long that takes; `waiting` is called between attempts and may raise to give up."""
-        while not self.try_for(mode):
+        while not self.try_acquire(mode):
             waiting()
             time.sleep(PAUSE)
 

@@ -22,15 +22,15 @@ from submissions.sandbox.backends import (
     CACHE,
     NOBODY,
     Backend,
-    Limits,
     Mount,
     Program,
+    SandboxLimits,
     SandboxUnavailable,
     interpreter,
 )
 from submissions.sandbox.machine_lock import WAITING, MachineLock
-from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision, want_free_disk
-from submissions.sandbox.watching import size_of, tidy
+from submissions.sandbox.processes import remove_unexpected_files, size_of
+from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision, require_free_disk
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ _WAITING = "while another system is timed on this machine"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SandboxOutcome:
     """How a job ended. `result` is what `evaluation.execution.outcome.read_result` gave, where it is "done".
 
     Otherwise `failure_code` is one of MODEL_FAILURES, and `message` what was found, in words that may be shown to
@@ -68,7 +68,9 @@ class Outcome:
     unmeasured: str = ""
 
 
-def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: OnProgress) -> Outcome:
+def run_job(
+    backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progress: OnProgress
+) -> SandboxOutcome:
     """Do the job (its paths are those of this machine) in a child process, and say how it ended.
 
     `job.out` is an empty folder, or is made; afterwards it holds what the child left, plain files alone, still to be
@@ -79,7 +81,7 @@ def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: On
     if not backend.available:
         raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
     _prepare(job, isolates=backend.isolates)
-    want_free_disk(job.out, limits)
+    require_free_disk(job.out, limits)
     _compile_once()
     lock = MachineLock()
     try:
@@ -91,8 +93,8 @@ def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: On
     finally:
         lock.close()
     if ending.breach is None and ending.status == EXIT_DISK_FULL:
-        want_free_disk(job.out, limits)  # then it was not its own limit that it met
-    tidy(job.out)
+        require_free_disk(job.out, limits)  # then it was not its own limit that it met
+    remove_unexpected_files(job.out)
     return _outcome(job, ending)
 
 
@@ -118,7 +120,7 @@ def _run(
         contained.close()
 
 
-def _program(backend: Backend, job: ExecutionJob, limits: Limits, folder: Path) -> Program:
+def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder: Path) -> Program:
     """The job as a program: which files it sees and where, and its command."""
     mounts: list[Mount] = []
 
@@ -206,10 +208,10 @@ def _prepare(job: ExecutionJob, *, isolates: bool) -> None:
     for folder in filter(None, (job.out, job.shards)):
         os.chown(folder, NOBODY, NOBODY)
     for path in filter(None, (job.corpus, job.queries, job.checkpoint, job.shards, *job.runs)):
-        _let_read(path)
+        _make_readable(path)
 
 
-def _let_read(path: Path) -> None:
+def _make_readable(path: Path) -> None:
     """Add reading for everybody to a file or a folder's content. The folders above stay closed, as var/ is."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
@@ -219,15 +221,17 @@ def _let_read(path: Path) -> None:
         path.chmod(stat.S_IMODE(status.st_mode) | wanted)
     if stat.S_ISDIR(status.st_mode):
         for entry in path.iterdir():
-            _let_read(entry)
+            _make_readable(entry)
 
 
-def _outcome(job: ExecutionJob, ending: Ending) -> Outcome:
+def _outcome(job: ExecutionJob, ending: Ending) -> SandboxOutcome:
     """What the ending and the files that were left come to."""
     if ending.breach is None and ending.status == 0:
         try:
             result = read_result(job.out, job, ending.seconds)
-            return Outcome("done", ending.seconds, ending.peak_memory, result, unmeasured=ending.unmeasured)
+            return SandboxOutcome(
+                "done", ending.seconds, ending.peak_memory, result, unmeasured=ending.unmeasured
+            )
         except InvalidOutcome as error:
             logger.warning("a child left no usable result: %s", error)
             return _failed("crashed", "no_usable_result", ending)
@@ -243,8 +247,8 @@ def _outcome(job: ExecutionJob, ending: Ending) -> Outcome:
     return _failed("crashed", "crashed", ending)
 
 
-def _failed(kind: Kind, code: str, ending: Ending, message: str = "") -> Outcome:
-    return Outcome(
+def _failed(kind: Kind, code: str, ending: Ending, message: str = "") -> SandboxOutcome:
+    return SandboxOutcome(
         kind,
         ending.seconds,
         ending.peak_memory,

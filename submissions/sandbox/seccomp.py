@@ -82,7 +82,7 @@ def is_supported() -> bool:
     return platform.machine() in _ARCHITECTURES
 
 
-def program() -> bytes:
+def filter_program() -> bytes:
     """The filter for this machine, as an array of struct sock_filter. Raises KeyError for an unknown architecture."""
     machine = platform.machine()
     column = list(_ARCHITECTURES).index(machine)

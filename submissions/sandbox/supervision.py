@@ -16,9 +16,9 @@ from typing import IO, Literal
 
 from evaluation.execution.job import ANSWER_GO, ANSWER_SKIP, Progress
 from evaluation.execution.outcome import is_question, read_progress
-from submissions.sandbox.backends import Contained, Limits, SandboxUnavailable
+from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable
 from submissions.sandbox.machine_lock import WAITING, MachineLock
-from submissions.sandbox.watching import exceeds, free_bytes, usage_of
+from submissions.sandbox.processes import exceeds_limits, free_bytes, usage_of
 
 Breach = Literal["timed_out", "memory", "disk", "processes"]
 Answer = Literal["go", "skip"]
@@ -53,19 +53,21 @@ class Ending:
     unmeasured: str = ""
 
 
-def want_free_disk(folder: Path, limits: Limits) -> None:
+def require_free_disk(folder: Path, limits: SandboxLimits) -> None:
     """Raise SandboxUnavailable where the disk is nearly full: who filled it is not known, so no model is to blame."""
     if free_bytes(folder) < limits.reserve_bytes:
         raise SandboxUnavailable("The disk of this worker is nearly full.")
 
 
-class Turn:
+class MeasuringTurn:
     """One child's turn; a second question is not heard. `wanted` is whether its job has anything to measure.
 
     The lock is given up only while the child stands still, so that whoever has the machine alone does have it alone.
     """
 
-    def __init__(self, contained: Contained, lock: MachineLock, limits: Limits, *, wanted: bool) -> None:
+    def __init__(
+        self, contained: SandboxedProcess, lock: MachineLock, limits: SandboxLimits, *, wanted: bool
+    ) -> None:
         self._contained = contained
         self._lock = lock
         self._limits = limits
@@ -94,7 +96,7 @@ class Turn:
         return self._stopped_at is not None and self.answer is None
 
     @property
-    def is_restless(self) -> bool:
+    def keeps_waking(self) -> bool:
         """Whether the child had itself woken while it was stopped, again and again."""
         return self._stirs > _MOST_STIRS
 
@@ -121,9 +123,9 @@ class Turn:
         """The machine alone while there is time for that, then a share of it, as before."""
         longest = self._limits.waiting_seconds
         if waited <= longest:
-            if self._lock.try_for("exclusive"):
+            if self._lock.try_acquire("exclusive"):
                 self._give("go", now)
-        elif self._lock.try_for("shared"):
+        elif self._lock.try_acquire("shared"):
             self.refusal = f"the machine was not free for it within {longest / 60:.0f} minutes"
             self._give("skip", now)
 
@@ -146,8 +148,8 @@ class Supervision:
 
     def __init__(
         self,
-        contained: Contained,
-        limits: Limits,
+        contained: SandboxedProcess,
+        limits: SandboxLimits,
         folders: list[Path],
         lock: MachineLock,
         on_progress: OnProgress,
@@ -157,7 +159,7 @@ class Supervision:
         self._contained = contained
         self._limits = limits
         self._folders = folders
-        self._turn = Turn(contained, lock, limits, wanted=measures)
+        self._turn = MeasuringTurn(contained, lock, limits, wanted=measures)
         self._on_progress = on_progress
         self._started = time.monotonic()
         self._deadline = self._started + limits.wall_clock_seconds
@@ -205,11 +207,11 @@ class Supervision:
             if not content:
                 selector.unregister(stream)
             elif stream is self._contained.process.stdout:
-                self._take_lines(content)
+                self._read_lines(content)
             else:
                 self._tail = (self._tail + content)[-_TAIL:]
 
-    def _take_lines(self, content: bytes) -> None:
+    def _read_lines(self, content: bytes) -> None:
         """Take lines in; what is longer than any line of ours is dropped."""
         *lines, self._line = (self._line + content).split(b"\n")
         self._line = self._line[: _LONGEST_LINE + 1]
@@ -231,7 +233,7 @@ class Supervision:
         now = time.monotonic()
         if self._turn.waits:
             self._answer_question(now)
-        if self._turn.is_restless or (now > self._deadline and not self._turn.is_stopped):
+        if self._turn.keeps_waking or (now > self._deadline and not self._turn.is_stopped):
             return "timed_out"
         if now >= self._next_look:
             self._next_look = now + _LOOK
@@ -242,9 +244,9 @@ class Supervision:
             if usage.processes > self._limits.processes:
                 return "processes"
         if now >= self._next_look_at_files:
-            if exceeds(self._folders, self._limits.output_bytes, self._limits.files):
+            if exceeds_limits(self._folders, self._limits.output_bytes, self._limits.files):
                 return "disk"
-            want_free_disk(self._folders[0], self._limits)
+            require_free_disk(self._folders[0], self._limits)
             # Looking costs time in proportion to the files: at most a tenth of ours goes there.
             self._next_look_at_files = time.monotonic() + max(_LOOK_AT_FILES, 9 * (time.monotonic() - now))
         return None

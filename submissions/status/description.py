@@ -15,12 +15,12 @@ from leaderboard.boards.system.result import LABEL
 from leaderboard.core import anonymity
 from leaderboard.models import Dataset, Entry
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
-from submissions.queue.capability import Obstacle, count_workers, obstacle
+from submissions.queue.capability import Obstacle, count_workers, find_obstacle
 from submissions.queue.lifecycle import submission_state
 from submissions.queue.queue import awaits_judgements, queue_position
-from submissions.quotas.counting import Charged, charged
+from submissions.quotas.counting import DatasetCharge, charges_of
 from submissions.status.models import ModelPart, model_part, model_problems
-from submissions.status.scores import Score, held_meaning, is_held, scores_of_entry, scores_of_job
+from submissions.status.scores import Score, describe_held, is_held, scores_of_entry, scores_of_job
 
 #: What each state means, in words for the submitter.
 MEANING = {
@@ -142,7 +142,7 @@ class SeedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SeedSet(_Result):
+class SeedSetStatus(_Result):
     """The runs of one dataset that are seeds of one system: one result, once all of them are scored.
 
     `scores` are the means of the published set, with their deviations; empty before that.
@@ -189,7 +189,7 @@ class SeedSet(_Result):
         """How it stands, in words for the submitter."""
         done = sum(job.state == State.DONE for job in self.jobs)
         if self.entry is not None and is_held(self.entry):
-            return held_meaning(self.entry)
+            return describe_held(self.entry)
         if self.entry is not None:
             return f"One result: the mean of {len(self.jobs)} seeds."
         if self.lost:
@@ -202,11 +202,11 @@ class SeedSet(_Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DatasetPart:
     """What a submission has on one dataset: a job, or a seed set with several."""
 
     jobs: Sequence[JobStatus]
-    seeds: SeedSet | None = None
+    seeds: SeedSetStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class SubmissionStatus:
     meaning: str
     jobs: Sequence[JobStatus] = field(default_factory=tuple)
     complete: bool = True
-    parts: Sequence[Part] = ()
+    parts: Sequence[DatasetPart] = ()
     compare: bool = True
 
     @property
@@ -228,9 +228,9 @@ class SubmissionStatus:
         return self.submission.priority if self.complete else None
 
     @property
-    def charges(self) -> list[Charged]:
+    def charges(self) -> list[DatasetCharge]:
         """What it cost of quotas, for its team; beside how these stand now where scores are compared too."""
-        return charged(self.submission, now=self.compare) if self.complete else []
+        return charges_of(self.submission, now=self.compare) if self.complete else []
 
     @property
     def workers_alive(self) -> int | None:
@@ -238,7 +238,7 @@ class SubmissionStatus:
         return max((job.workers_alive for job in self.jobs if job.waits), default=None)
 
     @property
-    def seed_sets(self) -> list[SeedSet]:
+    def seed_sets(self) -> list[SeedSetStatus]:
         """The sets that it brought."""
         return [part.seeds for part in self.parts if part.seeds is not None]
 
@@ -305,18 +305,18 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
     return SubmissionStatus(submission, state, meaning, tuple(jobs), complete, parts, compare)
 
 
-def _parts(jobs: Sequence[JobStatus], compare: bool) -> Iterator[Part]:
+def _parts(jobs: Sequence[JobStatus], compare: bool) -> Iterator[DatasetPart]:
     """The jobs by dataset, in order; those of a seed set together."""
     by_dataset: dict[int, list[JobStatus]] = {}
     for status in jobs:
         by_dataset.setdefault(status.job.dataset_id, []).append(status)
     for members in by_dataset.values():
         if not members[0].job.seed:
-            yield from (Part([member]) for member in members)
+            yield from (DatasetPart([member]) for member in members)
             continue
         entry = members[0].entry
         scores = scores_of_entry(entry, compare) if entry is not None else []
-        yield Part(members, SeedSet(members, entry, scores))
+        yield DatasetPart(members, SeedSetStatus(members, entry, scores))
 
 
 def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus:
@@ -328,7 +328,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     waits = state in WAITING and job.lease_expires_at is None and not awaits
     # What keeps every worker from a job that nobody works on, or from the shards that it waits for.
     idle = state not in TERMINAL and job.lease_expires_at is None
-    hindered = obstacle(job) if idle and complete and not awaits else None
+    hindered = find_obstacle(job) if idle and complete and not awaits else None
     alive, refusing = count_workers(job.queue) if waits else (0, 0)
     return JobStatus(
         job=job,
@@ -360,7 +360,7 @@ _FOR_EVERYONE = (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visi
 
 def _meaning(job: Job, state: State, entry: Entry | None) -> str:
     if entry is not None and is_held(entry):
-        return held_meaning(entry)
+        return describe_held(entry)
     if state in WAITING and job.lease_expires_at is not None:
         return "A worker is checking the file."
     if awaits_judgements(job):

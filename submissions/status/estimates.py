@@ -14,7 +14,7 @@ from evaluation.efficiency.protocol import TIMED_SEARCHES
 from evaluation.engines import EngineDescription
 from leaderboard.models import Dataset
 from submissions.models import Job, State
-from submissions.queue.queue import seconds_before
+from submissions.queue.queue import seconds_worked_before
 
 #: How many ended jobs are looked at, the newest ones, and how many of those, the most alike, an estimate is made of.
 HISTORY, ALIKE = 40, 5
@@ -36,7 +36,7 @@ MOST_WEIGHTS = 110_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ModelLoad:
     """What decides how long a model takes: how many texts go through it, and how many weights each text meets."""
 
     engine: EngineDescription
@@ -83,7 +83,7 @@ class Load:
         return int(value) if isinstance(value, int | float) else otherwise
 
 
-class Ended(NamedTuple):
+class FinishedJob(NamedTuple):
     """A job that ended well: what the rule of thumb gives it, and without a model's weights, and what it took."""
 
     rule: float
@@ -92,7 +92,7 @@ class Ended(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TimeEstimate:
     """Between which times one dataset will probably take, equal where enough of the kind ended; `documents` are its.
 
     `basis` counts the jobs that it is made of, 0 for the rule of thumb.
@@ -105,7 +105,7 @@ class Estimate:
     basis: int
 
 
-def ended_like(load: Load) -> list[Ended]:
+def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
     """Jobs of the engine that ended here, newest first: of models of the same kind where that is known.
 
     On one queue, that of the newest: those of another have other processors.
@@ -123,7 +123,7 @@ def ended_like(load: Load) -> list[Ended]:
     return [ended for job in found if (ended := _ended(job, load)) and _device(job) == _device(found[0])]
 
 
-def estimate(load: Load, history: Sequence[Ended], dataset: Dataset) -> Estimate:
+def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Dataset) -> TimeEstimate:
     """What the dataset will probably take: the rule of thumb, times what jobs most like it took of it, their median."""
     documents = _count(dataset, "documents")
     if load.known:
@@ -142,22 +142,22 @@ def estimate(load: Load, history: Sequence[Ended], dataset: Dataset) -> Estimate
         low = least * min(took, default=1.0)
         high = least * max(took) if took else load.seconds(dataset)
         factor = 1.0 if took else FACTOR
-    return Estimate(
+    return TimeEstimate(
         dataset, documents, timedelta(seconds=low / factor), timedelta(seconds=high * factor), len(alike)
     )
 
 
-def _ended(job: Job, load: Load) -> Ended | None:
+def _ended(job: Job, load: ModelLoad) -> FinishedJob | None:
     """The job, None where a text met something else in it."""
     if job.started_at is None or job.finished_at is None or job.submission is None:
         return None
     checkpoint = job.submission.checkpoint
     weights = checkpoint.description.get("parameters") if checkpoint else None
-    done = Load(load.engine, checkpoint.kind if checkpoint else "", weights, job.submission.parameters)
+    done = ModelLoad(load.engine, checkpoint.kind if checkpoint else "", weights, job.submission.parameters)
     if load.known and done.light != load.light:
         return None
-    took = (job.finished_at - job.started_at).total_seconds() + seconds_before(job.payload)
-    return Ended(done.seconds(job.dataset), done.least(job.dataset), max(took, 1.0))
+    took = (job.finished_at - job.started_at).total_seconds() + seconds_worked_before(job.payload)
+    return FinishedJob(done.seconds(job.dataset), done.least(job.dataset), max(took, 1.0))
 
 
 def _device(job: Job) -> str:

@@ -13,12 +13,12 @@ from evaluation.engines import ENGINES
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, spread_of_latency, times_baseline
 from leaderboard.boards.system.depth import DepthPoint, DepthSeries, depth_of, depth_series
-from leaderboard.core.text.numbers import significant
+from leaderboard.core.text.numbers import format_quantity
 from leaderboard.models import Entry, Measurement
-from leaderboard.results.history.measurements import Machine, Measured
+from leaderboard.results.history.measurements import Machine, MeasuredEntry
 from leaderboard.results.publishing import HIDDEN_DECIMALS
 from leaderboard.results.reported_facts import fact_texts
-from submissions.accounts.permissions import keeps_run
+from submissions.accounts.permissions import run_stays_private
 from submissions.models import Job, State
 
 #: The stages of a model's job, in their order, in words.
@@ -42,7 +42,7 @@ _TELLING = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class ResultVariant:
     """One of a job's results: its entry, how deep it re-ranked where it did, and what a search took."""
 
     entry: Entry
@@ -70,9 +70,9 @@ class ModelPart:
     time_left: timedelta | None = None
     shards: tuple[int, int] | None = None
     facts: Sequence[tuple[str, str]] = ()
-    variants: Sequence[Variant] = ()
+    variants: Sequence[ResultVariant] = ()
     depth: DepthSeries | None = None
-    costs: Costs | None = None
+    costs: MeasuredCosts | None = None
     meaning: str = ""
     remedy: str = ""
     #: Whether it would have further results, and has none because the judgements are hidden.
@@ -99,7 +99,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         meaning=failure.meaning if failure else "",
         remedy=failure.remedy if failure else "",
         main_alone=_main_alone(job),
-        run_stays=keeps_run(job),
+        run_stays=run_stays_private(job),
     )
 
 
@@ -131,7 +131,7 @@ def _shards(job: Job) -> tuple[int, int] | None:
     return job.waits_for.shards.exclude(done_at=None).count(), job.waits_for.shards_expected
 
 
-def _variants(job: Job, main: Entry, *, complete: bool) -> list[Variant]:
+def _variants(job: Job, main: Entry, *, complete: bool) -> list[ResultVariant]:
     """All results of a job that has several, by depth."""
     further = [
         entry
@@ -144,12 +144,12 @@ def _variants(job: Job, main: Entry, *, complete: bool) -> list[Variant]:
     return sorted(found, key=lambda variant: (variant.depth or 0, variant.label))
 
 
-def _variant(entry: Entry, is_main: bool) -> Variant:
+def _variant(entry: Entry, is_main: bool) -> ResultVariant:
     # The variant's own label stands first in the configuration, the submission's after it.
     depth = depth_of(entry.configuration.split(" · ")[0])
     measured = _measured(entry)
     latency = measured.figures["latency_ms"]["mean"] if measured else None
-    return Variant(entry, depth, latency, is_main)
+    return ResultVariant(entry, depth, latency, is_main)
 
 
 def _measured(entry: Entry) -> Measurement | None:
@@ -157,7 +157,7 @@ def _measured(entry: Entry) -> Measurement | None:
     return max(entry.measurements.all(), key=lambda each: each.measured_at, default=None)
 
 
-def _depth_series(job: Job, variants: Sequence[Variant]) -> DepthSeries | None:
+def _depth_series(job: Job, variants: Sequence[ResultVariant]) -> DepthSeries | None:
     """Effectiveness and latency against depth, of a re-ranker."""
     measure = job.dataset.primary_measure
     points = [
@@ -173,7 +173,7 @@ _TOLD = frozenset({"mean-latency", "times-bm25", "cost-per-million"})
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class MeasuredCosts:
     """A measurement in words. `spread` is p50, p95 and p99; `figures` are labels and values of all else."""
 
     latency_ms: float
@@ -187,21 +187,21 @@ class Costs:
     data: dict[str, Any]
 
 
-def costs_of(measurement: Measurement) -> Costs:
+def costs_of(measurement: Measurement) -> MeasuredCosts:
     """The measurement as a board would show it."""
-    measured = _read(measurement)
+    measured = _measured_entry(measurement)
     ratio = None if measured.over_stored_runs else times_baseline(measured)
     others = [(each, each.value(measured)) for each in COSTS if each.key not in _TOLD]
-    return Costs(
+    return MeasuredCosts(
         latency_ms=measured.latency["mean"],
         spread=spread_of_latency(measured),
         hardware=measured.machine.name,
         machine=measured.machine.slug,
         remark=OVER_STORED_RUNS if measured.over_stored_runs else "",
-        times_bm25="" if ratio is None else significant(ratio),
+        times_bm25="" if ratio is None else format_quantity(ratio),
         bm25_ms=measured.baseline_latency,
         figures=[
-            (each.label, f"{significant(value)} {each.unit}".strip())
+            (each.label, f"{format_quantity(value)} {each.unit}".strip())
             for each, value in others
             if value is not None
         ],
@@ -209,10 +209,10 @@ def costs_of(measurement: Measurement) -> Costs:
     )
 
 
-def _read(measurement: Measurement) -> Measured:
+def _measured_entry(measurement: Measurement) -> MeasuredEntry:
     """The measurement as boards read theirs."""
     entry, hardware = measurement.entry, measurement.hardware
-    return Measured(
+    return MeasuredEntry(
         entry.dataset_id,
         entry.pk,
         entry.system_id,

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from leaderboard.boards.system.result import is_word_pieces
 from leaderboard.core.measures import better
-from leaderboard.core.text.baselines import named_baseline
+from leaderboard.core.text.baselines import baseline_label
 from leaderboard.datasets.lists import NONE, Baseline
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.protection import HIDDEN_DECIMALS
-from leaderboard.results.publishing import comparison_group, published_scores, shown_instead
+from leaderboard.results.publishing import best_shown_result, comparison_group, published_scores
 from submissions.models import Job, State, Submission
 
 #: What is said of a result that a competition's Ladder holds.
@@ -65,7 +65,7 @@ def is_held(entry: Entry | None) -> bool:
     return entry is not None and entry.visibility == Entry.Visibility.HELD
 
 
-def held_meaning(entry: Entry) -> str:
+def describe_held(entry: Entry) -> str:
     """What the team of a held result is told, with what it may take for its score."""
     if entry.waits_for_its_turn:
         return (
@@ -78,7 +78,7 @@ def held_meaning(entry: Entry) -> str:
         if entry.due_at
         else ""
     )
-    if shown_instead(entry) is None:
+    if best_shown_result(entry) is None:
         return (
             f"No significant change. Nothing else is told of this result{' for now' if later else ''}.{later}"
         )
@@ -106,17 +106,17 @@ def _outcome(jobs: list[Job]) -> str:
     if entry is not None and entry.waits_for_its_turn:
         return f"{name}: scored, and told in its turn."
     if is_held(entry) and entry is not None:
-        known = shown_instead(entry)
-        shown = f" Your team has {_in_words(scores_of_entry(known, True), first)}." if known else ""
+        known = best_shown_result(entry)
+        shown = f" Your team has {_score_texts(scores_of_entry(known, True), first)}." if known else ""
         return f"{name}: {NO_CHANGE}.{shown}"
     lost = [job for job in jobs if job.state != State.DONE]
     if lost or entry is None:
         seeds = f" (seed {', '.join(job.seed for job in lost)})" if len(jobs) > 1 and lost else ""
         return f"{name}: {State((lost or jobs)[0].state).label}{seeds}."
-    return f"{name}: {_in_words(scores_of_entry(entry, True), first)}."
+    return f"{name}: {_score_texts(scores_of_entry(entry, True), first)}."
 
 
-def _in_words(scores: list[Score], job: Job) -> str:
+def _score_texts(scores: list[Score], job: Job) -> str:
     """The scores in the dataset's order of measures: PostgreSQL keeps none of its own in JSON."""
     order = {measure: position for position, measure in enumerate(job.dataset.measures)}
     scores = sorted(scores, key=lambda score: (order.get(score.measure, len(order)), score.measure))
@@ -151,7 +151,7 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
     Of a held one it is what its team has already.
     """
     if is_held(entry):
-        known = shown_instead(entry)
+        known = best_shown_result(entry)
         return scores_of_entry(known, compare) if known is not None else []
     baseline, word_pieces = NONE, None
     if compare:
@@ -185,4 +185,4 @@ def _baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> B
         .values_list("system__name", "dataset__name", "scores")
         .first()
     )
-    return Baseline(named_baseline(found[0], found[1]), found[2]) if found else NONE
+    return Baseline(baseline_label(found[0], found[1]), found[2]) if found else NONE

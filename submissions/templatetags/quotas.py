@@ -11,7 +11,7 @@ from django.template import Context
 from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
 from submissions.models import Submission
-from submissions.quotas.counting import Quota, charged, quotas_for
+from submissions.quotas.counting import Quota, charges_of, quotas_for
 
 register = template.Library()
 
@@ -36,4 +36,4 @@ def own_quota(context: Context, slug: str) -> dict[str, Any]:
 @register.inclusion_tag("submissions/_charged.html")
 def quota_charged(submission: Submission) -> dict[str, Any]:
     """What the submission cost, by dataset."""
-    return {"charges": charged(submission)}
+    return {"charges": charges_of(submission)}

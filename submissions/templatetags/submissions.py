@@ -11,8 +11,8 @@ from leaderboard.core.text import numbers
 from leaderboard.models import Dataset
 from leaderboard.systems.provenance import parameter_text
 from submissions.checkpoints.service import KIND_NAMES
-from submissions.status.description import Part
-from submissions.status.models import Variant
+from submissions.status.description import DatasetPart
+from submissions.status.models import ResultVariant
 from submissions.status.scores import Score
 
 register = template.Library()
@@ -74,7 +74,7 @@ def duration(value: timedelta) -> str:
 
 
 @register.filter
-def primary(part: Part) -> Score | None:
+def primary(part: DatasetPart) -> Score | None:
     """The score on the dataset's primary measure, of a seed set the mean, where there is one."""
     scores = part.jobs[0].scores if part.seeds is None else part.seeds.scores
     wanted = part.jobs[0].job.dataset.primary_measure
@@ -94,7 +94,7 @@ def kind_of_model(name: str) -> str:
 
 
 @register.filter
-def score_on(variant: Variant, dataset: Dataset) -> str:
+def score_on(variant: ResultVariant, dataset: Dataset) -> str:
     """A variant's published value on the dataset's primary measure."""
     value = variant.score(dataset.primary_measure)
     return "–" if value is None else score(value, dataset.hidden)

@@ -18,16 +18,16 @@ _lock = threading.Lock()
 _taken: Counter[int] = Counter()
 
 
-class NoPlace(Exception):
+class TooManyPieces(Exception):
     """The person sends as many pieces as one may, or everybody together as many as there are threads for."""
 
 
 @contextmanager
-def place(person: int) -> Iterator[None]:
-    """Hold a place of this process while a piece comes. Raises NoPlace."""
+def piece_slot(person: int) -> Iterator[None]:
+    """Hold a place of this process while a piece comes. Raises TooManyPieces."""
     with _lock:
         if _taken[person] >= EACH or _taken.total() >= settings.PIECES_AT_ONCE:
-            raise NoPlace
+            raise TooManyPieces
         _taken[person] += 1
     try:
         yield

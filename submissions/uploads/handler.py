@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.files.uploadedfile import TemporaryUploadedFile, UploadedFile
 from django.core.files.uploadhandler import StopUpload, TemporaryFileUploadHandler
 
-from leaderboard.core.storage.disk import DiskFull, is_disk_full, require_room
+from leaderboard.core.storage.disk import DiskFull, is_disk_full, require_free_space
 
 #: Those tables that curators may bring in.
 _TABLES = ("dataset", "system", "benchmark", "price", "hardwareclass")
@@ -63,7 +63,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
             self._stop()
         if self.trouble is None:
             try:
-                require_room(settings.FILE_UPLOAD_TEMP_DIR, self._to_come())
+                require_free_space(settings.FILE_UPLOAD_TEMP_DIR, self._bytes_left())
                 self._begin(field_name, *args, **kwargs)
             except OSError as error:
                 self._give_up(error)
@@ -76,7 +76,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         if self.trouble is None:
             self.sha256.update(raw_data)
             try:
-                self._ask_for_room()
+                self._require_free_space()
                 super().receive_data_chunk(raw_data, start)
             except OSError as error:
                 self._give_up(error)
@@ -96,11 +96,11 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         if self.trouble is not None:
             raise self.trouble
 
-    def _ask_for_room(self) -> None:
+    def _require_free_space(self) -> None:
         """Raise DiskFull where others have taken since what was free when the request came."""
         if self.received - self.asked_at >= ASK_EVERY:
             self.asked_at = self.received
-            require_room(settings.FILE_UPLOAD_TEMP_DIR, min(self._to_come(), ASK_EVERY))
+            require_free_space(settings.FILE_UPLOAD_TEMP_DIR, min(self._bytes_left(), ASK_EVERY))
 
     def _begin(self, *args: Any, **kwargs: Any) -> None:
         """As the class above does, with a file of our own."""
@@ -128,7 +128,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
                 self.file.close()
             del self.file
 
-    def _to_come(self) -> int:
+    def _bytes_left(self) -> int:
         """How many bytes of the request are still to come, as far as it says."""
         return max(0, self._announced() - self.received)
 

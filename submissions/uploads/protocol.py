@@ -159,7 +159,7 @@ def blocks_of(request: HttpRequest) -> Iterator[bytes]:
         connection.settimeout(SILENCE)
     came, ended = [0], threading.Event()
     if connection is not None:
-        threading.Thread(target=_watch, args=(connection, came, ended), daemon=True).start()
+        threading.Thread(target=_cut_off_when_slow, args=(connection, came, ended), daemon=True).start()
     try:
         while block := _read(stream):
             came[0] += len(block)
@@ -170,7 +170,7 @@ def blocks_of(request: HttpRequest) -> Iterator[bytes]:
             connection.settimeout(None)
 
 
-def _watch(connection: socket.socket, came: list[int], ended: threading.Event) -> None:
+def _cut_off_when_slow(connection: socket.socket, came: list[int], ended: threading.Event) -> None:
     """End what a request brings once it is too slow or too long: its reader finds the end of the stream."""
     began = time.monotonic()
     while not ended.wait(_LOOK):

@@ -25,13 +25,13 @@ from django.utils import timezone
 from evaluation.archives.compression import describe_bytes
 from evaluation.core.problems import ProblemCode
 from leaderboard.core.storage import deletion_lock
-from leaderboard.core.storage.disk import DiskFull, require_room
+from leaderboard.core.storage.disk import DiskFull, require_free_space
 from leaderboard.core.storage.store import sha256_of
 from leaderboard.models import User
 from submissions.core.errors import Refused
 from submissions.models import Upload
 from submissions.uploads import storage
-from submissions.uploads.storage import InUse
+from submissions.uploads.storage import UploadInUse
 
 UNKNOWN_UPLOAD = ProblemCode("unknown_upload", "You have no upload of this id: a submission took it, or it was "
     "deleted, or given up a day after its last bytes.", "Send the file again.", "-F upload=ID")  # fmt: skip
@@ -47,15 +47,15 @@ TOO_MANY_UPLOADS = ProblemCode("too_many_uploads", "You have many uploads here t
     "Submit or delete them; each is given up a day after its last bytes.")  # fmt: skip
 
 
-class OtherOffset(Exception):
+class OffsetMismatch(Exception):
     """The sender goes on from elsewhere than where the upload is."""
 
 
-class OtherChecksum(Exception):
+class ChecksumMismatch(Exception):
     """What arrived is not what was sent: it was not kept."""
 
 
-class Expired(Exception):
+class UploadExpired(Exception):
     """No bytes came for so long that the upload was given up."""
 
 
@@ -78,7 +78,7 @@ def expires_at(upload: Upload) -> datetime:
     return upload.touched_at + timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
 
 
-def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata: str = "") -> Upload:
+def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", metadata: str = "") -> Upload:
     """A new upload. Raises Refused where it is too large, or the person has begun too many; DiskFull without room."""
     if length > limit_of(kind):
         raise Refused.of(
@@ -89,9 +89,9 @@ def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata:
         )
     upload = Upload(owner=owner, length=length, kind=kind, file_name=file_name[:200], metadata=metadata)
     upload.touched_at = timezone.now()
-    storage.make(upload.pk)
+    storage.create_file(upload.pk)
     try:
-        require_room(storage.folder(), length + _reserved())
+        require_free_space(storage.folder(), length + _reserved_bytes())
         with transaction.atomic():
             # Held while they are counted: of two that begin at once the second sees the first.
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)
@@ -99,17 +99,17 @@ def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata:
             upload.save(force_insert=True)
     except BaseException as error:
         # Of these two it is known that no row was committed: a backup that is just being made has none either.
-        storage.remove(upload.pk, named=not isinstance(error, (Refused, DiskFull)))
+        storage.remove_file(upload.pk, named=not isinstance(error, (Refused, DiskFull)))
         raise
     return upload if length else _complete(upload, hashlib.sha256().hexdigest())
 
 
-def _reserved() -> int:
+def _reserved_bytes() -> int:
     """The room that is kept for what uploads under way have announced and not sent, in bytes.
 
     Of each as many as came already, and what the next sync may bring: who only announces takes nobody's room. Of
-    several people who begin in one moment none sees the others. Where more comes than was kept, `receive` finds no
-    room.
+    several people who begin in one moment none sees the others. Where more comes than was kept, `receive_bytes` finds
+    no room.
     """
     since = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
     under_way = Upload.objects.filter(completed_at=None, touched_at__gt=since)
@@ -137,41 +137,43 @@ def uploads_of(owner: User) -> QuerySet[Upload]:
     return Upload.objects.filter(owner=owner, touched_at__gt=since)
 
 
-def find(owner: User, identifier: str) -> Upload | None:
-    """The person's own upload; what is another's is not there for them. Raises Expired."""
+def find_upload(owner: User, identifier: str) -> Upload | None:
+    """The person's own upload; what is another's is not there for them. Raises UploadExpired."""
     if not storage.is_identifier(identifier):
         return None
     upload = Upload.objects.filter(owner=owner, pk=identifier).first()
     if upload is not None and expires_at(upload) <= timezone.now():
-        raise Expired
+        raise UploadExpired
     return upload
 
 
-def receive(upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None) -> Upload:
+def receive_bytes(
+    upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None
+) -> Upload:
     """Write what comes, from `offset` on, as far as it comes; with a checksum all of it or nothing.
 
-    Raises OtherOffset, OtherChecksum, DiskFull, storage.InUse and storage.TooLong; Upload.DoesNotExist where it is
-    gone.
+    Raises OffsetMismatch, ChecksumMismatch, DiskFull, storage.UploadInUse and storage.UploadTooLong;
+    Upload.DoesNotExist where it is gone.
     """
     try:
-        with storage.held(upload.pk) as file:
+        with storage.lock_file(upload.pk) as file:
             upload.refresh_from_db()
             if upload.offset != offset:
-                raise OtherOffset
+                raise OffsetMismatch
             # Of what comes in one go the checksum is known; else the whole file is read once more.
             whole = hashlib.sha256() if offset == 0 else None
             part = hashlib.new(checksum.algorithm) if checksum else None
 
             def note(safe: int) -> None:
                 if checksum is None and safe > upload.offset:
-                    _note(upload, safe)
+                    _record_offset(upload, safe)
 
-            end = storage.append(file, offset, upload.length, _hashed(blocks, whole, part), note)
+            end = storage.append_blocks(file, offset, upload.length, _hashed(blocks, whole, part), note)
             if checksum is not None and part is not None:
                 if not hmac.compare_digest(part.digest(), checksum.digest):
                     file.truncate(offset)
-                    raise OtherChecksum
-                _note(upload, end)
+                    raise ChecksumMismatch
+                _record_offset(upload, end)
             if end == upload.length and upload.completed_at is None:
                 _complete(upload, whole.hexdigest() if whole else sha256_of(storage.path_of(upload.pk)))
     except FileNotFoundError as error:
@@ -187,13 +189,13 @@ def _hashed(blocks: Iterable[bytes], *hashes: Any) -> Iterator[bytes]:
         yield block
 
 
-def _note(upload: Upload, safe: int) -> None:
+def _record_offset(upload: Upload, safe: int) -> None:
     """How far the upload is, once that is on disk."""
     upload.offset, upload.touched_at = safe, timezone.now()
     Upload.objects.filter(pk=upload.pk).update(offset=safe, touched_at=upload.touched_at)
 
 
-def finish(upload: Upload) -> Upload:
+def finish_upload(upload: Upload) -> Upload:
     """The upload as it is, completed where all bytes came and whoever took the last was killed before their hash.
 
     What another has hold of is left to them. Raises Upload.DoesNotExist where it is gone.
@@ -201,13 +203,13 @@ def finish(upload: Upload) -> Upload:
     if upload.completed_at is not None or upload.offset < upload.length:
         return upload
     try:
-        with storage.held(upload.pk):
+        with storage.lock_file(upload.pk):
             upload.refresh_from_db()
             if upload.completed_at is None:
                 _complete(upload, sha256_of(storage.path_of(upload.pk)))
     except FileNotFoundError as error:
         raise Upload.DoesNotExist from error
-    except InUse:
+    except UploadInUse:
         upload.refresh_from_db()
     return upload
 
@@ -218,27 +220,27 @@ def _complete(upload: Upload, sha256: str) -> Upload:
     return upload
 
 
-def discard(upload: Upload) -> None:
-    """Give the upload up, row and file. Raises InUse while somebody writes or reads it, or a backup runs.
+def discard_upload(upload: Upload) -> None:
+    """Give the upload up, row and file. Raises UploadInUse while somebody writes or reads it, or a backup runs.
 
     A backup keeps the file: were the row gone, nobody would count what its owner sends again and again meanwhile.
     """
     try:
-        with storage.held(upload.pk):
-            if deletion_lock.are_paused():
-                raise InUse
+        with storage.lock_file(upload.pk):
+            if deletion_lock.deletions_are_paused():
+                raise UploadInUse
             Upload.objects.filter(pk=upload.pk).delete()
-            storage.remove(upload.pk)
+            storage.remove_file(upload.pk)
     except FileNotFoundError:
         Upload.objects.filter(pk=upload.pk).delete()
 
 
-def completed(owner: User, identifier: str, kind: str) -> Upload:
+def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
     """The upload that a submission names. Raises Refused where it is not there, not whole, or of another kind."""
     try:
-        upload = find(owner, identifier)
-        upload = finish(upload) if upload is not None else None
-    except (Expired, Upload.DoesNotExist):
+        upload = find_upload(owner, identifier)
+        upload = finish_upload(upload) if upload is not None else None
+    except (UploadExpired, Upload.DoesNotExist):
         upload = None
     if upload is None:
         raise Refused.of(
@@ -262,7 +264,7 @@ def completed(owner: User, identifier: str, kind: str) -> Upload:
 
 
 @contextmanager
-def reading(identifiers: Iterable[str], *, shared: bool = False) -> Iterator[None]:
+def lock_for_reading(identifiers: Iterable[str], *, shared: bool = False) -> Iterator[None]:
     """Around reading uploads for a submission, or (`shared`) a check: nobody else takes or deletes them meanwhile.
 
     Raises Refused where somebody has them now.
@@ -270,8 +272,8 @@ def reading(identifiers: Iterable[str], *, shared: bool = False) -> Iterator[Non
     with ExitStack() as stack:
         for identifier in identifiers:
             try:
-                stack.enter_context(storage.held(identifier, shared=shared))
-            except (InUse, FileNotFoundError) as error:
+                stack.enter_context(storage.lock_file(identifier, shared=shared))
+            except (UploadInUse, FileNotFoundError) as error:
                 raise Refused.of(
                     UPLOAD_IN_USE,
                     "The upload is just being written, or taken by another submission.",
@@ -280,7 +282,7 @@ def reading(identifiers: Iterable[str], *, shared: bool = False) -> Iterator[Non
         yield
 
 
-def take(owner: User, identifiers: Iterable[str]) -> None:
+def consume_uploads(owner: User, identifiers: Iterable[str]) -> None:
     """Use the uploads up, in the transaction of what they become: with its commit they are gone, else they stay.
 
     Raises Refused where one is gone already.
@@ -288,8 +290,8 @@ def take(owner: User, identifiers: Iterable[str]) -> None:
     for identifier in set(identifiers):
         gone, _ = Upload.objects.filter(owner=owner, pk=identifier).delete()
         if not gone:
-            completed(owner, identifier, "")
-        transaction.on_commit(lambda identifier=identifier: storage.remove(identifier))  # type: ignore[misc]
+            completed_upload(owner, identifier, "")
+        transaction.on_commit(lambda identifier=identifier: storage.remove_file(identifier))  # type: ignore[misc]
 
 
 def sweep_uploads(grace: float) -> int:
@@ -298,9 +300,9 @@ def sweep_uploads(grace: float) -> int:
     count = 0
     for upload in Upload.objects.filter(touched_at__lte=limit):
         try:
-            discard(upload)
+            discard_upload(upload)
             count += 1
-        except InUse:
+        except UploadInUse:
             continue
     return count + sum(_remove_unnamed(path, grace) for path in storage.folder().glob("*"))
 
@@ -310,7 +312,7 @@ def _remove_unnamed(path: Path, grace: float) -> bool:
         old = path.stat().st_mtime < time.time() - grace
     except FileNotFoundError:
         return False
-    if not old or Upload.objects.filter(pk=path.name).exists() or deletion_lock.are_paused():
+    if not old or Upload.objects.filter(pk=path.name).exists() or deletion_lock.deletions_are_paused():
         return False
     path.unlink(missing_ok=True)
     return True

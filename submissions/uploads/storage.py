@@ -1,7 +1,7 @@
 """The bytes of uploads that come in pieces: one file each under `store/pieces`, named by us, one writer at a time.
 
-What counts is what was synced: `append` says after every sync how far that is, and cuts off what an earlier writer
-that was killed left beyond it. A full disk is leaderboard.core.storage.disk.DiskFull.
+What counts is what was synced: `append_blocks` says after every sync how far that is, and cuts off what an earlier
+writer that was killed left beyond it. A full disk is leaderboard.core.storage.disk.DiskFull.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import BinaryIO
 from django.conf import settings
 
 from leaderboard.core.storage import deletion_lock
-from leaderboard.core.storage.disk import naming, require_room
+from leaderboard.core.storage.disk import disk_errors, require_free_space
 from leaderboard.core.storage.store import sync
 
 #: After so many bytes they are synced and counted: what a power failure in the middle costs.
 SYNC_EVERY = 16 * 1024 * 1024
 
 
-class InUse(Exception):
+class UploadInUse(Exception):
     """Somebody else writes to the file, or reads it for a submission or a backup."""
 
 
-class TooLong(Exception):
+class UploadTooLong(Exception):
     """More bytes came than were announced."""
 
 
@@ -48,7 +48,7 @@ def path_of(identifier: str) -> Path:
     return folder() / identifier
 
 
-def make(identifier: str) -> None:
+def create_file(identifier: str) -> None:
     """An empty file, which is there after a crash too."""
     path = path_of(identifier)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -57,28 +57,29 @@ def make(identifier: str) -> None:
 
 
 @contextmanager
-def held(identifier: str, *, shared: bool = False) -> Iterator[BinaryIO]:
+def lock_file(identifier: str, *, shared: bool = False) -> Iterator[BinaryIO]:
     """The file, nobody else's while the block lasts; `shared`: others may read it too.
 
-    The lock is the process's: it ends with it, however it ends. Raises InUse, and FileNotFoundError where it is gone.
+    The lock is the process's: it ends with it, however it ends. Raises UploadInUse, and FileNotFoundError where it is
+    gone.
     """
     with path_of(identifier).open("rb" if shared else "r+b", buffering=0) as file:
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InUse from error
+            raise UploadInUse from error
         if os.fstat(file.fileno()).st_nlink == 0:  # removed between opening and locking it
             raise FileNotFoundError(identifier)
         yield file
 
 
-def append(
+def append_blocks(
     file: BinaryIO, start: int, limit: int, blocks: Iterable[bytes], synced: Callable[[int], None]
 ) -> int:
     """Write the blocks from `start` on, no byte at or beyond `limit`; returns where the file ends then.
 
     `synced` is told how far the file is safe, every SYNC_EVERY bytes and at the end. Before the first of so many the
-    disk is asked for room: others write to it meanwhile. Raises TooLong, after what fits, and DiskFull.
+    disk is asked for room: others write to it meanwhile. Raises UploadTooLong, after what fits, and DiskFull.
     """
     file.truncate(start)
     file.seek(start)
@@ -87,7 +88,7 @@ def append(
     try:
         for block in blocks:
             if at == safe:
-                require_room(folder(), min(SYNC_EVERY, limit - at))
+                require_free_space(folder(), min(SYNC_EVERY, limit - at))
             too_long = at + len(block) > limit
             at += _write(file, block[: limit - at])
             if too_long:
@@ -103,21 +104,21 @@ def append(
     os.fsync(file.fileno())
     synced(at)
     if too_long:
-        raise TooLong
+        raise UploadTooLong
     return at
 
 
 def _write(file: BinaryIO, block: bytes) -> int:
     """All of the block: an unbuffered file may take less at a time."""
     left = memoryview(block)
-    with naming(folder()):
+    with disk_errors(folder()):
         while left:
             left = left[file.write(left) :]
     return len(block)
 
 
-def remove(identifier: str, *, named: bool = True) -> None:
+def remove_file(identifier: str, *, named: bool = True) -> None:
     """Delete the file where there is one; while a backup runs one that a row may have `named` is left to the sweep."""
-    if named and deletion_lock.are_paused():
+    if named and deletion_lock.deletions_are_paused():
         return
     path_of(identifier).unlink(missing_ok=True)

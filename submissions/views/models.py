@@ -20,14 +20,14 @@ from evaluation.core.problems import ProblemCode
 from evaluation.engines import ENGINES, EngineDescription
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Architecture, DatasetFile
-from leaderboard.rounds.presentation import shut_datasets
+from leaderboard.rounds.presentation import closed_datasets
 from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
-from submissions.checkpoints.concurrency import Busy
+from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.checkpoints.hub import HubModel
-from submissions.checkpoints.service import KIND_NAMES, Source, check_checkpoint
+from submissions.checkpoints.service import KIND_NAMES, CheckpointArchive, check_checkpoint
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.files import incoming, incoming_upload
+from submissions.intake.files import incoming_file, incoming_upload
 from submissions.intake.models.datasets import benchmarks_for_models, datasets_for_models, has_corpus
 from submissions.intake.models.forms import ModelForm, ParametersForm
 from submissions.intake.models.intake import (
@@ -39,11 +39,11 @@ from submissions.intake.models.intake import (
     archive_in,
     kinds_of,
 )
-from submissions.intake.models.readiness import is_local, quota_of, readiness
+from submissions.intake.models.readiness import is_local_request, quota_of, readiness
 from submissions.intake.models.runs import RunSource, sources_for
 from submissions.models import Checkpoint, Job, Upload
 from submissions.queue.capability import workers_alive
-from submissions.status.estimates import ENOUGH, Estimate, Load, ended_like, estimate
+from submissions.status.estimates import ENOUGH, ModelLoad, TimeEstimate, estimate_time, similar_finished_jobs
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.uploads.request_size import refuse_oversize
 from submissions.uploads.service import uploads_of
@@ -73,15 +73,15 @@ class EngineChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class EngineOffer:
     """A dataset as the page offers it, what a run on it will probably take, and why it takes none just now."""
 
-    estimate: Estimate
+    estimate: TimeEstimate
     chosen: bool
     shut: str
 
 
-def engine_asked_for(request: HttpRequest) -> EngineDescription:
+def requested_engine(request: HttpRequest) -> EngineDescription:
     """The engine of the address or the form; the usual one where neither names one that there is."""
     wanted = request.POST.get("engine") or request.GET.get("engine") or USUAL
     return ENGINES.get(wanted) or ENGINES.get(USUAL) or next(iter(ENGINES.values()))
@@ -91,7 +91,7 @@ class ModelPage(SubmissionPage):
     """The forms for one engine, bound to a request, and the translation of what was sent."""
 
     def __init__(self, request: HttpRequest) -> None:
-        self.engine = engine_asked_for(request)
+        self.engine = requested_engine(request)
         super().__init__(request, self.engine.architecture)
         posted = request.POST if request.method == "POST" else None
         self.parameters = ParametersForm(self.engine, posted, prefix=PARAMETERS, label_suffix="")
@@ -128,11 +128,11 @@ class ModelPage(SubmissionPage):
             runs=tuple(values["run"]),
             device=values["device"] or "auto",
         )
-        return {**self.about(), "request": request, "local": is_local(self.request)}
+        return {**self.about(), "request": request, "local": is_local_request(self.request)}
 
-    def archive(self) -> Source | None:
+    def archive(self) -> CheckpointArchive | None:
         """The archive that was uploaded, with this form or before it. Raises Refused where there are several."""
-        files = [incoming(upload) for upload in self.request.FILES.getlist(CHECKPOINT_FIELD)]
+        files = [incoming_file(upload) for upload in self.request.FILES.getlist(CHECKPOINT_FIELD)]
         named = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
         files += [incoming_upload(self.person, each, Upload.Kind.MODEL) for each in named]
         if len(files) > 1:
@@ -141,7 +141,7 @@ class ModelPage(SubmissionPage):
         pooling = self.request.POST.get("pooling", "")
         return archive_in(files[0], pooling if pooling in POOLINGS else "") if files else None
 
-    def archive_to_check(self) -> Source:
+    def archive_to_check(self) -> CheckpointArchive:
         """The archive that was uploaded. Raises Refused where there is none."""
         archive = self.archive()
         if archive is None:
@@ -187,7 +187,7 @@ class ModelPage(SubmissionPage):
             "offers": self._offers(load),
             "enough_jobs": ENOUGH,
             "quota": quota_of(teams_of(self.person).first()),
-            "readiness": readiness(self.person, local=is_local(self.request)),
+            "readiness": readiness(self.person, local=is_local_request(self.request)),
             "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
             "samples": _samples(self),
             "refusal": refusal,
@@ -224,18 +224,18 @@ class ModelPage(SubmissionPage):
             for each in ENGINES.values()
         ]
 
-    def _load(self, model: Mapping[str, Any]) -> Load:
+    def _load(self, model: Mapping[str, Any]) -> ModelLoad:
         kept = self._kept()
         described = model or (kept.description if kept else {})
         kind = str(described.get("kind", kept.kind if kept else ""))
         chosen = getattr(self.parameters, "cleaned_data", {})
-        return Load(self.engine, kind, described.get("parameters"), chosen)
+        return ModelLoad(self.engine, kind, described.get("parameters"), chosen)
 
-    def _offers(self, load: Load) -> Sequence[Offer]:
-        chosen, history = self.model_form["dataset"].value() or [], ended_like(load)
-        shut = shut_datasets((each.pk for each in self.datasets), timezone.now())
+    def _offers(self, load: ModelLoad) -> Sequence[EngineOffer]:
+        chosen, history = self.model_form["dataset"].value() or [], similar_finished_jobs(load)
+        shut = closed_datasets((each.pk for each in self.datasets), timezone.now())
         return [
-            Offer(estimate(load, history, each), each.slug in chosen, shut.get(each.pk, ""))
+            EngineOffer(estimate_time(load, history, each), each.slug in chosen, shut.get(each.pk, ""))
             for each in self.datasets
         ]
 
@@ -270,7 +270,7 @@ def submit_model(request: HttpRequest) -> HttpResponse:
             return render(request, TEMPLATE, page.context(), status=400)
         accepted = accept_model(submitter=page.person, **page.submission())
         page.name_team()
-    except Busy as busy:
+    except TooManyChecks as busy:
         answer = render(request, TEMPLATE, page.context(refusal=busy), status=429)
         answer["Retry-After"] = str(busy.seconds)
         return answer

@@ -19,11 +19,17 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evaluation.engines import ENGINES
 from leaderboard.core.audit import acting
-from leaderboard.core.http.downloads import as_attachment, unless_known
+from leaderboard.core.http.downloads import as_attachment, send_unless_unchanged
 from leaderboard.core.storage.runs import gzipped_run
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Run, System
-from leaderboard.systems.records import ChangedMeanwhile, ClaimsSettled, NameTaken, state_of, update_system
+from leaderboard.systems.records import (
+    ClaimsSettled,
+    ConcurrentSystemChange,
+    NameTaken,
+    history_version,
+    update_system,
+)
 from submissions.accounts.authentication import takes_tokens
 from submissions.accounts.permissions import (
     downloadable_runs,
@@ -39,11 +45,11 @@ from submissions.accounts.throttling import (
     CheckThrottle,
     SubmitThrottle,
     seconds_to_wait,
-    slow_down,
+    throttle_message,
 )
 from submissions.core.errors import Refused
 from submissions.intake.forms import WithdrawalForm
-from submissions.intake.models.runs import built_on
+from submissions.intake.models.runs import source_runs
 from submissions.intake.rounds import may_reorder, set_priority
 from submissions.intake.runs import accept_submission
 from submissions.intake.system_form import SystemForm
@@ -139,14 +145,16 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
             StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip"), name
         )
 
-    return unless_known(request, sha256, send, public=job in downloadable_runs(AnonymousUser(), found))
+    return send_unless_unchanged(
+        request, sha256, send, public=job in downloadable_runs(AnonymousUser(), found)
+    )
 
 
 @login_required
 @require_POST
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Stop what has not ended."""
-    found = _managed(request, identifier)
+    found = _managed_submission(request, identifier)
     if withdrawal.cancel(found, signed_in(request)):
         messages.success(request, "Cancelled. What is running stops within seconds.")
     else:
@@ -159,7 +167,7 @@ def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
 @require_POST
 def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     """Take the submission off the boards; the reason stays visible."""
-    found = _managed(request, identifier)
+    found = _managed_submission(request, identifier)
     form = WithdrawalForm(request.POST)
     if not form.is_valid():
         context = _context(request, found, withdrawal_form=form)
@@ -174,9 +182,9 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
 
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:
-        managed = _managed(request, identifier)
+        managed = _managed_submission(request, identifier)
         if wait := seconds_to_wait(ChangeThrottle(), request):
-            messages.warning(request, slow_down(wait))
+            messages.warning(request, throttle_message(wait))
             return render(request, "submissions/submission.html", _context(request, managed), status=429)
         change(request, managed)
         return redirect(managed)
@@ -223,19 +231,24 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     data = request.POST if request.method == "POST" else None
     form = SystemForm(data, system=system, initial=SystemForm.initial_of(system), label_suffix="")
     if data is not None and (wait := seconds_to_wait(ChangeThrottle(), request)):
-        form.add_error(None, slow_down(wait))
+        form.add_error(None, throttle_message(wait))
         status = 429
-    elif data is not None and form.is_valid() and _describe_anew(request, system, form):
+    elif data is not None and form.is_valid() and _save_description(request, system, form):
         messages.success(request, "Saved. The boards show it from now on.")
         return redirect(system)
     else:
         status = 400 if form.errors else 200
     # Shown again, the form is made from what is there now: who saves it then was told of the change.
-    context = {"section": "submissions", "system": system, "form": form, "rendered_from": state_of(system)}
+    context = {
+        "section": "submissions",
+        "system": system,
+        "form": form,
+        "rendered_from": history_version(system),
+    }
     return render(request, "submissions/system.html", context, status=status)
 
 
-def _describe_anew(request: HttpRequest, system: System, form: SystemForm) -> bool:
+def _save_description(request: HttpRequest, system: System, form: SystemForm) -> bool:
     """Save what a form says; what stands against it is put into the form."""
     seen = parse_number(request.POST.get("rendered_from", ""))
     if seen is None:
@@ -246,7 +259,7 @@ def _describe_anew(request: HttpRequest, system: System, form: SystemForm) -> bo
             update_system(system, form.fields_of_system(), seen=seen)
     except NameTaken as error:
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
-    except ChangedMeanwhile as error:
+    except ConcurrentSystemChange as error:
         form.add_error(
             None,
             f"Not saved: {error}. What you typed is below. Look it over and save it again; it then replaces that.",
@@ -268,7 +281,7 @@ def _find(request: HttpRequest, identifier: str) -> Submission:
     return found
 
 
-def _managed(request: HttpRequest, identifier: str) -> Submission:
+def _managed_submission(request: HttpRequest, identifier: str) -> Submission:
     """The submission, for those who may change it. Raises Http404 or PermissionDenied."""
     found = _find(request, identifier)
     if not may_manage(request.user, found):
@@ -286,6 +299,6 @@ def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[st
         "withdrawal_form": WithdrawalForm(),
         "may_reorder": may_reorder(found),
         "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
-        "credits": built_on(found, complete=status.complete) if found.engine else [],
+        "credits": source_runs(found, complete=status.complete) if found.engine else [],
         **changes,
     }

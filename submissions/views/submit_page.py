@@ -15,15 +15,15 @@ from evaluation.archives.compression import describe_bytes
 from leaderboard.core.http.site_url import absolute
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile, System
-from leaderboard.rounds.presentation import shut_datasets
+from leaderboard.rounds.presentation import closed_datasets
 from leaderboard.systems.records import SystemFields
 from submissions.accounts.forms import TeamNameField
 from submissions.accounts.permissions import is_owner, signed_in, systems_of, teams_of
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.files import IncomingFile, incoming, incoming_upload
+from submissions.intake.files import IncomingFile, incoming_file, incoming_upload
 from submissions.intake.forms import SubmissionForm
-from submissions.intake.rounds import standings
+from submissions.intake.rounds import round_standings
 from submissions.intake.runs import check_only
 from submissions.intake.seed_labels import split_labels
 from submissions.intake.system_form import SystemForm
@@ -65,7 +65,7 @@ PREFIX = "new"
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetRow:
+class DatasetOption:
     """A dataset that takes runs, and what a run for it is made from. `shut` says why it takes none just now."""
 
     dataset: Dataset
@@ -89,7 +89,7 @@ class FieldGroup:
         return any(field.errors for field in self.fields)
 
 
-class TeamForm(forms.Form):
+class TeamChoiceForm(forms.Form):
     """Whom the results will stand under."""
 
     team_name = TeamNameField(required=False)
@@ -133,14 +133,14 @@ class SubmissionPage:
         entered[f"{PREFIX}-architecture"] = self.architecture
         return entered
 
-    def _team_form(self, data: QueryDict | None) -> TeamForm | None:
+    def _team_form(self, data: QueryDict | None) -> TeamChoiceForm | None:
         """Asks for the team's name while it has the one that it was given."""
         team = teams_of(self.person).first()
         if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):
             return None
         if team is None and self.person.name:
             return None
-        form = TeamForm(data, initial=self._initial(), label_suffix="")
+        form = TeamChoiceForm(data, initial=self._initial(), label_suffix="")
         form.fields["team_name"].help_text = (
             "Boards show it beside your systems. Left empty, they say "
             f"“{team.name if team else automatic_name(self.person)}”; your account's page changes it later."
@@ -190,7 +190,7 @@ class SubmissionPage:
             "optional_groups": self._optional_groups(),
             "architecture": self.architecture,
             "team_form": self.team_form,
-            "standings": standings(self.person, teams_of(self.person).first()),
+            "standings": round_standings(self.person, teams_of(self.person).first()),
             "systems": self.systems,
             "dataset_quotas": self._quotas(),
             "large": LARGE,
@@ -244,7 +244,7 @@ class SubmitPage(SubmissionPage):
         for field, uploads in self.request.FILES.lists():
             kind, _, slug = field.partition(":")
             if (kind == "run" and slug) or field == SEVERAL:
-                files += [incoming(upload, slug) for upload in uploads]
+                files += [incoming_file(upload, slug) for upload in uploads]
         for field, named in self.request.POST.lists():
             kind, _, slug = field.removeprefix(UPLOADED).partition(":")
             if field.startswith(UPLOADED) and ((kind == "run" and slug) or kind == SEVERAL):
@@ -272,7 +272,7 @@ class SubmitPage(SubmissionPage):
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 
-    def _datasets(self) -> list[DatasetRow]:
+    def _datasets(self) -> list[DatasetOption]:
         """The dataset asked for in the address first, then all others by name."""
         wanted = self.request.GET.get("dataset", "")
         datasets = (
@@ -281,9 +281,9 @@ class SubmitPage(SubmissionPage):
             .select_related("current_version")
             .prefetch_related("current_version__files")
         )
-        shut = shut_datasets((dataset.pk for dataset in datasets), timezone.now())
+        shut = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
         rows = [
-            DatasetRow(
+            DatasetOption(
                 dataset,
                 name,
                 self._needed(dataset),

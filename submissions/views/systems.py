@@ -16,20 +16,25 @@ from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems.anonymity import (
     ADVICE,
     EmbargoRefused,
+    end_anonymity,
     latest_end,
-    lift,
     make_anonymous,
     may_be_anonymous,
 )
 from leaderboard.systems.challenges import (
     ChallengeRefused,
+    challengeable_datasets,
     challenges_of,
-    datasets_of,
     raise_challenge,
 )
-from leaderboard.systems.challenges import retract as retract_challenge
+from leaderboard.systems.challenges import retract_challenge as retract_challenge
 from submissions.accounts.permissions import editable_systems, may_challenge, signed_in
-from submissions.accounts.throttling import ChallengeThrottle, ChangeThrottle, seconds_to_wait, slow_down
+from submissions.accounts.throttling import (
+    ChallengeThrottle,
+    ChangeThrottle,
+    seconds_to_wait,
+    throttle_message,
+)
 from submissions.intake.forms import AnonymityForm, ChallengeForm
 
 
@@ -44,11 +49,11 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
     form = AnonymityForm(request.POST if posted else None, system=system, label_suffix="")
     status = 200
     if posted and (wait := seconds_to_wait(ChangeThrottle(), request)):
-        form.add_error(None, slow_down(wait))
+        form.add_error(None, throttle_message(wait))
         status = 429
     elif lifting:
         with acting(request.user if isinstance(request.user, User) else None):
-            lift(system)
+            end_anonymity(system)
         messages.success(request, "Everyone sees whose it is now.")
         return redirect("system-anonymity", slug=slug)
     elif posted and form.is_valid():
@@ -80,11 +85,13 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
     """Doubt what a system says of itself, or take a doubt back."""
     system, person = _seen_system(slug), signed_in(request)
     posted = request.method == "POST"
-    form = ChallengeForm(request.POST if posted else None, datasets=datasets_of(system), label_suffix="")
+    form = ChallengeForm(
+        request.POST if posted else None, datasets=challengeable_datasets(system), label_suffix=""
+    )
     status = 200
     if posted and form.is_valid():
         if wait := seconds_to_wait(ChallengeThrottle(), request):
-            form.add_error(None, slow_down(wait))
+            form.add_error(None, throttle_message(wait))
             status = 429
         else:
             try:

@@ -17,7 +17,7 @@ from leaderboard.models import User
 from submissions.accounts.permissions import signed_in
 from submissions.models import Upload
 from submissions.uploads import service
-from submissions.uploads.storage import InUse
+from submissions.uploads.storage import UploadInUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ def delete(request: HttpRequest) -> HttpResponse:
     """Throw one away, whole or not."""
     person = signed_in(request)
     try:
-        upload = service.find(person, request.POST.get("upload", ""))
+        upload = service.find_upload(person, request.POST.get("upload", ""))
         if upload is not None:
-            service.discard(upload)
-    except service.Expired:
+            service.discard_upload(upload)
+    except service.UploadExpired:
         upload = None
-    except InUse:
+    except UploadInUse:
         messages.error(
             request,
             "That file is just being sent, or taken by a submission or a backup of the site. Try again later.",

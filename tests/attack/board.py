@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.judgements.splits import Parts, draw_parts
-from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, paired_standard_error, rung
+from evaluation.judgements.splits import QueryParts, draw_parts
+from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, ladder_step, paired_standard_error
 from tests.attack.prober import QUERIES, Collection
 
 Values = NDArray[np.float64]
@@ -131,7 +131,9 @@ class Board:
             return -np.inf
         score, best = max(known, key=lambda each: each[0])
         tries = len(party) if self.rules.tries else 0
-        return score + rung(0.0, 0.0, paired_standard_error(shown, best), tries=tries, step=step).needed
+        return (
+            score + ladder_step(0.0, 0.0, paired_standard_error(shown, best), tries=tries, step=step).needed
+        )
 
     def _decide(self, result: Result) -> None:
         result.needed = self.needed(result.team, result.shown)
@@ -154,7 +156,7 @@ def secret(number: int) -> bytes:
 def public_part(collection: Collection, share: float, split: int) -> NDArray[np.bool_]:
     """Which queries are public in this split, shape (QUERIES,)."""
     relevant = {f"q{query}": int(total) for query, total in enumerate(collection.totals)}
-    drawn = draw_parts(relevant, share, Parts(secret(split), {}))
+    drawn = draw_parts(relevant, share, QueryParts(secret(split), {}))
     return drawn.mask(list(relevant))
 
 

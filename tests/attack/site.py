@@ -10,7 +10,7 @@ from typing import Any
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, User
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.attack.prober import DEPTH, QUERIES, Collection, Rankings, honest
 from tests.submissions.clients import Api
 from tests.submissions.workers import work
@@ -52,7 +52,7 @@ def bring(collection: Collection, folder: Path, **options: Any) -> Dataset:
     )
     Dataset.objects.filter(slug=SLUG).update(daily_quota=None, monthly_quota=None)
     for _ in range(2):
-        take_requests()
+        create_requested_jobs()
         work()
     return Dataset.objects.get(slug=SLUG)
 

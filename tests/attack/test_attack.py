@@ -25,10 +25,10 @@ from leaderboard.datasets.qrels import load_parts
 from leaderboard.models import Dataset
 from leaderboard.results import values
 from leaderboard.results.protection import policy
-from leaderboard.results.publishing import telling
+from leaderboard.results.publishing import scheduling
 from leaderboard.results.publishing.protection import request_change
 from submissions.models import Flag
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.attack import board, offline
 from tests.attack.board import FULL
 from tests.attack.offline import ALL, EVERY, SUBMISSIONS, Protections
@@ -100,13 +100,13 @@ def play(
         monkeypatch.setattr(values, "HIDDEN_DECIMALS", FULL)
         monkeypatch.setattr(policy, "PUBLIC_STEP", 0.0)
     if not protections.ladder:
-        monkeypatch.setattr(telling, "is_significant", lambda *_: True)
+        monkeypatch.setattr(scheduling, "is_significant", lambda *_: True)
     collection = synthetic_collection()
     dataset = bring(collection, folder)
     if protections.parts or protections.ladder:
         with acting(None, "the attack"):
             request_change(dataset, competition=True, share=protections.share)
-        take_requests()
+        create_requested_jobs()
         work()
     public = public_part(Dataset.objects.get(slug=SLUG)) if protections.parts else np.ones(QUERIES, bool)
     account = Account(make_user("Mallory"))

@@ -18,9 +18,9 @@ from django.utils import timezone
 from evaluation.judgements import splits as judged_parts
 from leaderboard.core.audit import acting
 from leaderboard.models import Entry, Team
-from leaderboard.results.publishing import tell_due
+from leaderboard.results.publishing import publish_due
 from leaderboard.results.publishing.protection import request_change
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.attack.board import SHARE, Board, Rules, before, secret
 from tests.attack.campaign import CONTROL, INSIDERS, PRIVATE, SHOWN, SOCK_PUPPETS, attack, serve, world
 from tests.attack.reader import rankings
@@ -88,7 +88,7 @@ def test_the_site_tells_what_the_model_tells(
     if competition:
         with acting(None, "the attack"):
             request_change(dataset, competition=True, share=SHARE)
-        take_requests()
+        create_requested_jobs()
         work()
     people = [make_user(name) for name in ("Mallory", "Trudy", "Eve", "Oscar")]
     Team.objects.update(created_at=clock[0])
@@ -110,7 +110,7 @@ def test_the_site_tells_what_the_model_tells(
             sent[result] = account.submissions[-1]
         _require_same(sent, board)
         clock[0] += timedelta(days=1)
-        tell_due()
+        publish_due()
         board.next_day()
         _require_same(sent, board)
     told = [each for each in board.results if each.told_on is not None]

@@ -215,22 +215,22 @@ def first_cost(site: Site, address: str) -> float:
 
 def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, float]:
     """Medians for one board."""
-    from leaderboard.core.cache.pages import forget_pages
+    from leaderboard.core.cache.pages import clear_page_cache
     from leaderboard.models import Dataset
     from leaderboard.results.history.revisions import Kind, board_changed
-    from leaderboard.results.history.rows import forget_rows
+    from leaderboard.results.history.rows import clear_rows
 
     plain, same = naive_templates(board)
     dataset = Dataset.objects.get(slug="dataset-0")
 
     def restarted() -> None:
-        forget_pages()
-        forget_rows()
+        clear_page_cache()
+        clear_rows()
 
     contenders: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]] = {
         "unread": (restarted, lambda: site.get(address), 1),
         "changed": (lambda: board_changed(dataset, Kind.DESCRIPTION), lambda: site.get(address), 1),
-        "miss": (forget_pages, lambda: site.get(address), 1),
+        "miss": (clear_page_cache, lambda: site.get(address), 1),
         "hit": (lambda: None, lambda: site.get(address), 20),
         "hello": (lambda: None, lambda: site.get("/hello"), 20),
         "plain": (lambda: None, plain, 1),
@@ -251,12 +251,12 @@ def queries(site: Site, address: str) -> list[int]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from leaderboard.core.cache.pages import forget_pages
-    from leaderboard.results.history.rows import forget_rows
+    from leaderboard.core.cache.pages import clear_page_cache
+    from leaderboard.results.history.rows import clear_rows
 
     counts = []
-    forget_rows()
-    for before in (forget_pages, forget_pages, lambda: None):
+    clear_rows()
+    for before in (clear_page_cache, clear_page_cache, lambda: None):
         before()
         with CaptureQueriesContext(connection) as captured:
             site.get(address)

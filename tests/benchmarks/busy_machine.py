@@ -75,15 +75,15 @@ def _make_demo(folder: Path) -> None:
     """The demo collection with its BM25 and the sample checkpoint, as at a first start."""
     from leaderboard.importing.demo.collection import make_demo_collection
     from leaderboard.systems.baselines import request_sample_model
-    from submissions.jobs.runner import work_through
-    from submissions.queue.queue import take_requests
+    from submissions.jobs.runner import drain_queue
+    from submissions.queue.queue import create_requested_jobs
 
     scratch = folder / "demo"
     scratch.mkdir()
     demo = make_demo_collection(scratch)
     for _ in range(2):  # its BM25 first, which makes it public
-        take_requests()
-        work_through("cpu", "benchmark")
+        create_requested_jobs()
+        drain_queue("cpu", "benchmark")
         request_sample_model(demo)
 
 
@@ -92,7 +92,7 @@ def _run(name: str, *, busy: bool = False) -> Job:
     from evaluation.engines import describe
     from leaderboard.models import Dataset, Measurement
     from leaderboard.systems.records import SystemFields, create_system
-    from submissions.jobs.runner import work_through
+    from submissions.jobs.runner import drain_queue
     from submissions.models import Checkpoint, State, Submission
     from submissions.models import Job as Row
     from tests.factories import make_user, team_of
@@ -117,7 +117,7 @@ def _run(name: str, *, busy: bool = False) -> Job:
         payload={"unprotected": True},
     )
     started = time.monotonic()
-    work_through("cpu", "benchmark")
+    drain_queue("cpu", "benchmark")
     seconds = time.monotonic() - started
     row.refresh_from_db()
     measured = Measurement.objects.filter(entry__system=submission.system).first()

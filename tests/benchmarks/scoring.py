@@ -163,10 +163,10 @@ def timed(
 
 def job(folder: Path, name: str, target: object, watch: Callable[[float], None] | None) -> None:
     """Score a run, and verify the scores from the stored form of its text."""
-    from evaluation.verification import Claimed, Judgements, Rules, verify
+    from evaluation.verification import ClaimedScores, Judgements, ScoringRules, verify
 
     scored = score(folder, name, target, watch)
-    claimed = Claimed(
+    claimed = ClaimedScores(
         [measure.name for measure in scored.measures],
         scored.query_ids,
         scored.per_query,
@@ -179,7 +179,9 @@ def job(folder: Path, name: str, target: object, watch: Callable[[float], None] 
         (folder / "run.txt.zst").open("rb") as file,
         zstandard.ZstdDecompressor().stream_reader(file) as text,
     ):
-        verify(text, judgements, claimed, Rules(), "00", (lambda: watch(1.0)) if watch else (lambda: None))
+        verify(
+            text, judgements, claimed, ScoringRules(), "00", (lambda: watch(1.0)) if watch else (lambda: None)
+        )
 
 
 def large_prepared(target: object, folder: Path) -> object:
@@ -208,10 +210,10 @@ _small_qrels: dict[Path, dict[str, dict[str, int]]] = {}
 def target_of(folder: Path, qrels: str) -> object:
     from evaluation.collections.document_ids import DocumentIds
     from evaluation.judgements.qrels import read_qrels
-    from evaluation.runs.score import Target
+    from evaluation.runs.score import ScoringTarget
 
     read = read_qrels(folder / qrels)
-    return Target(read, read.query_ids, DocumentIds.open(folder / "documents.ids"), hidden=False)
+    return ScoringTarget(read, read.query_ids, DocumentIds.open(folder / "documents.ids"), hidden=False)
 
 
 def score(

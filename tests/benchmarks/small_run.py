@@ -91,7 +91,7 @@ def measure(folder: Path, repeat: int, figures: Figures) -> None:
 
     from evaluation.engines.warm_up import warm_up
     from leaderboard.models import Dataset
-    from submissions.jobs.runner import work_through
+    from submissions.jobs.runner import drain_queue
     from submissions.models import Job
 
     make_collection(folder / "collection")
@@ -107,7 +107,7 @@ def measure(folder: Path, repeat: int, figures: Figures) -> None:
         make_run(path, number)
         submit(dataset, path, f"system {number}")
         started = time.process_time()
-        work_through("score", "benchmark")
+        drain_queue("score", "benchmark")
         ours.append(time.process_time() - started)
         started = time.process_time()
         with path.open() as file:

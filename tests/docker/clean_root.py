@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from leaderboard.management.supervisor.processes import dying_with_this_process
+from leaderboard.management.supervisor.processes import die_with_this_process
 
 MIRROR = "http://deb.debian.org/debian"
 PACKAGES = "python3,python3-venv,ca-certificates"
@@ -141,7 +141,7 @@ class CleanRoot:
             stderr=subprocess.STDOUT,
             text=True,
             process_group=0,
-            preexec_fn=dying_with_this_process(),
+            preexec_fn=die_with_this_process(),
         )
 
     def run(

@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from leaderboard.core import audit
 from leaderboard.core.permissions import make_curator
-from leaderboard.datasets.files import keep_file, offer_kept
+from leaderboard.datasets.files import offer_file, store_file
 from leaderboard.models import (
     Benchmark,
     BenchmarkMember,
@@ -43,7 +43,7 @@ from leaderboard.models import (
     User,
 )
 from leaderboard.models.datasets import Visibility
-from leaderboard.rounds.topics import sum_up
+from leaderboard.rounds.topics import summarise_topics
 from submissions.accounts import membership
 from submissions.accounts.tokens import make_token
 from submissions.models import (
@@ -139,7 +139,7 @@ def _offer_queries(dataset: Dataset, folder: Path) -> None:
     path = folder / f"{dataset.slug}.offered"
     path.write_bytes(gzip.compress(b'{"_id": "q1", "text": "a question"}\n'))
     assert dataset.current_version is not None
-    offer_kept(dataset.current_version, DatasetFile.Kind.QUERIES, keep_file(path), "queries.jsonl.gz")
+    offer_file(dataset.current_version, DatasetFile.Kind.QUERIES, store_file(path), "queries.jsonl.gz")
 
 
 def _submit(api: Api, *, skip: int, **fields: Any) -> Submission:
@@ -190,7 +190,7 @@ def _of_curation(demo: Dataset, sealed: Dataset, other: User, public: Submission
         closes_at=now - timedelta(days=2), reveals_at=now - timedelta(days=1), revealed_at=now,
     )  # fmt: skip
     Entry.objects.filter(pk=entry.pk).update(round=held)
-    sum_up(held, demo, qrels, JUDGED)
+    summarise_topics(held, demo, qrels, JUDGED)
     Source.objects.create(key="paper", title="A paper", authors="Somebody", year=2020)
     pool = Pool.objects.create(dataset=demo, version=version, qrels=qrels)
     JudgementImport.objects.create(

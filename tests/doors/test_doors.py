@@ -122,7 +122,7 @@ def test_the_table_is_held_against_what_is_answered(site: Site, monkeypatch: pyt
     assert knock(site.people["owner"], "POST", cancel.address)[1] == written  # what it did was taken back
     for address in (door.address, "/admin/leaderboard/dataset/"):
         assert knock(site.people["restrained"], "GET", address)[0] in "4>"
-    monkeypatch.setattr("submissions.accounts.middleware._marked", lambda request, person: person)
+    monkeypatch.setattr("submissions.accounts.middleware._mark_restrained", lambda request, person: person)
     for address in (door.address, "/admin/leaderboard/dataset/"):  # were rights not to rest
         assert knock(site.people["restrained"], "GET", address)[0] == "."
 

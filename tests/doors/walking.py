@@ -16,7 +16,7 @@ from django.shortcuts import resolve_url
 from django.test import Client
 from django.urls import reverse
 
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from tests.doors.content import VARIANTS, Places, Site
 from tests.doors.expected import Row
 from tests.leaks.routes import Route, fill, routes, samples
@@ -57,7 +57,7 @@ def unrendered() -> Iterator[None]:
     """Templates give nothing: who is let in was decided before, and a thousand pages take minutes."""
     with mock.patch("django.template.backends.django.Template.render", return_value=""):
         yield
-    forget_pages()  # else later tests are given empty ones
+    clear_page_cache()  # else later tests are given empty ones
 
 
 def address_of(route: Route, places: Places) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collections.beir import Document, Query
-from evaluation.engines import ENGINES, Engine, Ranking, Resources, retrieve
+from evaluation.engines import ENGINES, Engine, Resources, SearchResult, retrieve
 from evaluation.engines.base import shard_name
 
 #: Documents of every awkward kind: empty, endless, in scripts that no vocabulary here has, of one word.
@@ -102,6 +102,6 @@ def searched(engine: Engine, queries: list[Query], depth: int = 100) -> dict[str
     return {ranking.query_id: scores_of(ranking) for ranking in engine.search(queries, depth)}
 
 
-def scores_of(ranking: Ranking) -> dict[str, float]:
+def scores_of(ranking: SearchResult) -> dict[str, float]:
     """Scores by document, in order."""
     return dict(zip(ranking.document_ids, ranking.scores.tolist(), strict=True))

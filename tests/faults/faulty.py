@@ -62,7 +62,7 @@ def _wrap(module: Any, name: str, *, before: str = "", after: str = "", everywhe
 
 def _follow_jobs(runner: Any) -> None:
     """Know which job this process does; a poisonous one kills it."""
-    real = runner.do
+    real = runner.run_job
 
     def do(job: Any) -> None:
         _job.job = job
@@ -87,9 +87,9 @@ def _follow_scoring(score: Any) -> None:
         return result
 
     _replace(real, scored)
-    _wrap(score, "publish_on_present", before="stored")
-    _wrap(score, "_note_entries", after="publishing")  # before the commit, when all else is written
-    _wrap(score, "forget_upload", before="published")
+    _wrap(score, "publish_on_current_qrels", before="stored")
+    _wrap(score, "_record_entries", after="publishing")  # before the commit, when all else is written
+    _wrap(score, "delete_upload", before="published")
 
 
 def _follow_models(supervision: Any) -> None:
@@ -140,7 +140,7 @@ def _leave_out(queue: Any, lifecycle: Any) -> None:
 
 def _leave_out_looking(queue: Any, polling: Any) -> None:
     """Let nobody ring again, nor look without a bell."""
-    ring, look = queue.ring_for_waiting, polling.look
+    ring, look = queue.wake_waiting_queues, polling.poll_queues
     _replace(ring, lambda: None if _orders.lacks("looking") else ring())
     _replace(look, lambda: None if _orders.lacks("looking") else look())
 
@@ -212,12 +212,12 @@ def follow_all(orders: Orders, name: str) -> None:
     _follow_scoring(score)
     _follow_models(supervision)
     _follow_jobs(runner)
-    _wrap(runner, "prepare_for_pages", before="settled")
+    _wrap(runner, "prepare_query_pages", before="settled")
     _wrap(handover, "_hand_over", before="handing over", after="handed over", everywhere=False)
-    _wrap(encodings, "_keep", after="shard")
-    _wrap(significance, "keep_certainty", after="certainty")
-    _wrap(queue, "_waits", before="dispatching")  # between taking a request and making its job
-    _wrap(queue, "put_back", after="reaping", everywhere=False)
+    _wrap(encodings, "_store_shard", after="shard")
+    _wrap(significance, "store_certainty", after="certainty")
+    _wrap(queue, "_is_waiting", before="dispatching")  # between taking a request and making its job
+    _wrap(queue, "requeue", after="reaping", everywhere=False)
 
 
 def _use_toy_engine() -> None:

@@ -125,7 +125,7 @@ def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
                 if queue == "dispatch":
                     tasks.dispatch()
                 else:
-                    runner.work_through(queue, worker)
+                    runner.drain_queue(queue, worker)
         except Exception as error:
             print(f"{name}: {error!r}", file=sys.stderr)
             connections.close_all()
@@ -148,7 +148,7 @@ def _set_times(scale: float) -> None:
         """Nobody hears bells here."""
         return False
 
-    wakeup.send = wakeup.unanswered = silent
+    wakeup.send_wakeup = wakeup.count_pending = silent
 
 
 def forked_site(folder: Path, scorers: int, scale: float) -> Site:

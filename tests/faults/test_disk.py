@@ -27,7 +27,7 @@ from leaderboard.core.storage.store import Area
 from leaderboard.models import Run
 from submissions.accounts.tokens import make_token
 from submissions.intake import files as intake_files
-from submissions.jobs.cleanup.unreferenced_files import sweep
+from submissions.jobs.cleanup.unreferenced_files import remove_unreferenced
 from submissions.models import Job, QuotaUse, State, Submission
 from tests.faults.clients import Answer, ask, serve, submit
 from tests.faults.repetitions import slower
@@ -197,7 +197,7 @@ def leave_nothing_behind() -> None:
     settings.JOB_WALL_CLOCK_SECONDS, usual = 0, settings.JOB_WALL_CLOCK_SECONDS
     try:
         time.sleep(0.01)
-        sweep(0)
+        remove_unreferenced(0)
     finally:
         settings.JOB_WALL_CLOCK_SECONDS = usual
     named = set(Run.objects.values_list("sha256", flat=True))

@@ -34,10 +34,10 @@ _ELSEWHERE = """
 import sys
 from pathlib import Path
 from evaluation.judgements.qrels import read_qrels
-from evaluation.runs.score import Target, score_run
+from evaluation.runs.score import ScoringTarget, score_run
 from tests.faults.bits import digest
 run, qrels, *measures = sys.argv[1:]
-scored = score_run(Path(run), Target(read_qrels(Path(qrels))), measures)
+scored = score_run(Path(run), ScoringTarget(read_qrels(Path(qrels))), measures)
 print(digest(scored.per_query, scored.means))
 """
 

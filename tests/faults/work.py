@@ -12,7 +12,7 @@ from leaderboard.systems.records import SystemFields
 from submissions.intake.files import IncomingFile
 from submissions.intake.runs import accept_submission
 from submissions.models import TERMINAL, Job, Notice, QuotaUse, State, Submission
-from submissions.notifications.sending import anything_to_tell, take_turn
+from submissions.notifications.sending import has_notifications, send_notifications
 from tests.factories import make_user
 from tests.faults.site import Site
 from tests.submissions.collections import make_collection, run_text
@@ -83,10 +83,10 @@ def lost() -> list[str]:
 def tell_everybody() -> None:
     """Have people told of all that ended, twice over: the second time there is nothing to tell."""
     for _ in range(40):
-        if not anything_to_tell():
+        if not has_notifications():
             break
-        take_turn()
-    take_turn()
+        send_notifications()
+    send_notifications()
 
 
 def doubled() -> list[str]:

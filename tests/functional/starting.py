@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from leaderboard.management.supervisor.processes import dying_with_this_process
+from leaderboard.management.supervisor.processes import die_with_this_process
 
 ROOT = Path(__file__).resolve().parents[2]
 #: How long something that must come may take, in seconds: nothing is said about speed, a busy machine is slow.
@@ -38,7 +38,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                preexec_fn=dying_with_this_process(),
+                preexec_fn=die_with_this_process(),
             )
 
     @property

@@ -26,11 +26,11 @@ from django.db.migrations.recorder import MigrationRecorder
 from leaderboard.core.schema_version import INITIAL, recorded_migrations
 from leaderboard.core.storage import deletion_lock
 from leaderboard.management.backup import making
-from leaderboard.management.backup.archives import BackupProblem, Folders, decrypt, identities_in
+from leaderboard.management.backup.archives import BackupProblem, FolderArchive, decrypt, identities_in
 from leaderboard.management.backup.databases import count_rows
 from leaderboard.management.backup.making import Manifest
 from leaderboard.models import Dataset, User
-from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
+from submissions.jobs.cleanup.unreferenced_files import GRACE, remove_unreferenced
 from submissions.models import Job, State, Upload
 from submissions.uploads import service
 from tests.earlier_history import EARLIER, record_earlier_migrations
@@ -212,8 +212,8 @@ def test_what_is_forgotten_between_database_and_files_is_in_the_backup(
 ) -> None:
     """The copied database has a job that waits for its file, and an upload that nobody has taken yet."""
     job = waiting_job(api, settings)
-    upload = service.begin(alice, length=3, kind=Upload.Kind.RUN)
-    service.receive(upload, 0, [b"abc"])
+    upload = service.begin_upload(alice, length=3, kind=Upload.Kind.RUN)
+    service.receive_bytes(upload, 0, [b"abc"])
     names = [f"store/uploads/{job.upload_sha256[:2]}/{job.upload_sha256}", f"store/pieces/{upload.pk}"]
     long_ago = time.time() - GRACE - 60
     for name in names:
@@ -224,8 +224,8 @@ def test_what_is_forgotten_between_database_and_files_is_in_the_backup(
         rows = copy(*arguments)
         work()
         with transaction.atomic():  # as by a submission
-            service.take(upload.owner, [upload.pk])
-        sweep()
+            service.consume_uploads(upload.owner, [upload.pk])
+        remove_unreferenced()
         return rows
 
     monkeypatch.setattr(making, "copy_database", copy_then_work)
@@ -236,7 +236,7 @@ def test_what_is_forgotten_between_database_and_files_is_in_the_backup(
         assert set(names) <= set(archive.getnames())
         assert not any("backup-" in name for name in archive.getnames())
     assert all((full_site / name).exists() for name in names)
-    sweep()
+    remove_unreferenced()
     assert not any((full_site / name).exists() for name in names)
 
 
@@ -245,11 +245,11 @@ def test_a_killed_backup_holds_deletions_up_for_a_day(full_site: Path) -> None:
     for age, paused in ((60, True), (25 * 3600, False), (-25 * 3600, False)):
         mark.touch()
         os.utime(mark, (time.time() - age, time.time() - age))
-        assert deletion_lock.are_paused() is paused
-    with deletion_lock.paused():
+        assert deletion_lock.deletions_are_paused() is paused
+    with deletion_lock.pause_deletions():
         assert not mark.exists()
-        assert deletion_lock.are_paused()
-    assert not deletion_lock.are_paused()
+        assert deletion_lock.deletions_are_paused()
+    assert not deletion_lock.deletions_are_paused()
 
 
 def test_a_row_whose_file_is_missing_is_named(
@@ -284,7 +284,7 @@ def test_an_upload_that_is_cut_while_it_is_read_breaks_no_backup(tmp_path: Path)
                 os.truncate(piece, 1 << 20)
             return super().write(block)
 
-    folders, stream = Folders(tmp_path, ["store"], cut=making.CUT), Cutting()
+    folders, stream = FolderArchive(tmp_path, ["store"], cut=making.CUT), Cutting()
     folders.write(stream)
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:

@@ -15,7 +15,7 @@ from leaderboard.core.storage.runs import open_run
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Benchmark, Dataset, DatasetFile, Entry, Evaluation, Run, System, Team
 from submissions.models import Job
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.generated.__main__ import main
 from tests.generated.board import generate_board
 
@@ -66,7 +66,7 @@ def test_a_developer_gets_a_board_and_can_remove_it(
     assert "Amber finder 1" in page
     with pytest.raises(SystemExit, match="already"):
         main([])
-    take_requests()  # what a worker found of it goes with it
+    create_requested_jobs()  # what a worker found of it goes with it
     assert Job.objects.filter(dataset__benchmarks__slug="generated").exists()
     assert len(stored_files(settings) - files) == 3 * FILES
     with django_capture_on_commit_callbacks(execute=True):

@@ -41,7 +41,7 @@ def test_the_database_is_the_one_asked_for(pytestconfig: pytest.Config) -> None:
 @pytest.mark.database
 def test_a_real_worker_hears_messages(worker: WorkerProcesses) -> None:
     before = worker.log.stat().st_size
-    assert wakeup.send(DISPATCH, "dispatch")
+    assert wakeup.send_wakeup(DISPATCH, "dispatch")
     deadline = time.monotonic() + 60
     while not re.search(rf"{DISPATCH}\[\S+ succeeded", worker.log.read_text()[before:]):
         assert worker.worker.poll() is None

@@ -20,9 +20,9 @@ from django.core.cache import cache
 from django.core.mail import EmailMessage
 
 from leaderboard.models import Dataset, System
-from submissions.accounts.outbox import write_account_mail
+from submissions.accounts.outbox import queue_account_mail
 from submissions.models import Notice, Submission
-from submissions.notifications.events import tell_of_ended
+from submissions.notifications.events import notify_finished
 from submissions.notifications.mail import account_mailer, notice_mailer
 from submissions.notifications.webhooks import send_deliveries
 from tests.doors.content import Site, build
@@ -146,7 +146,7 @@ def test_what_is_looked_for_is_found(kind: str, content: bytes) -> None:
 
 
 def test_mail_has_the_headers_and_recipients_that_it_was_given(site: Site) -> None:
-    write_account_mail(EmailMessage("Hello\r\nBcc: a@b.c", hostile_text.TEXT, to=["olga@example.org"]))
+    queue_account_mail(EmailMessage("Hello\r\nBcc: a@b.c", hostile_text.TEXT, to=["olga@example.org"]))
     Notice.objects.update(mail_state="waiting", mail_attempts=0)
     told = Notice.objects.count()
     notice_mailer.send(FOREVER)
@@ -166,7 +166,7 @@ def test_what_a_name_may_be_goes_on_as_text(
     answer = api.submit(system=ACCEPTED[:120], tag="t-1")
     assert answer.body["system_name"] == ACCEPTED
     work()
-    tell_of_ended()
+    notify_finished()
     assert send_deliveries(FOREVER) == 1
     told = receiver.json()  # names are not in it, but addresses: what programs read anyway
     assert told["system"] == System.objects.get().slug

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderboard.management.supervisor.logs import FILE_LIMIT_BYTES, ConsoleFilter, Log
+from leaderboard.management.supervisor.logs import FILE_LIMIT_BYTES, ConsoleFilter, ProcessLog
 from tests.functional.starting import Supervisor, eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -147,7 +147,7 @@ def test_the_console_shows_warnings_tracebacks_and_mail_alone(start: Start, tmp_
 
 
 def test_a_childs_log_is_capped(tmp_path: Path) -> None:
-    log = Log("chatty", tmp_path, "nothing")
+    log = ProcessLog("chatty", tmp_path, "nothing")
     for _ in range(3 * FILE_LIMIT_BYTES // 50_000):
         log.feed(b"x" * 49_999 + b"\n")
     log.close()
@@ -157,7 +157,7 @@ def test_a_childs_log_is_capped(tmp_path: Path) -> None:
 
 
 def test_a_line_that_never_ends_is_broken(tmp_path: Path) -> None:
-    log = Log("endless", tmp_path, "nothing")
+    log = ProcessLog("endless", tmp_path, "nothing")
     for _ in range(40):
         log.feed(b"x" * 10_000)
     log.close()

@@ -163,19 +163,19 @@ BOMBS: dict[str, Bomb] = {
 
 def judge(sent_as: str, path: Path) -> list[tuple[str, str]]:
     """The codes and sentences that a file is refused with, by the limits that the site has."""
-    from evaluation.archives.compression import Limits
-    from evaluation.archives.zip import Policy, open_archive
+    from evaluation.archives.compression import FileLimits
+    from evaluation.archives.zip import ZipPolicy, open_archive
     from evaluation.checkpoints import validate_archive
     from evaluation.core.errors import InvalidContent
-    from evaluation.runs.score import Target, check_run
+    from evaluation.runs.score import ScoringTarget, check_run
 
     with tempfile.TemporaryDirectory() as folder:
         if sent_as == "run":
-            report = check_run(path, Target())
+            report = check_run(path, ScoringTarget())
         elif sent_as == "checkpoint":
             report = validate_archive(path, Path(folder, "scratch")).report
         else:
-            policy = Policy(200, "", "", max_expanded_bytes=Limits().max_expanded_bytes)
+            policy = ZipPolicy(200, "", "", max_expanded_bytes=FileLimits().max_expanded_bytes)
             try:
                 with open_archive(path, policy) as archive:
                     archive.extract({name: Path(folder, str(at)) for at, name in enumerate(archive.names)})

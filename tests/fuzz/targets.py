@@ -16,21 +16,21 @@ from pathlib import Path
 
 import zstandard
 
-from evaluation.archives.compression import KIB, MIB, Limits
-from evaluation.archives.zip import Policy, is_zip, open_archive
+from evaluation.archives.compression import KIB, MIB, FileLimits
+from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.checkpoints import CODES, rebuild, validate_archive, validate_folder
 from evaluation.checkpoints.archives import POLICY
 from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.problems import Report
 from evaluation.judgements.import_file import read_judgements
 from evaluation.judgements.qrels import Qrels
-from evaluation.runs.score import Target, check_run, score_run
+from evaluation.runs.score import ScoringTarget, check_run, score_run
 from tests.evaluation.small_checkpoint import files, write
 
 Judge = Callable[[bytes, Path], str]
 
 #: Small, so that inputs of a few KiB reach them.
-LIMITS = Limits(
+LIMITS = FileLimits(
     max_stored_bytes=256 * KIB,
     max_expanded_bytes=MIB,
     ratio_floor_bytes=64 * KIB,
@@ -39,7 +39,7 @@ LIMITS = Limits(
     max_ungrouped_bytes=512 * KIB,
     max_json_bytes=64 * KIB,
 )
-RUNS_ZIP = Policy(
+RUNS_ZIP = ZipPolicy(
     max_members=8, members_hint="At most eight.", expansion_hint="Send it plain.", ratio_floor_bytes=MIB
 )
 CHECKPOINT = replace(POLICY, ratio_floor_bytes=MIB, max_expanded_bytes=4 * MIB, free_bytes=0)
@@ -69,8 +69,8 @@ def judge_run(data: bytes, folder: Path) -> str:
 
 
 @cache
-def _target() -> Target:
-    return Target(Qrels.from_dict(JUDGED), ["1", "2", *JUDGED], hidden=False)
+def _target() -> ScoringTarget:
+    return ScoringTarget(Qrels.from_dict(JUDGED), ["1", "2", *JUDGED], hidden=False)
 
 
 def judge_archive(data: bytes, folder: Path) -> str:

@@ -24,7 +24,7 @@ from evaluation.efficiency import PROTOCOL, Hardware
 from evaluation.measures import SPEC_VERSION
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.storage.store import Area, remove
-from leaderboard.datasets.derived_files import prepare
+from leaderboard.datasets.derived_files import prepare_files
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import (
@@ -207,7 +207,7 @@ def _dataset(number: int, random: np.random.Generator) -> tuple[Dataset, list[_R
         dataset = import_dataset(folder, options).dataset
         written = write_rankings(folder, number, random)
         rankings = [_Ranking(store_run(path), lines) for path, lines in written]
-    prepare(dataset, [ranking.stored.sha256 for ranking in rankings])
+    prepare_files(dataset, [ranking.stored.sha256 for ranking in rankings])
     return dataset, rankings
 
 

@@ -84,7 +84,7 @@ def make_board() -> Dataset:
 
 def found_of(dataset: Dataset) -> BoardCertainty:
     """What is known of the board."""
-    return significance.read([dataset.pk])[dataset.pk]
+    return significance.read_certainty([dataset.pk])[dataset.pk]
 
 
 def shown(dataset: Dataset, **state: Any) -> Board:

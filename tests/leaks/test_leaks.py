@@ -28,7 +28,7 @@ from leaderboard.models.datasets import Visibility
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.results.publishing.visibility import quarantine
 from submissions.accounts.tokens import make_token
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user, team_of
 from tests.leaderboard.entries import record_boards
 from tests.leaks import walking
@@ -95,7 +95,7 @@ def bring(folder: Path, slug: str, **options: Any) -> Dataset:
 def settle() -> None:
     """Do what is asked for, and what that asks for."""
     for _ in range(3):
-        take_requests()
+        create_requested_jobs()
         work()
 
 

@@ -28,10 +28,10 @@ from leaderboard.datasets.qrels import READ
 from leaderboard.judgements import rescoring
 from leaderboard.judgements.comparing import compare_now, draw_now
 from leaderboard.judgements.disclosure import COMPARED
-from leaderboard.judgements.imports import bring_judgements
+from leaderboard.judgements.imports import import_judgements
 from leaderboard.judgements.pools import request_pool
 from leaderboard.models import AuditRecord, Dataset, JudgementImport, Pool, Qrels, Rescore, User
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.doors.content import build
 from tests.factories import make_user
 from tests.leaks.opening import clear_kept_judgements, opened_below, private_judgements
@@ -93,7 +93,7 @@ class Stage:
 
     def settle(self) -> None:
         """What waits is done by a scorer."""
-        take_requests()
+        create_requested_jobs()
         work()
 
     def _take(self, address: str, response: Any) -> str:
@@ -146,11 +146,11 @@ class Worlds:
         dataset = Dataset.objects.get(pk=self.dataset.pk)
         path = self.folder / "brought.qrels"
         path.write_text(GUESS)
-        brought, pool = bring_judgements(dataset, path), request_pool(dataset, depth=5)
+        brought, pool = import_judgements(dataset, path), request_pool(dataset, depth=5)
         compare_now(brought)
         draw_now(pool)
-        rescore = rescoring.start(dataset, Qrels.objects.get(version__dataset=dataset, number=2))
-        take_requests()
+        rescore = rescoring.start_rescore(dataset, Qrels.objects.get(version__dataset=dataset, number=2))
+        create_requested_jobs()
         work()
         rescore.refresh_from_db()
         assert rescore.state == Rescore.State.READY

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from leaderboard.core.cache import pages
-from leaderboard.core.cache.pages import RARE_BYTES, RECENT_BYTES, Kept, Recent
+from leaderboard.core.cache.pages import RARE_BYTES, RECENT_BYTES, CachedPage, PageCache
 from leaderboard.wsgi import application as site
 
 #: A page of a board, compressed, about.
@@ -36,7 +36,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
 application.warm_up = site.warm_up  # type: ignore[attr-defined]
 
 
-def fill(kept: Recent, size: int) -> None:
+def fill(kept: PageCache, size: int) -> None:
     """Put pages that nobody asks for into all of the room."""
     for number in range(size // PAGE_BYTES):
-        kept.put(f"{number:032x}", Kept("", "", os.urandom(PAGE_BYTES), ""), lifetime=86_400)
+        kept.put(f"{number:032x}", CachedPage("", "", os.urandom(PAGE_BYTES), ""), lifetime=86_400)

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import connections
 
-from leaderboard.management.supervisor.processes import dying_with_this_process
+from leaderboard.management.supervisor.processes import die_with_this_process
 
 Cleanup = Callable[[Callable[[], Any]], Any]
 
@@ -37,7 +37,7 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             process_group=0,
-            preexec_fn=dying_with_this_process(),
+            preexec_fn=die_with_this_process(),
             **options,
         )
 

@@ -95,7 +95,7 @@ def describe_anew(clock: Clock, made: dict[str, Any]) -> None:
     """Costs, prices, tests, names, doubts and rounds."""
     from leaderboard.models import Entry, Price, Round
     from leaderboard.results.efficiency import price_changed
-    from leaderboard.results.publishing import EntryMarks, publish_entry, system_changed, team_changed
+    from leaderboard.results.publishing import EntryOrigin, publish_entry, system_changed, team_changed
     from leaderboard.results.significance import compute_certainty
     from leaderboard.rounds.lifecycle import save_round
     from leaderboard.systems.challenges import raise_challenge
@@ -136,7 +136,7 @@ def describe_anew(clock: Clock, made: dict[str, Any]) -> None:
         provenance=Entry.Provenance.SCORED,
         public=True,
         submission_reference="late",
-        marks=EntryMarks(round_id=row.pk, late=True, run_type="manual"),
+        marks=EntryOrigin(round_id=row.pk, late=True, run_type="manual"),
     )
 
 

@@ -103,7 +103,7 @@ def walk(folder: Path) -> list[Stretch]:
     """Bring two runs in; the stretches of the second one."""
     from django.test import Client
 
-    from submissions.jobs.runner import work_through
+    from submissions.jobs.runner import drain_queue
     from tests.factories import make_user
     from tests.submissions.clients import Api
     from tests.submissions.collections import add_baseline, make_collection, run_text
@@ -120,7 +120,7 @@ def walk(folder: Path) -> list[Stretch]:
         with post.recording():
             answer = api.submit(run_text(skip=number + 2), system=f"System {number}")
         with work.recording():
-            work_through("score", "walk")
+            drain_queue("score", "walk")
         with page.recording():
             board = visitor.get("/datasets/demo/")
         state = api.get(f"submissions/{answer.body['id']}/").body["state"]

@@ -32,7 +32,7 @@ from tests.submissions.workers import announce
 @pytest.fixture(autouse=True)
 def server_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs are taken from silent workers, which nobody does in the first seconds of a database server."""
-    monkeypatch.setattr("submissions.queue.queue._database_is_back_since", lambda: float("inf"))
+    monkeypatch.setattr("submissions.queue.queue._database_uptime", lambda: float("inf"))
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,9 @@ from leaderboard.models import Dataset
 from leaderboard.systems.records import SystemFields, create_system
 from submissions import sandbox
 from submissions.checkpoints.service import folder_of
-from submissions.jobs.runner import work_through
+from submissions.jobs.runner import drain_queue
 from submissions.models import Checkpoint, Job, State, Submission
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user, team_of
 from tests.submissions import toy_engine
 
@@ -66,8 +66,8 @@ def import_small(folder: Path, slug: str = "small") -> Dataset:
 def make_published(folder: Path, slug: str = "small") -> Dataset:
     """A collection with its BM25."""
     dataset = import_small(folder, slug)
-    take_requests()
-    work_through("cpu", "test-worker")
+    create_requested_jobs()
+    drain_queue("cpu", "test-worker")
     assert Job.objects.get(dataset=dataset, kind=Job.Kind.BASELINE).state == State.DONE
     dataset.refresh_from_db()
     return dataset
@@ -123,7 +123,7 @@ def queue_model(dataset: Dataset, submission: Submission, **payload: Any) -> Job
 
 def run_waiting() -> None:
     """Do what waits, as a worker does."""
-    work_through("cpu", "test-worker")
+    drain_queue("cpu", "test-worker")
 
 
 def by_one_process(dataset: Dataset, submission: Submission, out: Path, shard_size: int) -> str:

@@ -8,7 +8,7 @@ from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, put
 from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, Qrels, Rescore, User
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.submissions.collections import HEADER, JUDGED
 from tests.submissions.workers import work
 
@@ -30,8 +30,8 @@ def more_judgements(dataset: Dataset, folder: Path, extra: str = "d2") -> Qrels:
 def rescored(dataset: Dataset, qrels: Qrels, curator: User, reason: str = "a pool") -> Rescore:
     """The rescore, with all its runs evaluated."""
     with acting(curator, reason):
-        rescore = rescoring.start(dataset, qrels, reason)
-    take_requests()
+        rescore = rescoring.start_rescore(dataset, qrels, reason)
+    create_requested_jobs()
     work()
     rescore.refresh_from_db()
     return rescore

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from evaluation.execution.job import ExecutionJob
-from submissions.sandbox import Limits, Outcome, running
+from submissions.sandbox import SandboxLimits, SandboxOutcome, running
 from submissions.sandbox.backends import Backend
-from submissions.sandbox.watching import remove
+from submissions.sandbox.processes import remove
 
 #: What every payload begins with: `out` is its folder, `tell` writes down what it found.
 _PRELUDE = """
@@ -33,7 +33,7 @@ def attempt(action):
         return {"refused": type(error).__name__}
 """
 
-SMALL = Limits(
+SMALL = SandboxLimits(
     memory_bytes=256 << 20,
     wall_clock_seconds=60,
     output_bytes=20 << 20,
@@ -94,10 +94,10 @@ class Stranger:
     def run(
         self,
         payload: str,
-        limits: Limits = SMALL,
+        limits: SandboxLimits = SMALL,
         on_progress: Callable[[str, float, str], None] = lambda stage, share, note: None,
         **changes: Any,
-    ) -> Outcome:
+    ) -> SandboxOutcome:
         """Run the payload."""
         job = self.job(**changes)
         with self.patch.context() as patch:

@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
 def main() -> None:
     """Work until killed, with the toy engine among the others."""
     django.setup()
-    from submissions.jobs.runner import work_through
+    from submissions.jobs.runner import drain_queue
     from submissions.sandbox import running
     from tests.submissions import toy_engine
 
@@ -22,7 +22,7 @@ def main() -> None:
     running._BOOTSTRAP = toy_engine.BOOTSTRAP
     print("ready", flush=True)
     while True:
-        work_through("cpu", f"{socket.gethostname()}:{os.getpid()}")
+        drain_queue("cpu", f"{socket.gethostname()}:{os.getpid()}")
         time.sleep(0.05)
 
 

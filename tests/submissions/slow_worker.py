@@ -38,4 +38,4 @@ def slow_job(job: Job, lease: Lease) -> None:
 
 
 runner.WORK[Job.Kind.POOL] = slow_job
-runner.prepare_for_pages = lambda job: None
+runner.prepare_query_pages = lambda job: None

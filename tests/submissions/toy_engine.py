@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import EngineDescription, Parameter, Ranking, ShardedEngine
+from evaluation.engines.base import EngineDescription, Parameter, SearchResult, ShardedEngine
 
 NAME = "toy"
 WIDTH = 31
@@ -79,24 +79,24 @@ class ToyEngine(ShardedEngine):
     def open(self, folder: Path) -> None:
         """It has no index on disk."""
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """By inner product, equal scores by descending id."""
         for query in queries:
             scores = self._vectors @ vector(query.text)
             order = sorted(range(len(scores)), key=lambda place: self._ids[place].encode(), reverse=True)
             order.sort(key=lambda place: -scores[place])
             best = order[:depth]
-            yield Ranking(query.id, [self._ids[place] for place in best], scores[best])
+            yield SearchResult(query.id, [self._ids[place] for place in best], scores[best])
 
     @property
     def variants(self) -> tuple[str, ...]:
         """Two depths, if asked for."""
         return DESCRIPTION.variants({"variants": self._variants})
 
-    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
+    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
         """The best two, and the best five."""
         for ranking in self.search(queries, 5):
-            shorter = Ranking(ranking.query_id, ranking.document_ids[:2], ranking.scores[:2])
+            shorter = SearchResult(ranking.query_id, ranking.document_ids[:2], ranking.scores[:2])
             yield dict(zip(VARIANTS, (shorter, ranking), strict=True))
 
     def variant(self, label: str) -> ToyEngine:

@@ -7,13 +7,13 @@ from typing import Any
 
 from django.utils import timezone
 
-from submissions.jobs.runner import work_through
+from submissions.jobs.runner import drain_queue
 from submissions.models import Worker
 
 
 def work() -> None:
     """Do what waits, as a worker does."""
-    work_through("score", "test-worker")
+    drain_queue("score", "test-worker")
 
 
 SANDBOX = {"works": True, "isolates": True, "backend": "bwrap", "reason": "", "remedy": ""}

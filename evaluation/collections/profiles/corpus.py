@@ -13,7 +13,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from evaluation.collections.beir import Document, Findings, Progress, iterate_documents
+from evaluation.collections.beir import Document, FileProblems, Progress, iterate_documents
 from evaluation.collections.profiles.lengths import LengthDistribution
 from evaluation.collections.profiles.unigrams import MOST_WORDS, UnigramCounter, Unigrams, key_of
 
@@ -72,7 +72,7 @@ def profile_corpus(
     """
     counter, keys, lengths = UnigramCounter(most_words), array("Q"), array("I")
     wanted, found = set(examples), dict[str, Document]()
-    for _, document in iterate_documents(path, Findings(path.name), progress):
+    for _, document in iterate_documents(path, FileProblems(path.name), progress):
         counter.add(f"{document.title}\n{document.text}")
         keys.append(key_of(document.id))
         lengths.append(len(document.title.split()) + len(document.text.split()))

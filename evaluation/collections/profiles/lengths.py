@@ -74,7 +74,7 @@ class LengthDistribution:
         return cls(counts, float(data["mean"]), tuple(data["quantiles"]))
 
 
-def merged(distributions: Iterable[LengthDistribution]) -> LengthDistribution:
+def merge_distributions(distributions: Iterable[LengthDistribution]) -> LengthDistribution:
     """The distribution of all lengths together."""
     several = list(distributions)
     if len(several) == 1:

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Map:
+class PlanarMap:
     """Points of the shape (points, 2), and the share of the distances' spread that the two axes keep, 0 to 1."""
 
     points: NDArray[np.float64]
     kept: float
 
 
-def classical_scaling(distances: NDArray[np.float64]) -> Map:
+def classical_scaling(distances: NDArray[np.float64]) -> PlanarMap:
     """Points in the plane whose distances come as near to `distances` (points × points, symmetric) as two axes let.
 
     The eigenvectors of the doubly centred squared distances, the longest axis first. Each axis points to where the
@@ -29,7 +29,7 @@ def classical_scaling(distances: NDArray[np.float64]) -> Map:
     count = len(matrix)
     points = np.zeros((count, 2))
     if count < 2:
-        return Map(points, 1.0)
+        return PlanarMap(points, 1.0)
     squares = matrix**2
     centred = -0.5 * (squares - squares.mean(axis=0) - squares.mean(axis=1)[:, np.newaxis] + squares.mean())
     values, vectors = np.linalg.eigh(centred)
@@ -42,4 +42,4 @@ def classical_scaling(distances: NDArray[np.float64]) -> Map:
         farthest = int(np.argmax(np.abs(vector) > np.abs(vector).max() - 1e-9))
         points[:, axis] = vector * np.sign(vector[farthest]) * np.sqrt(values[place])
     kept = float(np.sort(np.maximum(values, 0))[-2:].sum()) / spread if spread else 1.0
-    return Map(points, kept)
+    return PlanarMap(points, kept)

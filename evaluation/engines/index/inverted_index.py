@@ -36,7 +36,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from evaluation.core.strings import Strings, StringsWriter, mapped
+from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.text import MAX_WORD_LENGTH, Analyser, pieces
@@ -299,10 +299,10 @@ class InvertedIndex:
         #: By field: how many documents have a token in it, and how many tokens they have together.
         self.documents_with_field: list[int] = statistics["documents_with_field"]
         self.tokens: list[int] = statistics["tokens"]
-        self.offsets: NDArray[np.int64] = mapped(folder / "offsets.npy")
-        self.documents: NDArray[np.uint32] = mapped(folder / "documents.npy")
-        self.frequencies: NDArray[np.uint16] = mapped(folder / "frequencies.npy")
-        self.lengths: NDArray[np.uint8] = mapped(folder / "lengths.npy")
+        self.offsets: NDArray[np.int64] = map_array(folder / "offsets.npy")
+        self.documents: NDArray[np.uint32] = map_array(folder / "documents.npy")
+        self.frequencies: NDArray[np.uint16] = map_array(folder / "frequencies.npy")
+        self.lengths: NDArray[np.uint8] = map_array(folder / "lengths.npy")
         self._terms = Strings(folder, "terms")
         self._ids = OrderedIds(folder)
         self.ranks = self._ids.ranks

@@ -127,7 +127,7 @@ def append_postings(
 
 
 @compiled
-def _keep_greatest(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
+def _select_greatest(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
     """Move the `wanted` greatest of keys[:count] to the front, the least of them last (quickselect)."""
     low, high = 0, count - 1
     place = wanted - 1
@@ -213,7 +213,7 @@ def _gather(
             keys[found] = key
             found += 1
             if found == len(keys):
-                _keep_greatest(keys, found, wanted)
+                _select_greatest(keys, found, wanted)
                 found = wanted
                 least_key = keys[wanted - 1]
     return found, least_key
@@ -277,7 +277,7 @@ def search(
         found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key)
         sums[:] = 0.0
     if found > wanted:
-        _keep_greatest(keys, found, wanted)
+        _select_greatest(keys, found, wanted)
         found = wanted
     return found
 
@@ -323,7 +323,7 @@ def search_weighted(
         found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key)
         sums[:] = 0.0
     if found > wanted:
-        _keep_greatest(keys, found, wanted)
+        _select_greatest(keys, found, wanted)
         found = wanted
     return found
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
-from evaluation.core.strings import Strings, StringsWriter, mapped
+from evaluation.core.strings import Strings, StringsWriter, map_array
 
 #: Up to this many documents, ids are held in memory (some 70 bytes each) once they are asked for.
 _HELD = 1_000_000
@@ -48,7 +48,7 @@ class OrderedIds:
     """What `write_ordered_ids` wrote. `ranks[d]` is the place of document d in the descending order of ids."""
 
     def __init__(self, folder: Path) -> None:
-        self.ranks: NDArray[np.uint32] = mapped(folder / "ranks.npy")
+        self.ranks: NDArray[np.uint32] = map_array(folder / "ranks.npy")
         self._ids = Strings(folder, "ids")
 
     def __len__(self) -> int:

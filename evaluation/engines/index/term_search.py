@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.collections.beir import Query
-from evaluation.engines.base import Engine, Parameter, Ranking, Resources, opened
+from evaluation.engines.base import Engine, Parameter, Resources, SearchResult, opened
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
 from evaluation.text import analyser_for
@@ -60,7 +60,7 @@ class TermSearch:
         self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
         self._keys = np.empty(0, np.uint64)
 
-    def ranking(self, query_id: str, terms: Mapping[str, float], depth: int) -> Ranking:
+    def ranking(self, query_id: str, terms: Mapping[str, float], depth: int) -> SearchResult:
         """The best `depth` documents for terms with their weights, in every field; only documents that have one."""
         rows = [
             (place, field, weight)
@@ -69,12 +69,12 @@ class TermSearch:
             if (place := self.index.place(FIELD_MARK * field + term)) >= 0
         ]
         if not rows:
-            return Ranking(query_id, [], np.empty(0, np.float32))
+            return SearchResult(query_id, [], np.empty(0, np.float32))
         places, fields, weights = zip(*rows, strict=True)
         ranks, scores = self.search(
             np.array(places, np.int64), np.array(weights, np.float32), depth, np.array(fields, np.int64)
         )
-        return Ranking(query_id, self.index.identifiers(ranks), scores)
+        return SearchResult(query_id, self.index.identifiers(ranks), scores)
 
     def search(
         self,
@@ -157,7 +157,7 @@ class WordEngine(TermEngine):
         """The analyser, as printed beside results."""
         return self.analyser.name
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents with one of its terms."""
         for query in queries:
             with self.clock.part("search"):

@@ -23,7 +23,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
-from evaluation.core.strings import mapped
+from evaluation.core.strings import map_array
 
 _FILES = ("vectors.bin", "documents.npy", "offsets.npy")
 #: float32 or float16.
@@ -88,8 +88,8 @@ class _Shard:
     def __init__(self, folder: Path, first: int) -> None:
         state = json.loads((folder / "vectors.json").read_text("utf-8"))
         self.first = first
-        self.documents = mapped(folder / _FILES[1])
-        self.offsets = mapped(folder / _FILES[2])
+        self.documents = map_array(folder / _FILES[1])
+        self.offsets = map_array(folder / _FILES[2])
         shape = (int(self.offsets[-1]), state["dimension"])
         self.vectors: Vectors = np.zeros(shape, state["dtype"])
         if shape[0]:
@@ -208,7 +208,7 @@ class NearestTokens:
         faiss.omp_set_num_threads(self._threads)
         self._index = faiss.read_index(str(folder / _INDEX), faiss.IO_FLAG_MMAP)
         self._index.nprobe = min(self._probes, self._index.nlist)
-        self._owners = mapped(folder / _OWNERS)
+        self._owners = map_array(folder / _OWNERS)
         self._size = sum((folder / name).stat().st_size for name in (_INDEX, _OWNERS))
 
     def size(self) -> int:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from evaluation.core.strings import Strings, StringsWriter, mapped
-from evaluation.engines.base import Progress, Ranking, ignore
+from evaluation.core.strings import Strings, StringsWriter, map_array
+from evaluation.engines.base import Progress, SearchResult, ignore
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 
@@ -54,7 +54,7 @@ def write_weighted_index(
     """Index shards, in corpus order, for `dimension` terms. In memory at once: one shard, and the ids."""
     counts = np.zeros(dimension, np.int64)
     for shard in shards:
-        counts += np.bincount(mapped(shard / "terms.npy"), minlength=dimension)
+        counts += np.bincount(map_array(shard / "terms.npy"), minlength=dimension)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     np.save(folder / "offsets.npy", offsets)
     size = (int(offsets[-1]),)
@@ -79,16 +79,16 @@ def _append(
     all_weights: NDArray[np.float32],
 ) -> None:
     """Add a shard's rows to the postings of their terms, and move the terms' cursors on."""
-    terms = mapped(shard / "terms.npy")
+    terms = map_array(shard / "terms.npy")
     by_term = np.argsort(terms, kind="stable")
-    lengths = np.diff(mapped(shard / "offsets.npy"))
+    lengths = np.diff(map_array(shard / "offsets.npy"))
     documents = np.repeat(np.arange(first_document, first_document + len(lengths), dtype=np.uint32), lengths)
     counts = np.bincount(terms, minlength=len(cursors))
     kernels.append_postings(
         np.arange(len(cursors), dtype=np.int32),
         np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
         documents[by_term],
-        mapped(shard / "weights.npy")[by_term],
+        map_array(shard / "weights.npy")[by_term],
         cursors,
         all_documents,
         all_weights,
@@ -100,9 +100,9 @@ class WeightedIndex:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._offsets = mapped(folder / "offsets.npy")
-        self._documents = mapped(folder / "documents.npy")
-        self._weights = mapped(folder / "weights.npy")
+        self._offsets = map_array(folder / "offsets.npy")
+        self._documents = map_array(folder / "documents.npy")
+        self._weights = map_array(folder / "weights.npy")
         self._ids = OrderedIds(folder)
         self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
         kernels.load()
@@ -121,7 +121,7 @@ class WeightedIndex:
 
     def search(
         self, query: str, terms: NDArray[np.int32], weights: NDArray[np.float32], depth: int
-    ) -> Ranking:
+    ) -> SearchResult:
         """The best `depth` documents with a positive score for the query of this id and these terms."""
         keys = np.empty(2 * depth + _SPARE_KEYS, np.uint64)
         found = kernels.search_weighted(
@@ -138,4 +138,4 @@ class WeightedIndex:
         best = np.sort(keys[:found])[::-1]
         scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
         ranks = np.uint32(0xFFFFFFFF) - best.astype(np.uint32)
-        return Ranking(query, self._ids.at(ranks), scores)
+        return SearchResult(query, self._ids.at(ranks), scores)

@@ -197,7 +197,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def first_distinct(texts: Tokenised, count: int) -> list[int]:
+def index_distinct(texts: Tokenised, count: int) -> list[int]:
     """Indices of the first `count` texts whose tokens all differ, fewer where there are fewer."""
     distinct: dict[bytes, int] = {}
     for index in range(len(texts)):

@@ -148,7 +148,7 @@ class Encoder:
     def _probe(self) -> None:
         """Raise ModelFailure where the model gives different texts the same vector, or none."""
         tokens = self._tokenise(list(PROBE))
-        chosen = batching.first_distinct(tokens, len(PROBE))
+        chosen = batching.index_distinct(tokens, len(PROBE))
         vectors = np.zeros((len(chosen), self.dimension), np.float32)
         self.encode([PROBE[index] for index in chosen], "", vectors)
         spread = float(np.ptp(vectors, axis=0).max(initial=0.0))

@@ -18,9 +18,9 @@ from leaderboard.boards.benchmark.columns import (
     over,
 )
 from leaderboard.boards.benchmark.costs import LineCosts, is_usual
-from leaderboard.boards.benchmark.lines import Base, Systems, available_measures, base_of
-from leaderboard.boards.benchmark.rows import NOTE, fill_common, names_common, private_rows, rows_of
-from leaderboard.boards.benchmark.significance import show_certainty
+from leaderboard.boards.benchmark.lines import BoardLines, Systems, available_measures, board_lines
+from leaderboard.boards.benchmark.rows import NOTE, fill_common, private_rows, rows_of, uses_common_mean
+from leaderboard.boards.benchmark.significance import add_significance
 from leaderboard.boards.columns.about import declared_columns
 from leaderboard.boards.columns.baseline import difference_to, notes_on_baselines
 from leaderboard.boards.columns.marks import SEEDS, has_seeds, notes_on_challenges
@@ -28,12 +28,12 @@ from leaderboard.boards.columns.reported import has_doubtful
 from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.filtering import SharedRows, arrange, assign_ranks, resolved_sorts
+from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, resolved_sorts
 from leaderboard.boards.model import Board, Column, Row
 from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
-from leaderboard.core.text.baselines import several_baselines
+from leaderboard.core.text.baselines import baselines_label
 from leaderboard.results.history.entry_columns import DatasetEntries
 from leaderboard.results.kinds import CLOSED, CLOSED_NOTE, REPORTED
 from leaderboard.results.significance.types import BoardCertainty
@@ -60,7 +60,9 @@ def benchmark_board(
     facts = _chosen(facts, state)
     state = _without_left_out(facts, state)
     lower = better(measure) == "lower"
-    base = base_of(facts, entries, measure, read_systems, lower_is_better=lower, zero_shot=state.zero_shot)
+    base = board_lines(
+        facts, entries, measure, read_systems, lower_is_better=lower, zero_shot=state.zero_shot
+    )
     lines, tables = base.lines, base.tables
     costs = LineCosts.of(base, entries, state)
     columns_for = partial(_columns, facts, measure, base, costs, state)
@@ -68,7 +70,7 @@ def benchmark_board(
     board = Board(title=facts.name, columns=columns, rows=[], measure=measure, measures=measures)
     _give_rows(board, base, measure, costs, state)
     rows = board.rows
-    board.views, board.view, board.baseline = VIEWS, state.view, several_baselines(_baseline_names(base))
+    board.views, board.view, board.baseline = VIEWS, state.view, baselines_label(_baseline_names(base))
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
     costs.shown.describe(board)
     on_weights = _weigh(board, tables, state, lower_is_better=lower)
@@ -80,7 +82,7 @@ def benchmark_board(
     ranked_by = _view(facts, board, tables, state, own)
     names = {place: name for place, (name, _) in base.baselines.items()}
     of_rows = {id(row): line for row, line in zip(rows, lines, strict=True)}
-    sure = show_certainty(board, facts, of_rows, certainty or {}, names, state.view)
+    sure = add_significance(board, facts, of_rows, certainty or {}, names, state.view)
     board.notes = [
         *notes_of(board, rows, ranked_by, state, base),
         *sure,
@@ -91,7 +93,7 @@ def benchmark_board(
     return board
 
 
-def _give_rows(board: Board, base: Base, measure: str, costs: LineCosts, state: BoardState) -> None:
+def _give_rows(board: Board, base: BoardLines, measure: str, costs: LineCosts, state: BoardState) -> None:
     """Give the board its rows, with what they cost; those with the usual costs are remembered with these."""
     usual = is_usual(base, state)
     known = base.rows.get((state.view, usual))
@@ -106,7 +108,7 @@ def _give_rows(board: Board, base: Base, measure: str, costs: LineCosts, state: 
         if usual:
             costs.place(base.lines, rows)
         known = base.rows[state.view, usual] = SharedRows.of(rows, columns)
-    known.give_to(board)
+    known.copy_to(board)
     if not usual:
         costs.place(base.lines, board.rows)
 
@@ -123,7 +125,12 @@ def _measure_in_focus(
 
 
 def _columns(
-    facts: BenchmarkFacts, measure: str, base: Base, costs: LineCosts, state: BoardState, over_all: OverAll
+    facts: BenchmarkFacts,
+    measure: str,
+    base: BoardLines,
+    costs: LineCosts,
+    state: BoardState,
+    over_all: OverAll,
 ) -> list[Column]:
     return columns_of(
         facts,
@@ -146,7 +153,7 @@ def _weigh(board: Board, tables: Tables, state: BoardState, *, lower_is_better: 
     return fill_weighted(board, effectiveness, state, lower_is_better=lower_is_better)
 
 
-def _baseline_names(base: Base) -> set[str]:
+def _baseline_names(base: BoardLines) -> set[str]:
     """What differences are taken to; reported figures are always compared with their publication's BM25."""
     names = {name for name, _ in base.baselines.values()}
     reported = any(line.baseline_on and line.ranked_in == REPORTED for line in base.lines)
@@ -155,7 +162,7 @@ def _baseline_names(base: Base) -> set[str]:
 
 def _needs_common(tables: Tables, state: BoardState) -> bool:
     """Whether a mean over common datasets says anything: where all rows are complete, it is their mean."""
-    return names_common(state) or not tables.complete
+    return uses_common_mean(state) or not tables.complete
 
 
 def _view(
@@ -173,7 +180,7 @@ def _view(
     if not said_enough:
         board.columns = [column for column in board.columns if column.key != COMMON]
     # Values that are not zero-shot are left out already, one by one.
-    arrange(board, replace(state, zero_shot=False), default)
+    apply_view(board, replace(state, zero_shot=False), default)
     return ranked_by
 
 
@@ -214,7 +221,7 @@ def _without_left_out(facts: BenchmarkFacts, state: BoardState) -> BoardState:
 
 
 def notes_of(
-    board: Board, rows: Sequence[Row], ranked_by: Column, state: BoardState, base: Base
+    board: Board, rows: Sequence[Row], ranked_by: Column, state: BoardState, base: BoardLines
 ) -> list[str]:
     """The notes below the board; `rows` are all its rows, whatever the view leaves."""
     return [
@@ -273,7 +280,7 @@ def _on_datasets(facts: BenchmarkFacts, board: Board) -> list[str]:
     return notes
 
 
-def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: Base) -> list[str]:
+def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: BoardLines) -> list[str]:
     notes = []
     datasets = {member.slug for member in base.facts.members}
     shown = [column.key for column in board.columns if column.key in datasets]

@@ -12,8 +12,8 @@ from hashlib import sha256
 from operator import is_not
 from typing import NamedTuple
 
-from leaderboard.boards.facts import Member, Part
-from leaderboard.core.cache.memory import Remembered
+from leaderboard.boards.facts import DatasetPart, Member
+from leaderboard.core.cache.memory import TTLCache
 from leaderboard.models import Entry
 from leaderboard.results.history.entry_columns import DatasetEntries, LineKey, Published
 from leaderboard.results.history.entry_rows import EntryRow
@@ -51,8 +51,8 @@ class _Value(NamedTuple):
 
 
 #: What was made, with the very entries that it was made of: other ones never meet it.
-_composed: Remembered[tuple[Sequence[Part], Sequence[DatasetEntries], ComposedEntries]] = Remembered(32)
-_joined: Remembered[tuple[DatasetEntries, DatasetEntries, DatasetEntries]] = Remembered(32)
+_composed: TTLCache[tuple[Sequence[DatasetPart], Sequence[DatasetEntries], ComposedEntries]] = TTLCache(32)
+_joined: TTLCache[tuple[DatasetEntries, DatasetEntries, DatasetEntries]] = TTLCache(32)
 
 
 def is_mean_of_parts(group: str) -> bool:
@@ -60,12 +60,12 @@ def is_mean_of_parts(group: str) -> bool:
     return group.startswith(GROUP)
 
 
-def any_hidden(parts: Sequence[Part]) -> bool:
+def has_hidden_part(parts: Sequence[DatasetPart]) -> bool:
     """Whether the mean over these parts is of rounded values: judgements of some are hidden."""
     return any(part.facts.hidden for part in parts)
 
 
-def with_parts(
+def add_composed_entries(
     members: Sequence[Member], entries: Mapping[int, DatasetEntries]
 ) -> Mapping[int, DatasetEntries]:
     """The entries by dataset, those of members with parts together with what is composed of the parts."""
@@ -78,12 +78,12 @@ def _whole(member: Member, entries: Mapping[int, DatasetEntries]) -> DatasetEntr
     key = f"{member.dataset_id}:{member.revision.key} {_key_of(member.parts)}"
     known = _joined.get(key)
     if known is None or known[0] is not composed or known[1] is not own:
-        known = composed, own, joined(composed, own)
+        known = composed, own, join_entries(composed, own)
         _joined.put(key, known)
     return known[2]
 
 
-def compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> ComposedEntries:
+def compose(parts: Sequence[DatasetPart], entries: Mapping[int, DatasetEntries]) -> ComposedEntries:
     """The entries that follow from those of all parts; none while a part is not published."""
     used = [entries[part.dataset_id] for part in parts]
     key = _key_of(parts)
@@ -94,12 +94,12 @@ def compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Com
     return known[2]
 
 
-def _key_of(parts: Sequence[Part]) -> str:
+def _key_of(parts: Sequence[DatasetPart]) -> str:
     """Names the parts as they are, or as they were: neither pushes the other out."""
     return ",".join(f"{part.dataset_id}:{part.revision.key}" for part in parts)
 
 
-def _compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> ComposedEntries:
+def _compose(parts: Sequence[DatasetPart], entries: Mapping[int, DatasetEntries]) -> ComposedEntries:
     if not all(part.listed for part in parts):
         return _as_entries([], "", None)
     groups = [_present_group(part, entries[part.dataset_id]) for part in parts]
@@ -111,10 +111,10 @@ def _compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Co
         if all(line in of_part for of_part in of_parts)
     ]
     complete.sort(key=lambda item: max(value.published for value in item[1]))
-    return _as_entries(complete, f"{GROUP}parts-{names}", HIDDEN_DECIMALS if any_hidden(parts) else None)
+    return _as_entries(complete, f"{GROUP}parts-{names}", HIDDEN_DECIMALS if has_hidden_part(parts) else None)
 
 
-def _present_group(part: Part, entries: DatasetEntries) -> str:
+def _present_group(part: DatasetPart, entries: DatasetEntries) -> str:
     facts = part.facts
     return present_group(
         facts.version_id, facts.qrels_id, zip(entries.groups, entries.baselines, strict=True)
@@ -206,7 +206,7 @@ def rows_of_whole(composed: ComposedEntries, rows_of_first_part: Sequence[EntryR
     return rows
 
 
-def joined(composed: DatasetEntries, own: DatasetEntries) -> DatasetEntries:
+def join_entries(composed: DatasetEntries, own: DatasetEntries) -> DatasetEntries:
     """Both as the entries of one dataset."""
     measures = {
         source: composed.measures.get(source, set()) | own.measures.get(source, set())

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from leaderboard.boards.benchmark.lines import Base, Line
-from leaderboard.boards.columns.costs import CostLine, Costs, cost_columns, fill_costs
+from leaderboard.boards.benchmark.lines import BoardLines, SystemLine
+from leaderboard.boards.columns.costs import BoardCosts, CostLine, cost_columns, fill_costs
 from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.model import Column, Row
@@ -18,7 +18,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_columns import DatasetEntries, Figures
 from leaderboard.results.history.measurements import (
     Machine,
-    Measured,
+    MeasuredEntry,
     chosen_machine,
     machines_of,
     with_baseline,
@@ -33,12 +33,12 @@ Of = tuple[int, str]
 class LineCosts(NamedTuple):
     """Measured costs, then the stated ones by system and configuration, and the columns of both."""
 
-    shown: Costs
+    shown: BoardCosts
     stated: Mapping[tuple[int, str], Figures]
     columns: Sequence[Column]
 
     @classmethod
-    def of(cls, base: Base, entries: Mapping[int, DatasetEntries], state: BoardState) -> LineCosts:
+    def of(cls, base: BoardLines, entries: Mapping[int, DatasetEntries], state: BoardState) -> LineCosts:
         """Those of the view, BM25's too; the usual ones are remembered with the lines.
 
         Raises UnknownChoice for a machine on which nothing was measured.
@@ -51,7 +51,7 @@ class LineCosts(NamedTuple):
         return found
 
     @classmethod
-    def _of(cls, base: Base, entries: Mapping[int, DatasetEntries], state: BoardState) -> LineCosts:
+    def _of(cls, base: BoardLines, entries: Mapping[int, DatasetEntries], state: BoardState) -> LineCosts:
         facts, lines, systems = base.facts, base.lines, base.systems
         shown = _costs_shown(facts, entries, lines, state)
         bm25 = next(
@@ -72,7 +72,7 @@ class LineCosts(NamedTuple):
         ]
         return cls(shown, by_line, columns)
 
-    def place(self, lines: Sequence[Line], rows: Sequence[Row]) -> None:
+    def place(self, lines: Sequence[SystemLine], rows: Sequence[Row]) -> None:
         """Put the costs of each line into its row."""
         keys = [(line.system_id, line.configuration) for line in lines]
         costs = (
@@ -85,7 +85,7 @@ class LineCosts(NamedTuple):
             fill_costs(rows, self.columns, costs)
 
 
-def is_usual(base: Base, state: BoardState) -> bool:
+def is_usual(base: BoardLines, state: BoardState) -> bool:
     """Whether a view shows the costs that most views show: they follow from the lines and their datasets alone."""
     return not (state.hardware or state.cpu_only or state.corpus or base.facts.left_out)
 
@@ -111,8 +111,11 @@ def _stated(
 
 
 def _costs_shown(
-    facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], lines: Iterable[Line], state: BoardState
-) -> Costs:
+    facts: BenchmarkFacts,
+    entries: Mapping[int, DatasetEntries],
+    lines: Iterable[SystemLine],
+    state: BoardState,
+) -> BoardCosts:
     """Of the dataset that the benchmark names, else that most lines share, the largest among equals.
 
     The machine is the one that the view names, by default the one that most lines share. Raises UnknownChoice.
@@ -128,7 +131,7 @@ def _costs_shown(
     wanted_machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
     hardware = wanted_machine.slug if wanted_machine and (state.hardware or state.cpu_only) else ""
     best: tuple[int, int] = (0, 0)
-    shown = Costs(None, machines, {}, 0)
+    shown = BoardCosts(None, machines, {}, 0)
     for member, measured in of_members:
         found = _on(member, measured, hardware, machines)
         size = (len(found.measured), max((one.figures["documents"] for one in measured), default=0))
@@ -137,14 +140,14 @@ def _costs_shown(
     return shown
 
 
-def _on(member: Member, measured: list[Measured], hardware: str, machines: list[Machine]) -> Costs:
+def _on(member: Member, measured: list[MeasuredEntry], hardware: str, machines: list[Machine]) -> BoardCosts:
     """What one dataset can show, on its own first machine unless one is wanted."""
     here = machines_of(measured)
     machine = next((one for one in here if hardware in ("", one.slug)), None)
     on_machine = {_of(one): one for one in measured if one.machine == machine}
     elsewhere = {_of(one) for one in measured}.difference(on_machine)
-    return Costs(machine, machines, on_machine, len(elsewhere), dataset=member.facts.name)
+    return BoardCosts(machine, machines, on_machine, len(elsewhere), dataset=member.facts.name)
 
 
-def _of(measured: Measured) -> Of:
+def _of(measured: MeasuredEntry) -> Of:
     return measured.system_id, measured.configuration

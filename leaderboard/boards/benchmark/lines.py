@@ -13,19 +13,25 @@ from operator import is_
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.aggregates import Tables, table
-from leaderboard.boards.columns.marks import SeedsOf
+from leaderboard.boards.columns.marks import SeedSpread
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import ZERO_SHOT, SharedRows
-from leaderboard.core.cache.memory import LONG_LIFETIME, Remembered
-from leaderboard.core.text.baselines import named_baseline
-from leaderboard.results.history.entry_columns import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
+from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
+from leaderboard.core.text.baselines import baseline_label
+from leaderboard.results.history.entry_columns import (
+    IN_DOMAIN,
+    DatasetEntries,
+    LineKey,
+    Published,
+    matches_source,
+)
 from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import CLOSED, REPORTED, SCORED
 from leaderboard.systems.baselines import BM25
 
 
 @dataclass(slots=True)
-class Line:
+class SystemLine:
     """What one row collects. The lists have a place for each dataset of the benchmark, sets hold such places.
 
     `published` is when its first value was; provenances and trainings are empty where there is no value,
@@ -42,7 +48,7 @@ class Line:
     baselines: Sequence[float | None] = ()
     baseline_on: set[int] = field(default_factory=set)
     #: Which values are means of seeds, by place.
-    seeds: dict[int, SeedsOf] = field(default_factory=dict)
+    seeds: dict[int, SeedSpread] = field(default_factory=dict)
     #: Values that are left out because they are not zero-shot, where the view asks for that.
     left_out: Sequence[int] = ()
 
@@ -96,14 +102,14 @@ class BenchmarkLine(NamedTuple):
     figures: tuple[()] = ()
 
 
-def collect(
+def collect_lines(
     facts: BenchmarkFacts,
     entries: Mapping[int, DatasetEntries],
     measure: str,
     *,
     zero_shot: bool = False,
-    beside: Sequence[Line] = (),
-) -> list[Line]:
+    beside: Sequence[SystemLine] = (),
+) -> list[SystemLine]:
     """One line per system, configuration and kind, in order of first publication; a later entry replaces an earlier.
 
     `zero_shot` leaves out values of systems that were trained on the dataset, or whose makers do not say. Where there
@@ -122,7 +128,7 @@ def collect(
     return _zero_shot(lines) if zero_shot else lines
 
 
-def _zero_shot(lines: Sequence[Line]) -> list[Line]:
+def _zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
     """The lines without the values that are not zero-shot; those that have none left are gone."""
     left = []
     for line in lines:
@@ -138,11 +144,11 @@ def _zero_shot(lines: Sequence[Line]) -> list[Line]:
     return left
 
 
-def _line(key: LineKey, of_datasets: Sequence[Mapping[LineKey, _Value]]) -> Line:
+def _line(key: LineKey, of_datasets: Sequence[Mapping[LineKey, _Value]]) -> SystemLine:
     """What the datasets have of a line."""
     found = [of_dataset.get(key, _MISSING) for of_dataset in of_datasets]
     scores, groups, provenances, trainings, published, baselines, first = zip(*found, strict=True)
-    return Line(
+    return SystemLine(
         key,
         min(filter(None, first)),
         list(scores),
@@ -154,13 +160,15 @@ def _line(key: LineKey, of_datasets: Sequence[Mapping[LineKey, _Value]]) -> Line
     )
 
 
-def _add_seeds(lines: Mapping[LineKey, Line], place: int, entries: DatasetEntries, measure: str) -> None:
+def _add_seeds(
+    lines: Mapping[LineKey, SystemLine], place: int, entries: DatasetEntries, measure: str
+) -> None:
     """Note which of the values that lines have now are means of seeds."""
     for found in entries.seed_sets:
         line = lines.get(found.line)
         value = found.scores.get(measure)
         if line is not None and value is not None and line.scores[place] == value:
-            line.seeds[place] = SeedsOf(found.number, found.deviations.get(measure))
+            line.seeds[place] = SeedSpread(found.number, found.deviations.get(measure))
 
 
 def _values(
@@ -172,7 +180,7 @@ def _values(
     shown = {
         (source, group)
         for source, group in entries.kinds
-        if (group.startswith(current) if source is None else is_of(source, facts.source_id))
+        if (group.startswith(current) if source is None else matches_source(source, facts.source_id))
     }
     if shown != entries.kinds:
         kinds = zip(entries.sources, entries.groups, strict=True)
@@ -204,7 +212,7 @@ def _latest(entries: Iterable[tuple[LineKey, _Value]]) -> dict[LineKey, _Value]:
     return latest
 
 
-def _compare(lines: Sequence[Line], number: int, anchors: Sequence[Line]) -> None:
+def _compare(lines: Sequence[SystemLine], number: int, anchors: Sequence[SystemLine]) -> None:
     """Drop values of superseded measures, and put each value's baseline beside it: that of its own comparison group."""
     baselines: list[dict[str, float | None]] = [{} for _ in range(number)]
     for line in anchors:
@@ -226,7 +234,7 @@ def _compare(lines: Sequence[Line], number: int, anchors: Sequence[Line]) -> Non
         line.baselines = of_groups[groups]
 
 
-def _current_groups(lines: Sequence[Line], number: int) -> list[str]:
+def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
     """By dataset, the group that its scored values are compared in: that of its baseline, else the newest."""
     current = [""] * number
     anchored: set[int] = set()
@@ -255,7 +263,7 @@ def available_measures(facts: BenchmarkFacts, entries: Mapping[int, DatasetEntri
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BoardLines:
     """The lines of a board in order of publication, with their systems by id; nothing of it is ever changed.
 
     `rows` has what was made of them, by view, and whether with what they usually cost. `shared` is what else all views
@@ -264,7 +272,7 @@ class Base:
 
     facts: BenchmarkFacts
     entries: Sequence[DatasetEntries]
-    lines: Sequence[Line]
+    lines: Sequence[SystemLine]
     systems: Mapping[int, SystemRow]
     tables: Tables
     #: By place of a dataset, what its scored values are compared with, and whether that is the site's own BM25.
@@ -274,13 +282,13 @@ class Base:
 
 
 def _named(system: SystemRow, dataset: str) -> tuple[str, bool]:
-    return named_baseline(system.name, dataset), system.slug == BM25.slug
+    return baseline_label(system.name, dataset), system.slug == BM25.slug
 
 
-_remembered: Remembered[Base] = Remembered(12)
+_remembered: TTLCache[BoardLines] = TTLCache(12)
 
 
-def base_of(
+def board_lines(
     facts: BenchmarkFacts,
     entries: Mapping[int, DatasetEntries],
     measure: str,
@@ -288,7 +296,7 @@ def base_of(
     *,
     lower_is_better: bool,
     zero_shot: bool,
-) -> Base:
+) -> BoardLines:
     """The lines for a measure. `read_systems` is asked once, and not where they are remembered."""
     # With the revisions, so that a board as it was and the present one do not push each other out.
     members = ",".join(f"{member.slug}:{member.revision.key}" for member in facts.members)
@@ -297,9 +305,9 @@ def base_of(
     known = _remembered.get(key)
     if known is not None and known.facts == facts and all(map(is_, known.entries, used)):
         return known
-    lines = collect(facts, entries, measure, zero_shot=zero_shot)
+    lines = collect_lines(facts, entries, measure, zero_shot=zero_shot)
     width, systems = len(facts.members), read_systems()
-    base = Base(
+    base = BoardLines(
         facts=facts,
         entries=used,
         lines=lines,

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import plain
-from leaderboard.boards.benchmark.lines import Systems, base_of
+from leaderboard.boards.benchmark.lines import Systems, board_lines
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import signed
-from leaderboard.importing.reported.tables import PrintedOverAll, printed_over_all
+from leaderboard.importing.reported.tables import PublishedAverage, published_averages
 from leaderboard.results.history.entry_columns import DatasetEntries
 from leaderboard.results.kinds import REPORTED
 
 
-class BesideRow(NamedTuple):
+class PublishedMeansRow(NamedTuple):
     """A system's figures as the page writes them, a dash where the paper prints none. `odd`: the wins differ."""
 
     system: str
@@ -29,10 +29,10 @@ class BesideRow(NamedTuple):
     odd: bool
 
 
-class BesidePrinted(NamedTuple):
+class PublishedMeans(NamedTuple):
     """The table, over how many datasets, for which measure, and what it comes to in one or two sentences."""
 
-    rows: list[BesideRow]
+    rows: list[PublishedMeansRow]
     counted: int
     measure: str
     locators: list[str]
@@ -45,21 +45,21 @@ class _Computed(NamedTuple):
     wins: int
     ratio: float
     ratios: float
-    printed: PrintedOverAll
+    printed: PublishedAverage
 
 
-def beside_printed(
+def compare_published_means(
     facts: BenchmarkFacts,
     entries: Mapping[int, DatasetEntries],
     read_systems: Systems,
     source: str | None,
-) -> BesidePrinted | None:
+) -> PublishedMeans | None:
     """The comparison for a benchmark of one publication's figures; None where that prints none over all datasets."""
-    printed = printed_over_all(source, facts.measure) if source else {}
+    printed = published_averages(source, facts.measure) if source else {}
     if not printed:
         return None
     lower = better(facts.measure) == "lower"
-    base = base_of(facts, entries, facts.measure, read_systems, lower_is_better=lower, zero_shot=False)
+    base = board_lines(facts, entries, facts.measure, read_systems, lower_is_better=lower, zero_shot=False)
     scores, baselines = base.tables.of_counted
     wins = aggregates.wins(scores, baselines, lower_is_better=lower).wins
     ratio = plain(aggregates.ratio_of_means(scores, baselines))
@@ -75,7 +75,7 @@ def beside_printed(
     if not found:
         return None
     counted = len(facts.counted)
-    return BesidePrinted(
+    return PublishedMeans(
         [_row(one) for one in found],
         counted,
         facts.measure,
@@ -84,9 +84,9 @@ def beside_printed(
     )
 
 
-def _row(one: _Computed) -> BesideRow:
+def _row(one: _Computed) -> PublishedMeansRow:
     printed = one.printed
-    return BesideRow(
+    return PublishedMeansRow(
         one.system,
         one.slug,
         str(one.wins),
@@ -114,8 +114,8 @@ def _sentence(found: list[_Computed], counted: int) -> str:
     else:
         said = (
             f"Neither reading of “average relative to BM25” over the {counted} datasets reproduces the printed line "
-            f"exactly: the ratio of means is off by {_off(averages, 'ratio')}, the mean of ratios by "
-            f"{_off(averages, 'ratios')}."
+            f"exactly: the ratio of means is off by {_deviation(averages, 'ratio')}, the mean of ratios by "
+            f"{_deviation(averages, 'ratios')}."
         )
     for one in found:
         if one.printed.wins not in (None, one.wins):
@@ -126,7 +126,7 @@ def _sentence(found: list[_Computed], counted: int) -> str:
     return said
 
 
-def _off(averages: list[tuple[_Computed, float]], name: str) -> str:
+def _deviation(averages: list[tuple[_Computed, float]], name: str) -> str:
     """How far a reading is from the printed line."""
     distances = [abs(100 * getattr(one, name) - printed) for one, printed in averages]
     return f"{sum(distances) / len(distances):.1f} points on average, {max(distances):.1f} at most"

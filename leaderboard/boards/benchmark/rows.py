@@ -9,12 +9,12 @@ from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import Tables, plain, table
 from leaderboard.boards.benchmark.columns import BORDA, COMMON, MEAN_RANK, OverAll, common_column
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
-from leaderboard.boards.benchmark.lines import BenchmarkLine, Line, Systems, collect
+from leaderboard.boards.benchmark.lines import BenchmarkLine, SystemLine, Systems, collect_lines
 from leaderboard.boards.columns.marks import title_of
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.filtering import in_view
-from leaderboard.boards.model import Board, Column, Identity, Row, fill
+from leaderboard.boards.filtering import filter_rows
+from leaderboard.boards.model import Board, Column, Identity, Row, fill_cells
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
 from leaderboard.results.history.entry_rows import SystemRow
@@ -25,7 +25,7 @@ def rows_of(
     facts: BenchmarkFacts,
     measure: str,
     columns: Sequence[Column],
-    lines: Sequence[Line],
+    lines: Sequence[SystemLine],
     systems: Mapping[int, SystemRow],
     tables: Tables,
     view: str,
@@ -45,15 +45,15 @@ def rows_of(
         system, provenances = systems[line.system_id], set(line.provenances) - {""}
         decimals = 3 if kind == REPORTED or hidden else 4
         entry = _identity(line, system, ", ".join(sorted(provenances)))
-        beside = _beside(special, measure, line, decimals, view)
+        beside = _cell_details(special, measure, line, decimals, view)
         made.append(BenchmarkLine(system, kind, decimals, entry.provenance, number, shown[number], beside))
         facets = facets_of(system, provenances, set(line.trainings) - {""})
         rows.append(Row(entry, kind, decimals, facets=facets))
-    fill(rows, columns, made)
+    fill_cells(rows, columns, made)
     return rows
 
 
-def _shown(lines: Sequence[Line], tables: Tables, view: str) -> Sequence[Sequence[float | None]]:
+def _shown(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequence[Sequence[float | None]]:
     """What the datasets' columns have in the view, by line."""
     if not view:
         return [line.scores for line in lines]
@@ -65,7 +65,7 @@ def _shown(lines: Sequence[Line], tables: Tables, view: str) -> Sequence[Sequenc
     return [plain(row) for row in table]
 
 
-def _identity(line: Line, system: SystemRow, provenance: str) -> Identity:
+def _identity(line: SystemLine, system: SystemRow, provenance: str) -> Identity:
     return Identity(
         system.name,
         system.slug,
@@ -81,8 +81,8 @@ def _identity(line: Line, system: SystemRow, provenance: str) -> Identity:
     )
 
 
-def _beside(
-    special: Sequence[tuple[int, Member]], measure: str, line: Line, decimals: int, view: str
+def _cell_details(
+    special: Sequence[tuple[int, Member]], measure: str, line: SystemLine, decimals: int, view: str
 ) -> dict[int, tuple[str, str, str]]:
     """The marks, titles and spreads of the line's cells, by place of the dataset; nothing of plain ones.
 
@@ -124,7 +124,7 @@ def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: Boar
     """
     ranges = tuple(each for each in state.ranges if each.key != COMMON)
     looked_at = {
-        id(row) for row in in_view(board, board.rows, replace(state, ranges=ranges, zero_shot=False))
+        id(row) for row in filter_rows(board, board.rows, replace(state, ranges=ranges, zero_shot=False))
     }
     numbers = [number for number, row in enumerate(board.rows) if id(row) in looked_at]
     found = aggregates.common(tables.of_counted[0], numbers)
@@ -134,10 +134,10 @@ def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: Boar
         common_column(column, facts.counted, found.places) if column.key == COMMON else column
         for column in board.columns
     ]
-    return len(found.places) >= LEAST_COMMON or len(facts.counted) <= LEAST_COMMON or names_common(state)
+    return len(found.places) >= LEAST_COMMON or len(facts.counted) <= LEAST_COMMON or uses_common_mean(state)
 
 
-def names_common(state: BoardState) -> bool:
+def uses_common_mean(state: BoardState) -> bool:
     """Whether the view orders or filters by the mean over common datasets."""
     return COMMON in {sort.key for sort in state.sorts} | {each.key for each in state.ranges}
 
@@ -151,7 +151,7 @@ NOTE = (
 def private_rows(
     facts: BenchmarkFacts,
     entries: Mapping[int, DatasetEntries],
-    public: Sequence[Line],
+    public: Sequence[SystemLine],
     columns_for: Callable[[OverAll], Sequence[Column]],
     read_systems: Systems,
     state: BoardState,
@@ -161,7 +161,7 @@ def private_rows(
 ) -> list[Row]:
     """Rows of private entries, by dataset, compared with the baselines of the `public` lines; without costs."""
     own = {member.dataset_id: entries.get(member.dataset_id, NO_ENTRIES) for member in facts.members}
-    lines = collect(facts, own, measure, zero_shot=state.zero_shot, beside=public)
+    lines = collect_lines(facts, own, measure, zero_shot=state.zero_shot, beside=public)
     width = len(facts.members)
     tables = Tables(
         scores=table([line.scores for line in lines], width),

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from leaderboard.boards.benchmark.lines import Line
-from leaderboard.boards.columns.significance import WITHHELD, ranks_text, written_p
+from leaderboard.boards.benchmark.lines import SystemLine
+from leaderboard.boards.columns.significance import WITHHELD, format_p_value, ranks_text
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import SEPARATED, Board, Cell
 from leaderboard.results.kinds import REPORTED
-from leaderboard.results.significance.types import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
+from leaderboard.results.significance.types import (
+    BoardCertainty,
+    EntryCertainty,
+    MeasureCertainty,
+    TestSettings,
+)
 
 #: Where it has no other name.
 BASELINE = "the baseline"
@@ -26,14 +31,14 @@ class _Dataset(NamedTuple):
     key: str
     place: int
     found: MeasureCertainty
-    how: Settings
+    how: TestSettings
     baseline: str
 
 
-def show_certainty(
+def add_significance(
     board: Board,
     facts: BenchmarkFacts,
-    lines: Mapping[int, Line],
+    lines: Mapping[int, SystemLine],
     found: Mapping[int, BoardCertainty],
     baselines: Mapping[int, str],
     view: str,
@@ -55,7 +60,7 @@ def show_certainty(
         for key, place, dataset, made in known:
             if scores[place] is None:
                 continue
-            told = made.get(ids[place]) or _told(dataset, ids[place])
+            told = made.get(ids[place]) or _cell_certainty(dataset, ids[place])
             if told is None:
                 continue
             cell, (of_entry, title, differs) = row[key], told
@@ -63,7 +68,7 @@ def show_certainty(
             row[key] = Cell(
                 cell.value,
                 cell.text,
-                _marked(cell.mark) if marked else cell.mark,
+                _with_separator(cell.mark) if marked else cell.mark,
                 f"{cell.title}; {title}" if cell.title else title,
                 cell.spread,
                 certainty=of_entry,
@@ -74,14 +79,14 @@ def show_certainty(
     return _notes(facts, datasets, marked=any_marked) if any_found else []
 
 
-def _told(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
+def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
     """What was found of an entry, how it is said, and whether it differs from the baseline; None of others."""
     found, how = dataset.found.entries.get(entry), dataset.how
     if found is None:
         return None
     corrected = found.p_baseline_corrected
     differs = corrected is not None and corrected < how.alpha
-    told = found, said(found, how, dataset.baseline), differs
+    told = found, describe_result(found, how, dataset.baseline), differs
     dataset.found.said[dataset.baseline][entry] = told
     return told
 
@@ -101,19 +106,19 @@ def _datasets(
     return datasets
 
 
-def said(found: EntryCertainty, how: Settings, baseline: str = BASELINE) -> str:
+def describe_result(found: EntryCertainty, how: TestSettings, baseline: str = BASELINE) -> str:
     """What a cell says on hover: the interval, the ranks that tests leave open, and how it compares."""
     text = f"{how.level * 100:.0f} % interval {found.low:.4f} to {found.high:.4f}"
     if found.rank_low is not None:
         text += f"; rank {ranks_text(found)}"
     if found.p_baseline is not None:
-        text += f"; p {written_p(found.p_baseline)} vs {baseline}"
+        text += f"; p {format_p_value(found.p_baseline)} vs {baseline}"
     if found.p_baseline_corrected is not None:
-        text += f", {written_p(found.p_baseline_corrected)} corrected ({how.correction})"
+        text += f", {format_p_value(found.p_baseline_corrected)} corrected ({how.correction})"
     return text
 
 
-def _marked(mark: str) -> str:
+def _with_separator(mark: str) -> str:
     return f"{mark}{SEPARATED}" if mark in ("", "‡") else f"{SEPARATED} {mark}"
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaderboard.boards.model import DIFFERENCE
-from leaderboard.core.text.baselines import named_baseline
+from leaderboard.core.text.baselines import baseline_label
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.systems.baselines import BM25, bm25_in_words
+from leaderboard.systems.baselines import BM25, describe_bm25
 
 if TYPE_CHECKING:
     from leaderboard.boards.facts import BenchmarkFacts
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SEVERAL = "Δ baseline"
 
 
-class Versus(NamedTuple):
+class BaselineColumns(NamedTuple):
     """A dataset's baseline: how it is called, and whether it is the BM25 that the site made itself.
 
     The name is empty where scored results are compared with nothing; `any` says whether anything is, reported figures
@@ -29,14 +29,14 @@ class Versus(NamedTuple):
     any: bool
 
     @classmethod
-    def of(cls, entries: Iterable[EntryRow], current: str, dataset: str) -> Versus:
+    def of(cls, entries: Iterable[EntryRow], current: str, dataset: str) -> BaselineColumns:
         """The baseline of the present comparison group of the dataset of this name."""
         public = [entry for entry in entries if entry.is_baseline and entry.visibility == "public"]
         present = [entry for entry in public if entry.comparison_group == current]
         if not present:
             return cls("", ours=False, any=bool(public))
         last = present[-1]
-        return cls(named_baseline(last.system, dataset), ours=last.slug == BM25.slug, any=True)
+        return cls(baseline_label(last.system, dataset), ours=last.slug == BM25.slug, any=True)
 
     @property
     def shown(self) -> str:
@@ -59,7 +59,7 @@ class Versus(NamedTuple):
             )
         return [
             f"{taken} — means there is none.",
-            *([bm25_in_words(language)] if self.ours else []),
+            *([describe_bm25(language)] if self.ours else []),
         ]
 
 
@@ -82,7 +82,7 @@ def notes_on_baselines(facts: BenchmarkFacts, baselines: Mapping[int, tuple[str,
     for place, (name, is_ours) in sorted(baselines.items()):
         member = facts.members[place].facts
         if is_ours:
-            ours.setdefault(bm25_in_words(member.language), []).append(member.name)
+            ours.setdefault(describe_bm25(member.language), []).append(member.name)
         elif name != BM25.name:
             other.setdefault(name, []).append(member.name)
     named = [f"On {', '.join(datasets)} Δ is taken to {name}." for name, datasets in other.items()]

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from evaluation.efficiency import PROTOCOL, was_disturbed
+from evaluation.efficiency import PROTOCOL, is_unsettled
 from leaderboard.boards.columns.weighted import weighted_column
-from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row, Value, fill
+from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row, Value, fill_cells
 from leaderboard.boards.state import BoardState
-from leaderboard.core.text.numbers import significant
+from leaderboard.core.text.numbers import format_quantity
 from leaderboard.results.efficiency import cost_per_million
 from leaderboard.results.history.measurements import (
     Machine,
-    Measured,
+    MeasuredEntry,
     chosen_machine,
     machines_of,
     with_baseline,
@@ -28,12 +28,12 @@ BETWEEN_JOBS = 0.03
 OFF = 0.15
 
 
-def exactly(measured: Measured) -> float:
+def no_noise(measured: MeasuredEntry) -> float:
     """Of what is counted."""
     return 0.0
 
 
-def latency_noise(measured: Measured) -> float:
+def latency_noise(measured: MeasuredEntry) -> float:
     """By what share the mean latency may be off: its spread over rounds, or as far as BM25 was off its usual one.
 
     Unknown under protocol v1, and where too many queries never settled.
@@ -42,7 +42,7 @@ def latency_noise(measured: Measured) -> float:
     return max(spread, measured.baseline_off) if measured.baseline_off > OFF else spread
 
 
-def ratio_noise(measured: Measured) -> float:
+def ratio_noise(measured: MeasuredEntry) -> float:
     """By what share × BM25 may be off: what slowed both is in both."""
     return relative_spread(measured.figures) + relative_spread(measured.baseline)
 
@@ -50,12 +50,12 @@ def ratio_noise(measured: Measured) -> float:
 def relative_spread(figures: Mapping[str, Any]) -> float:
     """The spread of the mean latency over rounds, as a share of it; at least what two jobs on one machine differ by."""
     spread = figures.get("spread_ms")
-    if spread is None or was_disturbed(figures):
+    if spread is None or is_unsettled(figures):
         return UNKNOWN
     return max(float(spread / figures["latency_ms"]["mean"]), BETWEEN_JOBS)
 
 
-class Cost(NamedTuple):
+class CostColumn(NamedTuple):
     """One column: how it is called, and its value of a measurement, None where that has none.
 
     `known` tells how well: the share of the value that it may be off by. What was timed once has nothing that says so.
@@ -66,30 +66,32 @@ class Cost(NamedTuple):
     unit: str
     better: Literal["higher", "lower", ""]
     note: str
-    value: Callable[[Measured], float | None]
-    known: Callable[[Measured], float] = lambda measured: UNKNOWN
+    value: Callable[[MeasuredEntry], float | None]
+    known: Callable[[MeasuredEntry], float] = lambda measured: UNKNOWN
 
 
-def _figure(name: str, per: float = 1.0) -> Callable[[Measured], float | None]:
-    def value(measured: Measured) -> float | None:
+def _figure(name: str, per: float = 1.0) -> Callable[[MeasuredEntry], float | None]:
+    def value(measured: MeasuredEntry) -> float | None:
         found = measured.figures.get(name)
         return None if found is None else found / per
 
     return value
 
 
-def _of_whole_searches(value: Callable[[Measured], float | None]) -> Callable[[Measured], float | None]:
+def _of_whole_searches(
+    value: Callable[[MeasuredEntry], float | None],
+) -> Callable[[MeasuredEntry], float | None]:
     """The value only where whole searches were timed, so that no board ranks a part of one among them."""
     return lambda measured: None if measured.over_stored_runs else value(measured)
 
 
-def times_baseline(measured: Measured) -> float | None:
+def times_baseline(measured: MeasuredEntry) -> float | None:
     """How many times the mean latency of BM25, on the same machine in the same job."""
     baseline = measured.baseline_latency
     return measured.latency["mean"] / baseline if baseline else None
 
 
-def cost(measured: Measured) -> float | None:
+def cost(measured: MeasuredEntry) -> float | None:
     """What a million queries cost at today's price of the machine."""
     if measured.per_hour is None:
         return None
@@ -105,8 +107,8 @@ MILLION = 1e6
 CORPUS_INDEX = "corpus-index"
 PER_MILLION = "per M queries"
 
-COSTS: tuple[Cost, ...] = (
-    Cost(
+COSTS: tuple[CostColumn, ...] = (
+    CostColumn(
         "mean-latency",
         "Latency",
         "ms",
@@ -116,7 +118,7 @@ COSTS: tuple[Cost, ...] = (
         _of_whole_searches(lambda measured: measured.latency["mean"]),
         latency_noise,
     ),
-    Cost(
+    CostColumn(
         "times-bm25",
         "× BM25",
         "",
@@ -125,7 +127,7 @@ COSTS: tuple[Cost, ...] = (
         _of_whole_searches(times_baseline),
         ratio_noise,
     ),
-    Cost(
+    CostColumn(
         "queries-per-second",
         "Throughput",
         "queries/s",
@@ -133,7 +135,7 @@ COSTS: tuple[Cost, ...] = (
         "all queries in batches",
         _of_whole_searches(_figure("queries_per_second")),
     ),
-    Cost(
+    CostColumn(
         "documents-per-second",
         "Encoding",
         "docs/s",
@@ -141,32 +143,34 @@ COSTS: tuple[Cost, ...] = (
         "documents encoded or indexed a second",
         _figure("documents_per_second"),
     ),
-    Cost(
+    CostColumn(
         "build-time", "Build", "s", "lower", "from the corpus to a searchable index", _figure("build_seconds")
     ),
-    Cost(
-        "index-bytes", "Index", "MB", "lower", "the index on disk", _figure("index_bytes", MILLION), exactly
+    CostColumn(
+        "index-bytes", "Index", "MB", "lower", "the index on disk", _figure("index_bytes", MILLION), no_noise
     ),
-    Cost(
+    CostColumn(
         "peak-memory",
         "Memory",
         "MB",
         "lower",
         "peak of the whole process, mapped files included",
         _figure("peak_memory_bytes", MILLION),
-        exactly,
+        no_noise,
     ),
-    Cost(
+    CostColumn(
         "gpu-memory",
         "VRAM",
         "MB",
         "lower",
         "peak on the GPU",
         _figure("peak_gpu_memory_bytes", MILLION),
-        exactly,
+        no_noise,
     ),
-    Cost("model-parameters", "Parameters", "M", "", "weights of the model", _figure("parameters", MILLION)),
-    Cost(
+    CostColumn(
+        "model-parameters", "Parameters", "M", "", "weights of the model", _figure("parameters", MILLION)
+    ),
+    CostColumn(
         "energy",
         "Energy",
         "J/query",
@@ -174,7 +178,7 @@ COSTS: tuple[Cost, ...] = (
         "of a single search",
         _of_whole_searches(_figure("energy_joules_per_query")),
     ),
-    Cost(
+    CostColumn(
         "cost-per-million",
         "Cost",
         PER_MILLION,
@@ -188,16 +192,16 @@ COSTS: tuple[Cost, ...] = (
 WITH_SPREAD = frozenset({"mean-latency", "times-bm25"})
 
 
-def estimated_index(documents: int) -> Cost:
+def estimated_index(documents: int) -> CostColumn:
     """The column of what the index of so many documents would take, by the measured bytes for each document."""
 
-    def value(measured: Measured) -> float | None:
+    def value(measured: MeasuredEntry) -> float | None:
         size, measured_documents = measured.figures.get("index_bytes"), measured.figures.get("documents")
         if not size or not measured_documents:
             return None
         return float(size) / measured_documents * documents / MILLION
 
-    return Cost(
+    return CostColumn(
         CORPUS_INDEX,
         "My index",
         "MB, estimated",
@@ -205,12 +209,12 @@ def estimated_index(documents: int) -> Cost:
         f"estimated for {documents:,} documents: measured bytes of the index for each document × {documents:,}; "
         "documents of another length take more or less",
         value,
-        exactly,
+        no_noise,
     )
 
 
 def cost_columns(
-    measured: Iterable[Measured], machine: Machine | None, dataset: str = "", corpus: int = 0
+    measured: Iterable[MeasuredEntry], machine: Machine | None, dataset: str = "", corpus: int = 0
 ) -> list[Column]:
     """The columns that any of the measurements has a value for; `dataset` is named where the board has several.
 
@@ -230,21 +234,21 @@ def cost_columns(
     ]
 
 
-def _column(each: Cost, group: str, currency: str) -> Column:
+def _column(each: CostColumn, group: str, currency: str) -> Column:
     def cell(line: Any) -> Cell | Value:
         value = None if line.measured is None else each.value(line.measured)
         if value is None or not each.better:
             return value
         return Cell(value, noise=value * each.known(line.measured))
 
-    unit = unit_with(currency, each.unit)
+    unit = unit_with_currency(currency, each.unit)
     return Column(each.key, each.label, group, "figure", each.better, unit, each.note, cell=cell)
 
 
 class CostLine(NamedTuple):
     """What the cells of a row's costs are made from: what was measured here, and what a publication states."""
 
-    measured: Measured | None
+    measured: MeasuredEntry | None
     figures: Sequence[Mapping[str, Any]]
 
 
@@ -253,7 +257,7 @@ def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[C
     found = [(row, line) for row, line in zip(rows, lines, strict=True) if line.measured or line.figures]
     for row, line in found:
         row.measured = line.measured
-    fill([row for row, _ in found], columns, [line for _, line in found])
+    fill_cells([row for row, _ in found], columns, [line for _, line in found])
 
 
 def describe_costs(board: Board) -> None:
@@ -267,28 +271,28 @@ def describe_costs(board: Board) -> None:
             continue
         for key in keys:
             value, noise = row.value(key), row[key].noise
-            spread = f"± {significant(noise, 2)}" if noise and math.isfinite(noise) else ""
+            spread = f"± {format_quantity(noise, 2)}" if noise and math.isfinite(noise) else ""
             row[key] = Cell(value, title=_title(key, row.measured), spread=spread, noise=noise)
 
 
-def _title(key: str, measured: Measured) -> str:
+def _title(key: str, measured: MeasuredEntry) -> str:
     """What a cell says on hover."""
     if key in ("mean-latency", "times-bm25") and measured.over_stored_runs:
         return OVER_STORED_RUNS
     if key == "mean-latency":
-        return " · ".join(filter(None, (spread_of_latency(measured), how_disturbed(measured))))
+        return " · ".join(filter(None, (spread_of_latency(measured), describe_disturbance(measured))))
     if key == "times-bm25" and measured.baseline_latency is not None:
-        took = f"BM25 took {significant(measured.baseline_latency)} ms in the same job"
-        return " · ".join(filter(None, (took, how_disturbed(measured))))
+        took = f"BM25 took {format_quantity(measured.baseline_latency)} ms in the same job"
+        return " · ".join(filter(None, (took, describe_disturbance(measured))))
     return ""
 
 
-def how_disturbed(measured: Measured) -> str:
+def describe_disturbance(measured: MeasuredEntry) -> str:
     """What says that the machine was busy while it was measured, empty where nothing does."""
     found = []
     if measured.baseline_off > OFF:
         found.append(f"BM25 was {100 * measured.baseline_off:.0f} % off its usual latency here")
-    if was_disturbed(measured.figures):
+    if is_unsettled(measured.figures):
         figures = measured.figures
         found.append(f"{figures['unsettled']} of {figures['queries']} queries never settled")
     return f"busy machine: {', '.join(found)}" if found else ""
@@ -299,26 +303,26 @@ def cost_group(machine: Machine, dataset: str = "") -> str:
     return f"{EFFICIENCY} on {machine.name}" + (f", {dataset}" if dataset else "")
 
 
-def spread_of_latency(measured: Measured) -> str:
+def spread_of_latency(measured: MeasuredEntry) -> str:
     """How latency varies over queries, and how far its mean may be off, in few words."""
     latency, spread = measured.latency, measured.figures.get("spread_ms")
-    over_queries = " · ".join(f"{name} {significant(latency[name])}" for name in ("p50", "p95", "p99"))
-    return f"{over_queries} ms" + ("" if spread is None else f" · mean ± {significant(spread, 2)} ms")
+    over_queries = " · ".join(f"{name} {format_quantity(latency[name])}" for name in ("p50", "p95", "p99"))
+    return f"{over_queries} ms" + ("" if spread is None else f" · mean ± {format_quantity(spread, 2)} ms")
 
 
-def currency_of(measured: Iterable[Measured]) -> str:
+def currency_of(measured: Iterable[MeasuredEntry]) -> str:
     """The currency of the prices, empty where there is none or more than one."""
     currencies = {one.currency for one in measured if one.currency}
     return currencies.pop() if len(currencies) == 1 else ""
 
 
-def unit_with(currency: str, unit: str) -> str:
+def unit_with_currency(currency: str, unit: str) -> str:
     """The unit, with the currency before it where it is a cost's."""
     return f"{currency} {unit}".strip() if unit == PER_MILLION else unit
 
 
 def notes_on_costs(
-    machine: Machine, measured: Iterable[Measured], others: int, dataset: str = ""
+    machine: Machine, measured: Iterable[MeasuredEntry], others: int, dataset: str = ""
 ) -> list[str]:
     """What a reader of the columns has to know; `others` counts systems that were measured on other machines only."""
     where, found = f" on {dataset}" if dataset else "", list(measured)
@@ -344,7 +348,7 @@ def notes_on_costs(
     return notes
 
 
-class Costs(NamedTuple):
+class BoardCosts(NamedTuple):
     """The costs that a board shows: on the chosen machine, of which ones, what was measured there by row, and columns.
 
     `elsewhere` counts the rows that were measured on other machines only; `dataset` is named where there are several.
@@ -352,13 +356,13 @@ class Costs(NamedTuple):
 
     machine: Machine | None
     machines: list[Machine]
-    measured: dict[Any, Measured]
+    measured: dict[Any, MeasuredEntry]
     elsewhere: int
     columns: Sequence[Column] = ()
     dataset: str = ""
 
     @classmethod
-    def of_dataset(cls, measured: Sequence[Measured], bm25: int | None, state: BoardState) -> Costs:
+    def of_dataset(cls, measured: Sequence[MeasuredEntry], bm25: int | None, state: BoardState) -> BoardCosts:
         """Those of a dataset's view; `bm25` is the entry of our own BM25. Raises UnknownChoice for another machine."""
         machines = machines_of(measured)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)

@@ -22,7 +22,7 @@ def badges(entry: Any) -> list[str]:
     return words + (["manual"] if getattr(entry, "run_type", "") == "manual" else [])
 
 
-def mark(entry: Any) -> str:
+def pooled_mark(entry: Any) -> str:
     """The sign that stands at the name, or nothing."""
     return POOLED if getattr(entry, "pooled", 0) else ""
 
@@ -32,7 +32,7 @@ def notes(entries: Iterable[Any]) -> list[str]:
     had = set[str]()
     for entry in entries:
         if getattr(entry, "late", 0) or getattr(entry, "pooled", 0) or getattr(entry, "run_type", ""):
-            had.update(badges(entry), mark(entry))
+            had.update(badges(entry), pooled_mark(entry))
     return [text for word, text in NOTES.items() if word in had]
 
 
@@ -53,7 +53,7 @@ SEEDS = (
 )
 
 
-class SeedsOf(NamedTuple):
+class SeedSpread(NamedTuple):
     """How many seeds a value is the mean of, and their sample standard deviation, None where it is not known."""
 
     number: int
@@ -66,7 +66,7 @@ def has_seeds(rows: Iterable[Row], keys: Sequence[str]) -> bool:
     return any(cell.spread and not cell.noise for cell in cells)
 
 
-def title_of(seeds: SeedsOf, decimals: int) -> str:
+def title_of(seeds: SeedSpread, decimals: int) -> str:
     """What a cell says on hover where the board has no room for it."""
     spread = f", ± {seeds.deviation:.{decimals}f}" if seeds.deviation is not None else ""
     return f"mean of {seeds.number} seeds{spread}"

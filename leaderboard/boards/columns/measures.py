@@ -23,13 +23,13 @@ def measure_column(
     def cell(line: Any) -> Cell | Value:
         value: Value = line.scores.get(measure)
         if line.deviations or (in_focus and line.certainty is not None):
-            return _with_more(line, measure, value, in_focus=in_focus)
+            return _cell(line, measure, value, in_focus=in_focus)
         return value
 
     return Column(measure, measure, group, "score", better(measure), note=note, cell=cell)
 
 
-def _with_more(line: Any, measure: str, value: Value, *, in_focus: bool) -> Cell | Value:
+def _cell(line: Any, measure: str, value: Value, *, in_focus: bool) -> Cell | Value:
     """The cell of a seed set, or of a score with an interval."""
     found = line.certainty if in_focus else None
     ends = None if found is None else (found.low, found.high)
@@ -46,7 +46,7 @@ _NOTES = {
 }
 
 
-def with_judged(measures: Sequence[str], had: Collection[str], *, hidden: bool) -> list[str]:
+def add_judged_measures(measures: Sequence[str], had: Collection[str], *, hidden: bool) -> list[str]:
     """The measures of a board, and last those of judging that any row has; none of these over hidden judgements."""
     last = [name for name in JUDGED_MEASURES if name in had and not hidden]
     first = measures[:1]  # a board may be about holes

@@ -20,7 +20,7 @@ from leaderboard.results.significance import (
     BoardCertainty,
     EntryCertainty,
     MeasureCertainty,
-    Settings,
+    TestSettings,
     Verdict,
 )
 
@@ -49,7 +49,7 @@ OUTDATED = "The board has changed: rank intervals, p vs best and corrected tests
 
 
 @dataclass(frozen=True, slots=True)
-class CertaintyColumns:
+class SignificanceColumns:
     """The columns of one measure: those beside its score, and those beside its differences to the `baseline`."""
 
     board: BoardCertainty | None
@@ -59,7 +59,7 @@ class CertaintyColumns:
     beside_difference: Sequence[Column]
 
     @classmethod
-    def of(cls, board: BoardCertainty | None, measure: str, baseline: str) -> CertaintyColumns:
+    def of(cls, board: BoardCertainty | None, measure: str, baseline: str) -> SignificanceColumns:
         """Those that the board has anything to say in."""
         found = board.of(measure) if board is not None else None
         if board is None or found is None:
@@ -94,12 +94,16 @@ class CertaintyColumns:
             return [WITHHELD]
         if self.board is None or self.found is None:
             return [] if self.board is not None and self.board.current else [AWAITED]
-        told = [in_words(verdict, named, self.baseline, self.board.settings)] if verdict is not None else []
+        told = (
+            [verdict_sentences(verdict, named, self.baseline, self.board.settings)]
+            if verdict is not None
+            else []
+        )
         told.append(_about_own_facts(self.board.settings, self.found, self.baseline))
         return [*told, _about_the_board(self.board.settings) if self.board.current else OUTDATED]
 
 
-def _interval(settings: Settings, measure: str) -> Column:
+def _interval(settings: TestSettings, measure: str) -> Column:
     lower = better(measure) == "lower"
 
     def cell(line: Any) -> Cell | None:
@@ -121,7 +125,7 @@ def _interval(settings: Settings, measure: str) -> Column:
     )
 
 
-def _over_the_board(settings: Settings) -> list[Column]:
+def _over_the_board(settings: TestSettings) -> list[Column]:
     corrected = f"{settings.pairs_correction} over all pairs of the board"
     return [
         Column(
@@ -153,7 +157,7 @@ def _over_the_board(settings: Settings) -> list[Column]:
     ]
 
 
-def _beside_difference(settings: Settings, measure: str, baseline: str) -> Sequence[Column]:
+def _beside_difference(settings: TestSettings, measure: str, baseline: str) -> Sequence[Column]:
     head, lower = difference_to([baseline]), better(measure) == "lower"
 
     def of_compared(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
@@ -201,11 +205,11 @@ def _beside_difference(settings: Settings, measure: str, baseline: str) -> Seque
 
 def _p(p: float | None, called: str, other: float | None) -> Cell:
     """The cell of a p-value, which says another one on hover."""
-    title = "" if other is None else f"{called} {written_p(other, 4)}"
-    return Cell(p, "" if p is None else written_p(p), title=title)
+    title = "" if other is None else f"{called} {format_p_value(other, 4)}"
+    return Cell(p, "" if p is None else format_p_value(p), title=title)
 
 
-def _level(settings: Settings) -> str:
+def _level(settings: TestSettings) -> str:
     return f"{settings.level:.0%} interval".replace("%", " %")
 
 
@@ -229,15 +233,17 @@ def ranks_text(found: EntryCertainty) -> str:
     return f"{found.rank_low}" if found.rank_low == found.rank_high else f"{found.rank_low}–{found.rank_high}"
 
 
-def written_p(p: float, decimals: int = 3) -> str:
+def format_p_value(p: float, decimals: int = 3) -> str:
     """A p-value as text; one that the decimals do not show is below the least that they do."""
     least = 10.0**-decimals
     return f"{p:.{decimals}f}" if p >= least else f"<{least:.{decimals}f}"
 
 
-def in_words(verdict: Verdict, named: Mapping[int, Identified], baseline: str, settings: Settings) -> str:
+def verdict_sentences(
+    verdict: Verdict, named: Mapping[int, Identified], baseline: str, settings: TestSettings
+) -> str:
     """The verdict as sentences: the best, what ties with it, how many beat the baseline, and of which date it is."""
-    text = f"Best: {named[verdict.best].system}; {_tied(verdict.ties, named)}."
+    text = f"Best: {named[verdict.best].system}; {_tie_sentence(verdict.ties, named)}."
     if verdict.compared:
         others = "1 other system" if verdict.compared == 1 else f"{verdict.compared:,} other systems"
         text += (
@@ -248,7 +254,7 @@ def in_words(verdict: Verdict, named: Mapping[int, Identified], baseline: str, s
     return f"{text} As of {day}, revision {verdict.revision:,} of the board."
 
 
-def _tied(ties: Iterable[int], named: Mapping[int, Identified]) -> str:
+def _tie_sentence(ties: Iterable[int], named: Mapping[int, Identified]) -> str:
     names = [named[entry].system for entry in named if entry in set(ties)]
     if not names:
         return "no other system ties with it"
@@ -257,7 +263,7 @@ def _tied(ties: Iterable[int], named: Mapping[int, Identified]) -> str:
     return f"{', '.join(names)} {'tie' if len(names) > 1 else 'ties'} with it"
 
 
-def _about_own_facts(settings: Settings, found: MeasureCertainty, baseline: str) -> str:
+def _about_own_facts(settings: TestSettings, found: MeasureCertainty, baseline: str) -> str:
     intervals = (
         f"{settings.level * 100:.0f} % interval: {settings.interval} over the {found.queries:,} judged queries, "
         f"{settings.resamples:,} resamples, seed {settings.seed}"
@@ -272,7 +278,7 @@ def _about_own_facts(settings: Settings, found: MeasureCertainty, baseline: str)
     )
 
 
-def _about_the_board(settings: Settings) -> str:
+def _about_the_board(settings: TestSettings) -> str:
     return (
         "Rank interval and p vs best follow tests of all pairs on this board, corrected together "
         f"({settings.pairs_correction}, {settings.pairs_permutations:,} permutations, level {settings.alpha:g}). A "
@@ -286,7 +292,7 @@ def any_scored(rows: Sequence[Row], measure: str) -> bool:
     return any(row.ranked_in == SCORED and row.value(measure) is not None for row in rows)
 
 
-def not_applied(board: Board, state: BoardState) -> list[str]:
+def ignored_filters(board: Board, state: BoardState) -> list[str]:
     """What the address asks of columns that the board awaits, in words; empty where it asks nothing of them."""
     asked = [f"order by {CALLED[sort.key]}" for sort in state.sorts if sort.key in board.awaited]
     asked += [f"bounds of {CALLED[one.key]}" for one in state.ranges if one.key in board.awaited]

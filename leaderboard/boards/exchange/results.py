@@ -57,10 +57,10 @@ def results_of(system_id: int) -> list[ExchangedResult]:
         )
     )
     newest = {(row["dataset__slug"], row["configuration"], row["provenance"]): row for row in rows}
-    return [_exchanged(row) for row in newest.values()]
+    return [_exchanged_result(row) for row in newest.values()]
 
 
-def _exchanged(row: Mapping[str, Any]) -> ExchangedResult:
+def _exchanged_result(row: Mapping[str, Any]) -> ExchangedResult:
     reported = row["provenance"] == Entry.Provenance.REPORTED
     prefix = "evaluation__" if row["evaluation__qrels__split"] else "dataset__current_"
     return ExchangedResult(

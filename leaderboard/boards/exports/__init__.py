@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from leaderboard.boards.exports.bibtex import to_bibtex
-from leaderboard.boards.exports.cells import Cited
+from leaderboard.boards.exports.cells import Citation
 from leaderboard.boards.exports.data import to_json, to_json_text
 from leaderboard.boards.exports.latex import to_latex
 from leaderboard.boards.exports.markdown import to_markdown
@@ -22,7 +22,7 @@ class Format(NamedTuple):
 
     label: str
     content_type: str
-    write: Callable[[Board, Cited], str]
+    write: Callable[[Board, Citation], str]
     #: Whether browsers are to save it: nobody reads CSV in a browser.
     saved: bool = False
 
@@ -36,5 +36,5 @@ FORMATS: Mapping[str, Format] = {
 }
 
 __all__ = [
-    "FORMATS", "Cited", "Format", "to_bibtex", "to_csv", "to_json", "to_latex", "to_markdown",
+    "FORMATS", "Citation", "Format", "to_bibtex", "to_csv", "to_json", "to_latex", "to_markdown",
 ]  # fmt: skip

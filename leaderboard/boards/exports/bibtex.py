@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from leaderboard.boards.exports.cells import Cited, measured
+from leaderboard.boards.exports.cells import Citation, measured
 from leaderboard.boards.model import Board
-from leaderboard.core.text.bibtex import Reference, misc, references_in, url_in
+from leaderboard.core.text.bibtex import BibtexEntry, escape_url, misc_entry, parse_entries
 from leaderboard.core.text.latex import escape
 
 
-def bibliography(references: Iterable[Reference], taken: Iterable[str] = ()) -> list[str]:
+def bibliography(references: Iterable[BibtexEntry], taken: Iterable[str] = ()) -> list[str]:
     """The references as text, each once, under keys that none shares: `thakur2021`, `thakur2021-2`."""
     keys = {key.casefold() for key in taken}
     seen: set[str] = set()
@@ -30,22 +30,22 @@ def bibliography(references: Iterable[Reference], taken: Iterable[str] = ()) -> 
     return written
 
 
-def to_bibtex(board: Board, cited: Cited) -> str:
+def to_bibtex(board: Board, cited: Citation) -> str:
     """The board as a dated `@misc`, then what its rows cite; who has nothing to cite is named in a comment."""
     key = f"{cited.kind}-{cited.slug}" + (f"-{cited.at:%Y-%m-%d}" if cited.at else "")
-    own = misc(
+    own = misc_entry(
         key,
         {
             "title": f"{{{escape(board.title)}: {escape(measured(board))}}}",
             "author": f"{{{escape(cited.site)}}}",
             "year": f"{cited.at:%Y}" if cited.at else "",
             "month": f"{cited.at:%b}".lower() if cited.at else "",
-            "howpublished": rf"\url{{{url_in(cited.url)}}}",
+            "howpublished": rf"\url{{{escape_url(cited.url)}}}",
             "note": escape(f"Leaderboard as of {cited.moment}") if cited.at else "Leaderboard",
         },
     )
     names = {row.entry.slug: row.entry.system for row in board.rows}
-    references = {slug: references_in(cited.bibtex.get(slug, "")) for slug in names}
+    references = {slug: parse_entries(cited.bibtex.get(slug, "")) for slug in names}
     silent = [name for slug, name in names.items() if not references[slug]]
     parts = [own, *bibliography(chain.from_iterable(references.values()), [key])]
     if silent:

@@ -38,7 +38,7 @@ def text_of(row: Row, column: Column) -> str:
         return f"{value:.{column.decimals}f}"
     if column.kind in ("count", "rank", "number"):
         return f"{round(value, 4):g}"
-    return numbers.significant(value)
+    return numbers.format_quantity(value)
 
 
 def name_of(row: Row) -> str:
@@ -81,7 +81,7 @@ def status_of(row: Row) -> str:
     entry = row.entry
     words = ["baseline"] if entry.is_baseline else []
     words += marks.badges(entry)
-    words += ["pooled"] if marks.mark(entry) else []
+    words += ["pooled"] if marks.pooled_mark(entry) else []
     words += [entry.visibility] if entry.visibility in ("withdrawn", QUARANTINED) else []
     return f"({', '.join(words)})" if words else ""
 
@@ -135,7 +135,7 @@ MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
-class Cited:
+class Citation:
     """A board with its date. `at` is when it last changed, None where nobody wrote that down.
 
     `url` is its permalink in the same view, with a host; without an `at` the address of the present board.

@@ -7,19 +7,19 @@ from typing import Any
 import orjson
 
 from leaderboard.boards.columns import marks
-from leaderboard.boards.exports.cells import MOMENT, Cited, label_of
+from leaderboard.boards.exports.cells import MOMENT, Citation, label_of
 from leaderboard.boards.exports.spreadsheet import doubtful, intervals
 from leaderboard.boards.model import SYSTEM, Board, Row
 from leaderboard.boards.state import VIEWS
 from leaderboard.results.kinds import QUARANTINED
 
 
-def to_json_text(board: Board, cited: Cited) -> str:
+def to_json_text(board: Board, cited: Citation) -> str:
     """The board as JSON text."""
     return orjson.dumps(to_json(board, cited), option=orjson.OPT_NON_STR_KEYS).decode()
 
 
-def to_json(board: Board, cited: Cited) -> dict[str, Any]:
+def to_json(board: Board, cited: Citation) -> dict[str, Any]:
     """The board as plain values."""
     return {
         "title": board.title,
@@ -69,7 +69,7 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "missing_queries": row.entry.missing_queries,
         "late": "late" in marks.badges(row.entry),
         "manual": "manual" in marks.badges(row.entry),
-        "pooled": bool(marks.mark(row.entry)),
+        "pooled": bool(marks.pooled_mark(row.entry)),
         "values": {key: value for key, value in board.exported(row).items() if key != SYSTEM},
         "spreads": {key: cell.spread for key, cell in cells.items() if cell.spread},
         "withdrawn": row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None,

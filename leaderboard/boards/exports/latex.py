@@ -13,7 +13,7 @@ from leaderboard.boards import formatting
 from leaderboard.boards.columns.significance import DELTA_INTERVAL, INTERVAL, P_BASELINE, P_BEST, RANKS
 from leaderboard.boards.exports.cells import (
     MISSING,
-    Cited,
+    Citation,
     datasets_of,
     footnotes,
     label_of,
@@ -23,7 +23,7 @@ from leaderboard.boards.exports.cells import (
     text_of,
 )
 from leaderboard.boards.model import SEPARATED, SYSTEM, Board, Column, Row
-from leaderboard.core.text.latex import address, escape
+from leaderboard.core.text.latex import escape, escape_url
 
 #: So many columns are shown, the rank among them.
 MOST_COLUMNS = 8
@@ -35,7 +35,7 @@ _HEAD_LETTERS = 8
 _RAISED = {"‡": escape("‡"), SEPARATED: r"$^{*}$"}
 
 
-def to_latex(board: Board, cited: Cited) -> str:
+def to_latex(board: Board, cited: Citation) -> str:
     """The board as a `table` with caption and label."""
     columns = _shown(board)
     left_out = [column.key for column in board.columns if column not in columns]
@@ -74,7 +74,7 @@ def _shown(board: Board) -> list[Column]:
     return [column for column in board.columns if column.key in shown]
 
 
-def caption(board: Board, cited: Cited) -> str:
+def caption(board: Board, cited: Citation) -> str:
     """What the table shows, how to read it, and where it stands: LaTeX."""
     kind = "test collection" if cited.kind == "dataset" else "benchmark"
     shown = f"{len(board.rows)} of {board.total} rows" if len(board.rows) != board.total else "all rows"
@@ -82,7 +82,7 @@ def caption(board: Board, cited: Cited) -> str:
     parts = [f"{measured(board)} on {cited.name} ({kind}), {shown}. Best in bold, second underlined."]
     parts += [*footnotes(board), *_tests(board)]
     where = ", ".join(part for part in (cited.site, cited.date) if part)
-    return rf"{escape(' '.join(parts))} {escape(where)}, \url{{{address(cited.url)}}}."
+    return rf"{escape(' '.join(parts))} {escape(where)}, \url{{{escape_url(cited.url)}}}."
 
 
 def _tests(board: Board) -> list[str]:

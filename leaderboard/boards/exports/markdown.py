@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from leaderboard.boards.exports.cells import (
-    Cited,
+    Citation,
     datasets_of,
     footnotes,
     label_of,
@@ -26,26 +26,26 @@ _LIVE = re.compile(
 _APART = "&#8203;"
 
 
-def to_markdown(board: Board, cited: Cited) -> str:
+def to_markdown(board: Board, cited: Citation) -> str:
     """The board as text: a heading line, the table with the best values bold, and where it is from."""
     numeric = [False, *(column.numeric for column in board.columns[1:])]
     about = "; ".join(
         part for part in (f"{len(board.rows)} of {board.total} rows", datasets_of(board)) if part
     )
     lines = [
-        f"**{escaped(board.title)}**, {escaped(measured(board))}: {escaped(about)}.",
+        f"**{escape_markdown(board.title)}**, {escape_markdown(measured(board))}: {escape_markdown(about)}.",
         "",
-        _line(["#", *(escaped(_head(board, column)) for column in board.columns)]),
+        _line(["#", *(escape_markdown(_head(board, column)) for column in board.columns)]),
         _line(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric)]),
         *(_line(_cells(board, row)) for row in board.rows),
         "",
-        *(f"{escaped(note)}  " for note in ("Best in bold.", *footnotes(board))),
-        f"{escaped(cited.site)}{f', as of {cited.moment}' if cited.at else ''}: <{cited.url}>",
+        *(f"{escape_markdown(note)}  " for note in ("Best in bold.", *footnotes(board))),
+        f"{escape_markdown(cited.site)}{f', as of {cited.moment}' if cited.at else ''}: <{cited.url}>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """The text on one line, with everything made plain that Markdown would read as its own, and GitHub as alive."""
     plain = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
     return _LIVE.sub(lambda found: found[0] + _APART, plain)
@@ -57,21 +57,21 @@ def _head(board: Board, column: Column) -> str:
 
 
 def _cells(board: Board, row: Row) -> list[str]:
-    name = escaped(name_of(row)) + (" ‡" if row.entry.training == "in-domain" else "")
+    name = escape_markdown(name_of(row)) + (" ‡" if row.entry.training == "in-domain" else "")
     if status_of(row):
         name += f" {status_of(row)}"
     return [
-        escaped(row.rank_label) or "—",
+        escape_markdown(row.rank_label) or "—",
         name,
         *(_cell(board, row, column) for column in board.columns[1:]),
     ]
 
 
 def _cell(board: Board, row: Row, column: Column) -> str:
-    cell, text = row[column.key], escaped(text_of(row, column))
+    cell, text = row[column.key], escape_markdown(text_of(row, column))
     if board.emphasis(row, column.key) == "best":
         text = f"**{text}**"
-    beside = " ".join(escaped(part) for part in (cell.spread, cell.mark) if part)
+    beside = " ".join(escape_markdown(part) for part in (cell.spread, cell.mark) if part)
     return f"{text}{f' {beside}' if beside else ''}"
 
 

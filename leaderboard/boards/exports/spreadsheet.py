@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from leaderboard.boards.exports.cells import Cited, key_of
+from leaderboard.boards.exports.cells import Citation, key_of
 from leaderboard.boards.model import DELTA, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
-from leaderboard.core.text.plain import harmless
+from leaderboard.core.text.plain import safe_cell
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import QUARANTINED
 
@@ -42,7 +42,7 @@ OF_BOARD = ("measure", "view", "as_of", "permalink")
 Part = tuple[Sequence[str], Callable[[Row], Sequence[Value]]]
 
 
-def to_csv(board: Board, cited: Cited) -> str:
+def to_csv(board: Board, cited: Citation) -> str:
     """The board as CSV text: empty cells are missing values, differences are columns of their own.
 
     CSV has no place beside its table, so every row says of which board and view it is, and where that stays.
@@ -178,7 +178,7 @@ def _heading(board: Board, column: Column) -> str:
 
 def _plain(value: Value) -> Value:
     """A cell that no spreadsheet runs."""
-    return harmless(value) if isinstance(value, str) else value
+    return safe_cell(value) if isinstance(value, str) else value
 
 
 def doubtful(board: Board, row: Row) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, NamedTuple
 
-from leaderboard.boards.system.rank import Field, fields_of
+from leaderboard.boards.system.rank import RankedBoard, ranked_boards
 from leaderboard.core.measures import better
 from leaderboard.core.text.plain import for_xml
 from leaderboard.models import Dataset, Entry, System
@@ -53,10 +53,10 @@ def badge_of(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
     if dataset is None or (measure and measure not in (dataset.measures or [dataset.primary_measure])):
         return None
     measure = measure or dataset.primary_measure
-    return _badge(system, dataset, measure, fields_of([dataset.pk])[dataset.pk])
+    return _badge(system, dataset, measure, ranked_boards([dataset.pk])[dataset.pk])
 
 
-def _badge(system: System, dataset: Dataset, measure: str, field: Field) -> Badge:
+def _badge(system: System, dataset: Dataset, measure: str, field: RankedBoard) -> Badge:
     label = f"{measure} on {dataset.name}"
     sign = -1 if better(measure) == "lower" else 1
     own = [entry for entry in field.entries if entry.system_id == system.pk and measure in entry.scores]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.core.text.numbers import significant, written
+from leaderboard.core.text.numbers import format_quantity, format_value
 
 _LABEL = re.compile(r"(?:^|\W)top (\d+)$")
 
@@ -68,19 +68,19 @@ def depth_series(measure: str, points: Iterable[DepthPoint], decimals: int = 4) 
     if len(ordered) < 2:
         return None
     timed = [
-        (point.depth, point.latency_ms, f"{significant(point.latency_ms)} ms")
+        (point.depth, point.latency_ms, f"{format_quantity(point.latency_ms)} ms")
         for point in ordered
         if point.latency_ms is not None
     ]
-    values = [(point.depth, point.value, written(point.value, decimals)) for point in ordered]
+    values = [(point.depth, point.value, format_value(point.value, decimals)) for point in ordered]
     charts = _chart(measure, values, from_zero=False)
     if len(timed) > 1:
         charts += _chart("Latency, ms", timed, from_zero=True)
     rows = [
         DepthRow(
             point.depth,
-            written(point.value, decimals),
-            "—" if point.latency_ms is None else significant(point.latency_ms),
+            format_value(point.value, decimals),
+            "—" if point.latency_ms is None else format_quantity(point.latency_ms),
         )
         for point in ordered
     ]
@@ -110,7 +110,7 @@ def _chart(title: str, points: Sequence[tuple[int, float, str]], *, from_zero: b
     return "".join([*parts, "</svg>"])
 
 
-class _Box(NamedTuple):
+class _LabelBox(NamedTuple):
     """What a label covers."""
 
     left: float
@@ -119,12 +119,12 @@ class _Box(NamedTuple):
     bottom: float
 
     @classmethod
-    def of(cls, x: float, y: float, text: str) -> _Box:
+    def of(cls, x: float, y: float, text: str) -> _LabelBox:
         """That of a text in the middle of `x` with its baseline at `y`."""
         half = len(text) * _LETTER / 2
         return cls(x - half, y - _LINE, x + half, y + 2)
 
-    def meets(self, other: _Box) -> bool:
+    def meets(self, other: _LabelBox) -> bool:
         """Whether the two have anything in common."""
         return (
             self.left < other.right
@@ -148,7 +148,7 @@ def _labels(places: Sequence[_Place]) -> Iterator[_Place]:
 
     Where no such place is left there is no label; the table has them all.
     """
-    taken = [_Box(x - 4, y - 4, x + 4, y + 4) for x, y, _ in places]
+    taken = [_LabelBox(x - 4, y - 4, x + 4, y + 4) for x, y, _ in places]
     for x, y, text in places:
         half = len(text) * _LETTER / 2
         for centre, baseline in (
@@ -156,7 +156,7 @@ def _labels(places: Sequence[_Place]) -> Iterator[_Place]:
             (x, y + 19),
             *((x + side * (half + 6), y + up) for up in (-6, 14) for side in (-1, 1)),
         ):
-            box = _Box.of(centre, baseline, text)
+            box = _LabelBox.of(centre, baseline, text)
             inside = box.left >= 0 and box.right <= WIDTH and box.top >= TOP - 14 and box.bottom < BOTTOM - 1
             crossed = any(box.is_crossed(start, end) for start, end in pairwise(places))
             if inside and not crossed and not any(map(box.meets, taken)):

@@ -27,7 +27,7 @@ _CITATIONS = (
 )
 
 
-class Closer(NamedTuple):
+class ResultLinks(NamedTuple):
     """Links from a result on open judgements to pages that say more of it; empty where there is none."""
 
     dataset: str
@@ -48,7 +48,7 @@ class Event(NamedTuple):
     datasets: list[tuple[str, str]]
 
 
-class Snippet(NamedTuple):
+class BadgeSnippet(NamedTuple):
     """A badge and what to write to have it elsewhere."""
 
     dataset: str
@@ -56,15 +56,15 @@ class Snippet(NamedTuple):
     shields: str
 
 
-def system_more(system: dict[str, Any], results: Sequence[Result], site: str) -> dict[str, Any]:
+def system_details(system: dict[str, Any], results: Sequence[Result], site: str) -> dict[str, Any]:
     """All of it, for `leaderboard/_system_more.html`. `site` is the site's own address.
 
     Four queries, and more for a system whose results were all withdrawn.
     """
-    authors, reporters, kin = _authors_and_kin(system["pk"])
+    authors, reporters, kin = _authors_and_variants(system["pk"])
     if not results:  # else each of them has a page, with this system on it
         authors, reporters = _with_pages(authors), _with_pages(reporters)
-    closer = _closer(system["slug"], results)
+    closer = _result_links(system["slug"], results)
     said_already = len(closer) == len({result.dataset_slug for result in results}) == 1
     return {
         "closer": closer,
@@ -82,7 +82,7 @@ def _address(*slugs: str, **more: str) -> str:
     return f"{reverse('compare')}?{urlencode([*(('system', slug) for slug in slugs), *more.items()])}"
 
 
-def _closer(slug: str, results: Sequence[Result]) -> list[Closer]:
+def _result_links(slug: str, results: Sequence[Result]) -> list[ResultLinks]:
     """The datasets whose judgements are open, each once. One query."""
     scored = [result for result in results if result.provenance != "reported"]
     by_dataset = {result.dataset_slug: result for result in reversed(scored)}
@@ -99,7 +99,7 @@ def _closer(slug: str, results: Sequence[Result]) -> list[Closer]:
         baseline = result.baseline_slug if result.baseline_slug != slug else ""
         best = result.best_slug if result.best_slug not in (slug, baseline) else ""
         found.append(
-            Closer(
+            ResultLinks(
                 result.dataset,
                 result.dataset_slug,
                 _address(baseline, slug, **chosen) if baseline else "",
@@ -173,20 +173,20 @@ def _by_day(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
     return list(found.values())
 
 
-def _authors_and_kin(system_id: int) -> tuple[list[Author], list[Author], list[tuple[str, str, str]]]:
+def _authors_and_variants(system_id: int) -> tuple[list[Author], list[Author], list[tuple[str, str, str]]]:
     """Its authors, those of the publication that reports it, and (relation, slug, name) of what it is a variant of and
     of its own variants. One query.
     """
     public = EntryQuerySet(Entry).public().values("system_id")
     # Kin is mostly of the same team: who is anonymous has none, and is nobody's.
-    itself = System.objects.exclude(anonymity.kept_back()).filter(pk=system_id)
+    itself = System.objects.exclude(anonymity.anonymous_now()).filter(pk=system_id)
     kin_of = Q(variant_of__in=itself) | Q(variants__in=itself)
-    rows = System.objects.filter(Q(pk=system_id) | ~anonymity.kept_back() & Q(pk__in=public) & kin_of)
+    rows = System.objects.filter(Q(pk=system_id) | ~anonymity.anonymous_now() & Q(pk__in=public) & kin_of)
     authors: list[Author] = []
     reporters: list[Author] = []
     kin = []
     columns = ("pk", "slug", "name", "authors", "source__authors", "variant_of_id", "anonymous_until")
-    for row in map(anonymity.shown, rows.order_by("name", "pk").distinct().values(*columns)):
+    for row in map(anonymity.public_columns, rows.order_by("name", "pk").distinct().values(*columns)):
         if row["pk"] == system_id:
             authors, reporters = authors_in(row["authors"]), authors_in(row["source__authors"])
         else:
@@ -211,7 +211,7 @@ def _citations(slug: str) -> list[tuple[str, str]]:
     return found
 
 
-def _badges(slug: str, results: Sequence[Result], site: str) -> list[Snippet]:
+def _badges(slug: str, results: Sequence[Result], site: str) -> list[BadgeSnippet]:
     """One for each dataset."""
     page = site + reverse("system", args=[slug])
     found = {}
@@ -220,7 +220,7 @@ def _badges(slug: str, results: Sequence[Result], site: str) -> list[Snippet]:
         picture = site + reverse("system_badge", args=[slug]) + query
         data = site + reverse("system_badge_data", args=[slug]) + query
         text = f"{result.measure} on {result.dataset}".replace("[", "(").replace("]", ")")
-        found[result.dataset_slug] = Snippet(
+        found[result.dataset_slug] = BadgeSnippet(
             result.dataset,
             f"[![{text}]({picture})]({page})",
             f"https://img.shields.io/endpoint?{urlencode({'url': data})}",

@@ -9,7 +9,7 @@ from django.db.models import Exists, F, OuterRef, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.boards.columns.about import ARCHITECTURES
-from leaderboard.boards.system.rank import Field, fields_of
+from leaderboard.boards.system.rank import RankedBoard, ranked_boards
 from leaderboard.boards.system.result import (
     Result,
     SeedResult,
@@ -20,11 +20,11 @@ from leaderboard.boards.system.result import (
 )
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas
-from leaderboard.core.text.baselines import named_baseline
+from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import short_citation
-from leaderboard.results.history.measurements import Measured, measured_of
+from leaderboard.results.history.measurements import MeasuredEntry, measured_of
 
 #: What a result shows as it was read, by its own names.
 _AS_READ = {
@@ -68,7 +68,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
     if facts is None or not facts["shown"]:
         return None
     return {
-        **anonymity.shown(facts),
+        **anonymity.public_columns(facts),
         "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
         "year_shown": facts["year"] or facts["source__year"],
@@ -101,8 +101,8 @@ def results_of(system_id: int) -> list[Result]:
     seeds = _seeds([row["pk"] for row in mine if row["seed_count"]])
     if mine and mine[0]["system__anonymous_until"] is not None:
         seeds = {entry: anonymity.unnamed_seeds(found) for entry, found in seeds.items()}
-    fields = fields_of({row["dataset_id"] for row in mine})
-    measured: dict[int, list[Measured]] = {}
+    fields = ranked_boards({row["dataset_id"] for row in mine})
+    measured: dict[int, list[MeasuredEntry]] = {}
     for one in measured_of(system_id):
         measured.setdefault(one.entry_id, []).append(one)
     word_pieces = scores_by_job(mine)
@@ -145,7 +145,10 @@ def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, floa
 
 
 def _result(
-    row: Mapping[str, Any], field: Field, measured: list[Measured], of_word_pieces: Mapping[str, float]
+    row: Mapping[str, Any],
+    field: RankedBoard,
+    measured: list[MeasuredEntry],
+    of_word_pieces: Mapping[str, float],
 ) -> Result | None:
     """The entry as the page shows it, None where it has no score, or left the board between two queries."""
     scores: dict[str, float] = row["scores"]
@@ -181,7 +184,7 @@ def _result(
         word_pieces_relative=deltas.relative(value, word_pieces),
         seeds=_seed_results(row["seeds"], ordered),
         baseline_slug=compared.slug if compared else "",
-        baseline_name=named_baseline(compared.system, row["dataset__name"]) if compared else "",
+        baseline_name=baseline_label(compared.system, row["dataset__name"]) if compared else "",
     )
 
 

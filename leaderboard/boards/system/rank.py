@@ -16,7 +16,7 @@ from django.db.models.functions import Cast
 from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.kinds import UNRANKED, places, present_group, ranked_in
+from leaderboard.results.kinds import UNRANKED, present_group, rank_values, ranked_in
 
 
 class RankedEntry(NamedTuple):
@@ -33,7 +33,7 @@ class RankedEntry(NamedTuple):
     scores: Mapping[str, float]
 
 
-class Standing(NamedTuple):
+class BoardRank(NamedTuple):
     """An entry's place by one measure: `rank` is None where it is stale, `of` counts those of its kind.
 
     `best` is the best of them, itself where there is no other.
@@ -46,7 +46,7 @@ class Standing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RankedBoard:
     """The public entries of a dataset's board, by date of publication, and the group of its present results."""
 
     present: str
@@ -65,7 +65,7 @@ class Field:
         )
         return next((other for other in found if measure in other.scores), None)
 
-    def standing(self, entry: RankedEntry, measure: str) -> Standing:
+    def standing(self, entry: RankedEntry, measure: str) -> BoardRank:
         """Its place by a measure that it has. A stale one is compared within its own group only, and has no rank."""
         kind, lower = self.kind(entry), better(measure) == "lower"
         peers = [
@@ -76,12 +76,12 @@ class Field:
             and (kind not in UNRANKED or other.comparison_group == entry.comparison_group)
         ] or [entry]
         value = entry.scores[measure]
-        rank = places([value, *(other.scores[measure] for other in peers)], lower_is_better=lower)[value]
+        rank = rank_values([value, *(other.scores[measure] for other in peers)], lower_is_better=lower)[value]
         best = (min if lower else max)(peers, key=lambda other: other.scores[measure])
-        return Standing(kind, None if kind in UNRANKED else rank, len(peers), best)
+        return BoardRank(kind, None if kind in UNRANKED else rank, len(peers), best)
 
 
-def fields_of(dataset_ids: Collection[int]) -> dict[int, Field]:
+def ranked_boards(dataset_ids: Collection[int]) -> dict[int, RankedBoard]:
     """What each of these datasets' boards ranks, by the dataset's id. Two queries, however many there are."""
     present = {
         pk: (version, qrels)
@@ -113,4 +113,4 @@ def fields_of(dataset_ids: Collection[int]) -> dict[int, Field]:
     groups = {
         pk: [(each.comparison_group, each.is_baseline) for each in found] for pk, found in entries.items()
     }
-    return {pk: Field(present_group(*present[pk], groups[pk]), found) for pk, found in entries.items()}
+    return {pk: RankedBoard(present_group(*present[pk], groups[pk]), found) for pk, found in entries.items()}

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 from leaderboard.boards.columns.significance import (
     difference_interval_text,
+    format_p_value,
     interval_text,
     ranks_text,
-    written_p,
 )
 from leaderboard.boards.model import rank_label
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
 from leaderboard.results import significance
-from leaderboard.results.history.measurements import Measured
+from leaderboard.results.history.measurements import MeasuredEntry
 from leaderboard.results.reported_facts import fact_texts
 from leaderboard.results.significance.types import EntryCertainty
 
@@ -63,7 +63,7 @@ class Result(NamedTuple):
     scores: list[tuple[str, float]]
     figures: list[dict[str, Any]]
     facts: Mapping[str, Any]
-    measured: list[Measured]
+    measured: list[MeasuredEntry]
     word_pieces: float | None = None
     word_pieces_delta: float | None = None
     word_pieces_relative: float | None = None
@@ -84,14 +84,14 @@ class Result(NamedTuple):
         """Its numbers as the page writes them."""
         return {
             "rank": f"{rank_label(self.rank, self.ranked_in)} of {self.of}" if self.rank else "",
-            "value": numbers.written(self.value, self.decimals),
-            "deviation": numbers.written(self.deviations.get(self.measure), self.decimals),
-            "baseline": numbers.written(self.baseline, self.decimals),
-            "best": numbers.written(self.best, self.decimals),
+            "value": numbers.format_value(self.value, self.decimals),
+            "deviation": numbers.format_value(self.deviations.get(self.measure), self.decimals),
+            "baseline": numbers.format_value(self.baseline, self.decimals),
+            "best": numbers.format_value(self.best, self.decimals),
             "delta": numbers.signed(self.delta, self.decimals),
             "relative": numbers.signed(self.relative, 1, percent=True),
             "direction": numbers.direction(self.delta, self.measure),
-            "word_pieces": numbers.written(self.word_pieces, self.decimals),
+            "word_pieces": numbers.format_value(self.word_pieces, self.decimals),
             "word_pieces_delta": numbers.signed(self.word_pieces_delta, self.decimals),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
             "word_pieces_direction": numbers.direction(self.word_pieces_delta, self.measure),
@@ -109,8 +109,8 @@ class Result(NamedTuple):
             "interval": interval_text(sure.low, sure.high),
             "ranks": ranks_text(sure) or "—",
             "delta_interval": difference_interval_text(sure) or "—",
-            "p_baseline": "—" if sure.p_baseline is None else written_p(sure.p_baseline),
-            "p_best": "—" if sure.p_best_corrected is None else written_p(sure.p_best_corrected),
+            "p_baseline": "—" if sure.p_baseline is None else format_p_value(sure.p_baseline),
+            "p_best": "—" if sure.p_best_corrected is None else format_p_value(sure.p_best_corrected),
             "tally": f"{sure.wins}/{sure.ties}/{sure.losses}" if compared else "—",
         }
 
@@ -119,14 +119,14 @@ def with_certainty(results: Sequence[tuple[Mapping[str, Any], Result]]) -> list[
     """The results, each given with its entry's row, and with what was found of its primary measure.
 
     Nothing is added over hidden judgements, to reported figures, and where nothing was found yet. As many queries as
-    `significance.read` makes, none where no result was scored.
+    `significance.read_certainty` makes, none where no result was scored.
     """
     scored = {
         row["dataset_id"]
         for row, _ in results
         if row["provenance"] != Entry.Provenance.REPORTED and not row["dataset__hidden"]
     }
-    boards = significance.read(scored) if scored else {}
+    boards = significance.read_certainty(scored) if scored else {}
     found = []
     for row, result in results:
         board = boards.get(row["dataset_id"])

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, currency_of, unit_with
+from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, currency_of, unit_with_currency
 from leaderboard.boards.system.depth import DepthPoint, depth_of, depth_series
 from leaderboard.boards.system.result import Result
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
-from leaderboard.core.text.numbers import significant
-from leaderboard.results.history.measurements import Machine, Measured
+from leaderboard.core.text.numbers import format_quantity
+from leaderboard.results.history.measurements import Machine, MeasuredEntry
 
 #: What a row of the first table is of: a result, how its seeds spread, or one of these seeds.
 RESULT, DEVIATION, SEED = "result", "deviation", "seed"
 
 
-def by_measure(results: Sequence[Result]) -> dict[str, Any] | None:
+def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
     """All measures of all results; None where each has its primary measure alone, which stands above."""
     measures = list(dict.fromkeys(name for result in results for name in _scores(result)))
     if not any(result.scores or result.seed_count for result in results):
@@ -28,7 +28,7 @@ def by_measure(results: Sequence[Result]) -> dict[str, Any] | None:
 
 def _rows(result: Result, measures: Sequence[str]) -> list[dict[str, Any]]:
     def row(kind: str, label: str, scores: dict[str, float]) -> dict[str, Any]:
-        cells = [numbers.written(scores.get(name), result.decimals) for name in measures]
+        cells = [numbers.format_value(scores.get(name), result.decimals) for name in measures]
         return {"kind": kind, "result": result, "label": label, "cells": cells}
 
     rows = [row(RESULT, result.dataset, _scores(result))]
@@ -44,7 +44,7 @@ def _scores(result: Result) -> dict[str, float]:
     return {result.measure: result.value, **dict(result.scores)}
 
 
-def beside(results: Sequence[Result]) -> list[dict[str, Any]]:
+def facts_table(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Figures as their sources print them, and facts of results made here, in the order of the results.
 
     `doubt` says why a figure is doubtful.
@@ -91,7 +91,7 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
         return None
     currency = currency_of(one for _, one in found)
     columns = [
-        (head._replace(unit=unit_with(currency, head.unit)), [_text(read(one)) for _, one in found])
+        (head._replace(unit=unit_with_currency(currency, head.unit)), [_text(read(one)) for _, one in found])
         for head, read in _COLUMNS
     ]
     columns = [(head, cells) for head, cells in columns if any(cell != "—" for cell in cells)]
@@ -111,7 +111,7 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
     return {"heads": [head for head, _ in columns], "rows": rows}
 
 
-def depths(results: Sequence[Result]) -> list[dict[str, Any]]:
+def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
     """For each dataset the entries that differ in depth alone, drawn against it; latency of one machine only."""
     of_dataset: dict[str, list[tuple[int, Result]]] = {}
     for result in results:
@@ -132,14 +132,14 @@ def depths(results: Sequence[Result]) -> list[dict[str, Any]]:
     return found
 
 
-def _latency(measured: Iterable[Measured], machine: Machine | None) -> float | None:
+def _latency(measured: Iterable[MeasuredEntry], machine: Machine | None) -> float | None:
     return next((one.latency["mean"] for one in measured if one.machine == machine), None)
 
 
 def _text(value: float | None) -> str:
     if isinstance(value, int):  # a count, which is exact
         return f"{value:,}"
-    return "—" if value is None else significant(value)
+    return "—" if value is None else format_quantity(value)
 
 
 def _percentile(name: str) -> Any:

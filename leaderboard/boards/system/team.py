@@ -12,8 +12,8 @@ from django.utils.text import slugify
 from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas, numbers
-from leaderboard.core.text.baselines import several_baselines
-from leaderboard.core.text.bibtex import latin, names_in
+from leaderboard.core.text.baselines import baselines_label
+from leaderboard.core.text.bibtex import parse_authors, to_latin
 from leaderboard.datasets.lists import NONE, Baseline, baselines_of
 from leaderboard.models import Entry, Source, System, Team
 from leaderboard.models.results import EntryQuerySet
@@ -30,7 +30,7 @@ def team_facts(slug: str) -> dict[str, Any] | None:
     public = Q(entries__in=EntryQuerySet(Entry).public())
     systems = (
         System.objects.filter(team_id=team["pk"])
-        .exclude(anonymity.kept_back())
+        .exclude(anonymity.anonymous_now())
         .annotate(
             datasets=Count("entries__dataset", filter=public, distinct=True),
             newest=Max(Cast("entries__published_at", TextField()), filter=public),
@@ -52,7 +52,7 @@ def team_facts(slug: str) -> dict[str, Any] | None:
         **team,
         "systems": shown,
         "results": results,
-        "baseline": several_baselines(result["baseline"] for result in results),
+        "baseline": baselines_label(result["baseline"] for result in results),
         "datasets": len({result["dataset_slug"] for result in results}),
         "newest": max((system["newest"] for system in shown), default=""),
     }
@@ -64,7 +64,7 @@ def _results(team_id: int) -> list[dict[str, Any]]:
         EntryQuerySet(Entry)
         .public()
         .filter(system__team_id=team_id)
-        .exclude(anonymity.kept_back("system__"))
+        .exclude(anonymity.anonymous_now("system__"))
         .order_by("-published_at", "-pk")
         .values(
             "system__name",
@@ -98,7 +98,7 @@ def _result(row: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
         "dataset": row["dataset__name"],
         "dataset_slug": row["dataset__slug"],
         "measure": measure,
-        "value": numbers.written(value, decimals),
+        "value": numbers.format_value(value, decimals),
         "delta": numbers.signed(delta, decimals),
         "relative": numbers.signed(deltas.relative(value, against), 1, percent=True),
         "direction": numbers.direction(delta, measure),
@@ -118,12 +118,12 @@ class Author(NamedTuple):
 
 def authors_in(text: str | None) -> list[Author]:
     """The people of `Nandan Thakur and Reimers, Nils and others`, names in the order in which one says them."""
-    return [Author(name.said, author_slug(name.said)) for name in names_in(text)]
+    return [Author(name.said, author_slug(name.said)) for name in parse_authors(text)]
 
 
 def author_slug(name: str) -> str:
     """How a person's page is addressed; a name without Latin letters keeps its own."""
-    return slugify(latin(name)) or slugify(name, allow_unicode=True)
+    return slugify(to_latin(name)) or slugify(name, allow_unicode=True)
 
 
 def author_facts(slug: str) -> dict[str, Any] | None:
@@ -132,7 +132,7 @@ def author_facts(slug: str) -> dict[str, Any] | None:
     systems = [
         {**row, "architecture": ARCHITECTURES.get(row["architecture"], row["architecture"])}
         for row in System.objects.filter(pk__in=public.values("system_id"))
-        .exclude(anonymity.kept_back())
+        .exclude(anonymity.anonymous_now())
         .exclude(authors="")
         .annotate(datasets=Count("entries__dataset", filter=Q(entries__in=public), distinct=True))
         .order_by("name")

@@ -14,8 +14,8 @@ from evaluation.collections.beir import read_queries
 from evaluation.judgements.qrels import Qrels
 from leaderboard.core.measures import better
 from leaderboard.core.storage.store import Area, path_of
-from leaderboard.core.text.baselines import named_baseline
-from leaderboard.datasets.qrels import NotOpen, open_judgements
+from leaderboard.core.text.baselines import baseline_label
+from leaderboard.datasets.qrels import JudgementsNotOpen, open_judgements
 from leaderboard.models import Dataset, Entry
 from leaderboard.models.datasets import DatasetQuerySet, Visibility
 from leaderboard.models.results import EntryQuerySet
@@ -60,7 +60,7 @@ def open_collection(slug: str) -> OpenCollection | None:
         return None
     try:
         judgements = open_judgements(dataset)
-    except NotOpen:
+    except JudgementsNotOpen:
         return None
     return OpenCollection(dataset, judgements, _natural_order(judgements.query_ids))
 
@@ -87,7 +87,7 @@ def compared_entries(dataset: Dataset) -> EntryQuerySet:
 def baseline_of(dataset: Dataset) -> str:
     """How the baseline of the dataset's present results is called, empty where there is none. One query."""
     systems = compared_entries(dataset).filter(is_baseline=True).values_list("system__name", flat=True)
-    return next((named_baseline(name, dataset.name) for name in systems[:1]), "")
+    return next((baseline_label(name, dataset.name) for name in systems[:1]), "")
 
 
 def by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:

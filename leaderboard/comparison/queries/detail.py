@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from evaluation.collections.excerpts import Excerpt
-from evaluation.runs.top_documents import shown
+from evaluation.runs.top_documents import displayed_documents
 from leaderboard.boards.state import Parameters
 from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
 from leaderboard.core.http.choices import UnknownChoice
@@ -51,7 +51,7 @@ class QueryState:
         return "?" + urlencode(pairs, safe="@()=,':") if pairs else ""
 
 
-class Document(NamedTuple):
+class RankedDocument(NamedTuple):
     """A document as the page shows it; `grade` is None where it was not judged for this query."""
 
     id: str
@@ -62,7 +62,7 @@ class Document(NamedTuple):
     anchor: str = ""
 
 
-class Ranking(NamedTuple):
+class QueryRanking(NamedTuple):
     """What a system has on the query. `documents` is None where its run is not prepared for pages."""
 
     system: str
@@ -73,7 +73,7 @@ class Ranking(NamedTuple):
     delta: str
     direction: str
     seeds: int
-    documents: list[Document] | None
+    documents: list[RankedDocument] | None
 
 
 class QueryPage(NamedTuple):
@@ -82,9 +82,9 @@ class QueryPage(NamedTuple):
     id: str
     text: str
     measure: str
-    rankings: list[Ranking]
-    rows: list[list[Document | None]]
-    judged: list[Document]
+    rankings: list[QueryRanking]
+    rows: list[list[RankedDocument | None]]
+    judged: list[RankedDocument]
     judged_total: int
     relevant_total: int
     systems: list[tuple[str, str, bool]]
@@ -103,7 +103,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     ranked = by_score(compared_entries(dataset).select_related("system"), measure)
     chosen = _chosen(ranked, state)
     graded = collection.judgements.graded(row)
-    found = _found(collection, chosen, query_id)
+    found = _top_documents(collection, chosen, query_id)
     texts = excerpts(dataset)
     found_by = Counter(name for documents in found.values() for name in documents or ())
     ordered = sorted(graded, key=lambda name: (-graded[name], -found_by[name], name))
@@ -167,7 +167,9 @@ def run_of(entry: Entry) -> Run | None:
     return first.evaluation.run if first else None
 
 
-def _found(collection: OpenCollection, chosen: Sequence[Entry], query_id: str) -> dict[int, list[str] | None]:
+def _top_documents(
+    collection: OpenCollection, chosen: Sequence[Entry], query_id: str
+) -> dict[int, list[str] | None]:
     """The first documents of every entry, by its id."""
     found: dict[int, list[str] | None] = {}
     for entry in chosen:
@@ -176,7 +178,7 @@ def _found(collection: OpenCollection, chosen: Sequence[Entry], query_id: str) -
         found[entry.pk] = None
         if top is not None:
             first = top.of(query_id)
-            found[entry.pk] = shown(
+            found[entry.pk] = displayed_documents(
                 first, query_id, depth=DEPTH, drop_self_matches=collection.dataset.drop_self_matches
             )
     return found
@@ -189,10 +191,10 @@ def _documents(
     found_by: Mapping[str, int],
     judged: Sequence[str],
     relevance_level: int,
-) -> dict[str, Document]:
+) -> dict[str, RankedDocument]:
     anchors = {name: f"judged-{number}" for number, name in enumerate(judged, 1)}
     return {
-        name: Document(
+        name: RankedDocument(
             id=name,
             excerpt=written.get(name),
             grade=graded.get(name),
@@ -214,17 +216,17 @@ def _ranking(
     values: Mapping[int, float | None],
     measure: str,
     found: list[str] | None,
-    documents: Mapping[str, Document],
-) -> Ranking:
+    documents: Mapping[str, RankedDocument],
+) -> QueryRanking:
     value = values[entry.pk]
     first = next(iter(values.values()))
     delta = None if entry.pk == next(iter(values)) else deltas.absolute(value, first)
-    return Ranking(
+    return QueryRanking(
         system=entry.system.name,
         slug=entry.system.slug,
         configuration=entry.configuration,
         is_baseline=entry.is_baseline,
-        value=numbers.written(value, 3),
+        value=numbers.format_value(value, 3),
         delta="" if delta is None else numbers.signed(delta, 3),
         direction=numbers.direction(delta, measure),
         seeds=entry.seed_count,
@@ -232,7 +234,7 @@ def _ranking(
     )
 
 
-def _rows(rankings: Sequence[Ranking]) -> list[list[Document | None]]:
+def _rows(rankings: Sequence[QueryRanking]) -> list[list[RankedDocument | None]]:
     depth = max((len(ranking.documents or ()) for ranking in rankings), default=0)
     return [
         [

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from leaderboard.boards.state import Parameters
 from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
-from leaderboard.core.cache.memory import Slots
+from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
-from leaderboard.core.text.numbers import parse_number, written
+from leaderboard.core.text.numbers import format_value, parse_number
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.history.entry_rows import dataset_revision
 from leaderboard.results.records import per_query_means
@@ -145,7 +145,7 @@ def _row(collection: OpenCollection, row: int, values: Mapping[str, NDArray[Any]
         "url": query_url(collection.dataset.slug, name),
         "relevant": int(values["relevant"][row]),
         "judged": int(values["judged"][row]),
-        **{key: written(float(values[key][row]) if key in values else None, 3) for key in figures},
+        **{key: format_value(float(values[key][row]) if key in values else None, 3) for key in figures},
     }
 
 
@@ -155,7 +155,7 @@ MOST_SYSTEMS = 100
 Values = NDArray[np.float64]
 
 #: Forty bytes for a query: 7,000 queries have 280 kB.
-_remembered = Slots("difficulty", 64, 3600)
+_remembered = FixedCache("difficulty", 64, 3600)
 
 
 @dataclass(frozen=True, slots=True)

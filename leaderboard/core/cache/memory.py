@@ -17,7 +17,7 @@ LIFETIME, LONG_LIFETIME = 120, 3600
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
+class TTLCache(Generic[T]):
     """Values by key: at most `size` of them, or of what `weigh` says of each, and none longer than its lifetime."""
 
     def __init__(self, size: int, weigh: Callable[[T], int] = lambda _: 1) -> None:
@@ -43,7 +43,7 @@ class Remembered(Generic[T]):
             self._values.clear()
 
 
-class Slots:
+class FixedCache:
     """A fixed number of places in the shared cache, called `name`, each for one value, kept for `lifetime` seconds.
 
     The cache's server carries the queue of work too, and never drops anything by itself. So what visitors can make more

@@ -24,7 +24,7 @@ from django.template.response import SimpleTemplateResponse
 from django.utils.http import parse_etags
 from isal import igzip
 
-from leaderboard.core.cache.memory import LIFETIME, Remembered, Slots
+from leaderboard.core.cache.memory import LIFETIME, FixedCache, TTLCache
 from leaderboard.core.cache.metrics import count
 from leaderboard.core.http.site_url import is_own_address, site_address
 from leaderboard.models import Membership, User
@@ -43,14 +43,14 @@ P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
-class Asked(NamedTuple):
+class PageVariant(NamedTuple):
     """Which view of a page is meant, and whether it is one of few: those are shared by all processes."""
 
     view: str = ""
     common: bool = True
 
 
-class Kept(NamedTuple):
+class CachedPage(NamedTuple):
     """A page as it goes out: its entity tag, its type, and its bytes compressed with gzip."""
 
     etag: str
@@ -59,25 +59,25 @@ class Kept(NamedTuple):
     disposition: str
 
 
-class Recent(Remembered[Kept]):
+class PageCache(TTLCache[CachedPage]):
     """The pages that this process served last: asking the cache's server costs more than everything else of a hit."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size, lambda page: len(page.compressed) + _AROUND_BYTES)
 
 
-_recent = Recent(RECENT_BYTES)
+_recent = PageCache(RECENT_BYTES)
 #: Views that nobody else may ever ask for push each other out, and no common one.
-_rare = Recent(RARE_BYTES)
-_shared = Slots("page", SHARED_PAGES, LIFETIME)
+_rare = PageCache(RARE_BYTES)
+_shared = FixedCache("page", SHARED_PAGES, LIFETIME)
 
 
-def _find(key: str, *, common: bool) -> Kept | None:
+def _find(key: str, *, common: bool) -> CachedPage | None:
     page = (_recent if common else _rare).get(key)
     if page is not None:
         count("own")
     elif common and (found := _shared.get(key)) is not None:
-        page = Kept(*found)
+        page = CachedPage(*found)
         count("shared")
         # How old it is, nobody knows: so it is kept here for half as long.
         _recent.put(key, page, LIFETIME / 2)
@@ -86,7 +86,7 @@ def _find(key: str, *, common: bool) -> Kept | None:
     return page
 
 
-def _put(key: str, page: Kept, *, common: bool) -> None:
+def _put(key: str, page: CachedPage, *, common: bool) -> None:
     if not common:
         _rare.put(key, page)
         return
@@ -95,15 +95,16 @@ def _put(key: str, page: Kept, *, common: bool) -> None:
         _shared.set(key, tuple(page))
 
 
-def forget_pages() -> None:
+def clear_page_cache() -> None:
     """Forget every kept page of this process and of the shared cache; for commands and tests."""
     _recent.clear()
     _rare.clear()
     cache.clear()
 
 
-def kept_page(
-    revision: Callable[..., str], variant: Callable[[HttpRequest], Asked | None] = lambda request: Asked()
+def cache_page(
+    revision: Callable[..., str],
+    variant: Callable[[HttpRequest], PageVariant | None] = lambda request: PageVariant(),
 ) -> Callable[[View[P]], View[P]]:
     """Keep what the view answers.
 
@@ -114,10 +115,10 @@ def kept_page(
     def decorate(view: View[P]) -> View[P]:
         @wraps(view)
         def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-            asked = variant(request) if is_nobody(request) else None
+            asked = variant(request) if is_anonymous_visit(request) else None
             if asked is None:
                 count("unkept")
-                return _unkept(view(request, *args, **kwargs))
+                return _mark_uncacheable(view(request, *args, **kwargs))
             key = _key(request.path, asked.view, revision(*args, **kwargs))
             found = _find(key, common=asked.common)
             if found is None:
@@ -126,30 +127,30 @@ def kept_page(
                     return response
                 if isinstance(response, SimpleTemplateResponse):  # the API's are rendered late
                     response.render()
-                found = _keep(response)
+                found = _compress(response)
                 _put(key, found, common=asked.common)
-            return _served(request, found)
+            return _serve(request, found)
 
         return answer
 
     return decorate
 
 
-def with_address(
-    variant: Callable[[HttpRequest], Asked | None] = lambda request: Asked(),
-) -> Callable[[HttpRequest], Asked | None]:
+def vary_on_site_address(
+    variant: Callable[[HttpRequest], PageVariant | None] = lambda request: PageVariant(),
+) -> Callable[[HttpRequest], PageVariant | None]:
     """The same views, of a page that writes down the site's address: one by each address that visitors came by."""
 
-    def asked(request: HttpRequest) -> Asked | None:
+    def asked(request: HttpRequest) -> PageVariant | None:
         found = variant(request)
         if found is None:
             return None
-        return Asked(f"{site_address(request)} {found.view}", found.common and is_own_address(request))
+        return PageVariant(f"{site_address(request)} {found.view}", found.common and is_own_address(request))
 
     return asked
 
 
-def is_nobody(request: HttpRequest) -> bool:
+def is_anonymous_visit(request: HttpRequest) -> bool:
     """Whether the visitor has neither a session nor a message waiting, and only reads.
 
     A cookie that names no session makes nobody somebody; one that may name one costs a query.
@@ -166,9 +167,9 @@ def _key(path: str, variant: str, revision: str) -> str:
     return blake2b(f"{path}\n{variant}\n{revision}\n{release}".encode(), digest_size=16).hexdigest()
 
 
-def _keep(response: HttpResponse) -> Kept:
+def _compress(response: HttpResponse) -> CachedPage:
     compressed = igzip.compress(response.content, COMPRESSION_LEVEL, mtime=0)
-    return Kept(
+    return CachedPage(
         f'W/"{blake2b(compressed, digest_size=12).hexdigest()}"',
         response.headers["Content-Type"],
         compressed,
@@ -176,8 +177,8 @@ def _keep(response: HttpResponse) -> Kept:
     )
 
 
-def _served(request: HttpRequest, page: Kept) -> HttpResponse:
-    if names_tag(request.META.get("HTTP_IF_NONE_MATCH", ""), page.etag):
+def _serve(request: HttpRequest, page: CachedPage) -> HttpResponse:
+    if etag_matches(request.META.get("HTTP_IF_NONE_MATCH", ""), page.etag):
         response = HttpResponse(status=304)
     elif accepts_gzip(request.META.get("HTTP_ACCEPT_ENCODING", "")):
         response = HttpResponse(page.compressed, content_type=page.content_type)
@@ -192,7 +193,7 @@ def _served(request: HttpRequest, page: Kept) -> HttpResponse:
     return response
 
 
-def _unkept(response: HttpResponse) -> HttpResponse:
+def _mark_uncacheable(response: HttpResponse) -> HttpResponse:
     response.headers.setdefault("Cache-Control", "private, no-cache")
     return response
 
@@ -203,11 +204,11 @@ def accepts_gzip(accepted: str) -> bool:
     weights: dict[str, float] = {}
     for part in accepted.lower().split(","):
         coding, *parameters = (piece.strip() for piece in part.split(";"))
-        weights[coding] = _weight(parameters)
+        weights[coding] = _quality(parameters)
     return weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0))) > 0
 
 
-def _weight(parameters: list[str]) -> float:
+def _quality(parameters: list[str]) -> float:
     """The value of `q`: 1 where there is none, 0 where it is no number."""
     for parameter in parameters:
         name, _, value = parameter.partition("=")
@@ -219,7 +220,7 @@ def _weight(parameters: list[str]) -> float:
     return 1.0
 
 
-def names_tag(condition: str, etag: str) -> bool:
+def etag_matches(condition: str, etag: str) -> bool:
     """Whether `If-None-Match` has the entity tag, by weak comparison, or `*`, which any page matches."""
     tags = parse_etags(condition) if condition else []
     return "*" in tags or etag.removeprefix("W/") in (tag.removeprefix("W/") for tag in tags)
@@ -227,6 +228,6 @@ def names_tag(condition: str, etag: str) -> bool:
 
 def own_teams(request: HttpRequest) -> list[int]:
     """The ids of the visitor's teams; of somebody without a session, whose page is kept for all, none is asked for."""
-    if is_nobody(request) or not isinstance(request.user, User):
+    if is_anonymous_visit(request) or not isinstance(request.user, User):
         return []
     return list(Membership.objects.filter(user=request.user).values_list("team_id", flat=True))

@@ -55,7 +55,7 @@ def as_attachment(response: HttpResponseBase, name: str) -> HttpResponseBase:
     return response
 
 
-def unless_known(
+def send_unless_unchanged(
     request: HttpRequest, sha256: str, send: Callable[[], HttpResponseBase], *, public: bool
 ) -> HttpResponseBase:
     """What `send` gives, or 304 to who has the content already.

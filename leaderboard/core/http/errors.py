@@ -74,7 +74,7 @@ def kind_of(error: BaseException | None) -> Fault:
     return AWAY if isinstance(error, (OperationalError, InterfaceError)) else BROKEN
 
 
-def answer(request: HttpRequest, error: BaseException | None) -> HttpResponse:
+def error_response(request: HttpRequest, error: BaseException | None) -> HttpResponse:
     """The API's error or the page, under an id that the log has too."""
     fault, identifier = kind_of(error), secrets.token_hex(4)
     view = view_of(request)
@@ -108,4 +108,4 @@ def _answer(request: HttpRequest, fault: Fault, identifier: str) -> HttpResponse
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler of what no view raised: sessions, accounts, forms read before the view, and other middleware."""
-    return answer(request, sys.exc_info()[1])
+    return error_response(request, sys.exc_info()[1])

@@ -28,7 +28,7 @@ from django.middleware.security import SecurityMiddleware
 from django.utils.cache import patch_vary_headers
 
 from leaderboard.core.http import errors
-from leaderboard.core.logging.context import of_request
+from leaderboard.core.logging.context import request_context
 from leaderboard.core.logging.filters import view_of
 
 logger = logging.getLogger("runboard.requests")
@@ -106,7 +106,7 @@ class FaultMiddleware(Middleware):
         """Answer 500, or 503 when the database is away or a disk is full."""
         if isinstance(error, (Http404, PermissionDenied, SuspiciousOperation, BadRequest)):
             return None
-        return errors.answer(request, error)
+        return errors.error_response(request, error)
 
 
 class MethodsMiddleware(Middleware):
@@ -134,7 +134,7 @@ class RequestIdMiddleware(Middleware):
         """Pass the request on, and name it in the answer."""
         identifier = _identifier(request)
         began = time.perf_counter()
-        with of_request(identifier):
+        with request_context(identifier):
             response = self.get_response(request)
             response.headers[REQUEST_ID_HEADER] = identifier
             if not request.path.startswith(settings.STATIC_URL):

@@ -27,7 +27,7 @@ def job_id() -> str:
 
 
 @contextmanager
-def of_request(identifier: str) -> Iterator[None]:
+def request_context(identifier: str) -> Iterator[None]:
     """Lines written in the block belong to this request."""
     token = _request.set(identifier)
     try:
@@ -37,7 +37,7 @@ def of_request(identifier: str) -> Iterator[None]:
 
 
 @contextmanager
-def of_job(identifier: int) -> Iterator[None]:
+def job_context(identifier: int) -> Iterator[None]:
     """Lines written in the block, in this thread, belong to this job."""
     token = _job.set(str(identifier))
     try:

@@ -7,7 +7,7 @@ import logging
 from django.http import HttpRequest
 
 
-class RefusalsAreCalm(logging.Filter):
+class ClientErrorsAsInfo(logging.Filter):
     """Puts what Django says of an answer 4xx at INFO, in one line: a visitor's mistake is nothing that an operator must
     look at, and a visitor could write many."""
 
@@ -20,7 +20,7 @@ class RefusalsAreCalm(logging.Filter):
         return True
 
 
-class ViewsNotAddresses(logging.Filter):
+class PathsAsViewNames(logging.Filter):
     """Puts the view's name for the address in what Django says of a request.
 
     Addresses carry invitations and keys to reset passwords. The request itself goes too, which JSON would spell out.

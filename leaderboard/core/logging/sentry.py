@@ -10,7 +10,7 @@ from leaderboard.core.logging.context import job_id, request_id
 _OF_REQUESTS = ("method",)
 
 
-def tell_sentry(dsn: str, environment: str) -> None:
+def init_sentry(dsn: str, environment: str) -> None:
     """Send what is logged as an error, and exceptions that nobody caught, to the server that the DSN names.
 
     Local variables are not sent: the scorer's hold judgements.
@@ -24,11 +24,11 @@ def tell_sentry(dsn: str, environment: str) -> None:
         include_local_variables=False,
         max_request_body_size="never",
         max_breadcrumbs=0,
-        before_send=_spare,
+        before_send=_scrub_event,
     )
 
 
-def _spare(event: Any, hint: dict[str, Any]) -> Any:
+def _scrub_event(event: Any, hint: dict[str, Any]) -> Any:
     """The event without what may hold a secret, and with the ids under which our own log knows it."""
     request = event.pop("request", None) or {}
     event["request"] = {name: request[name] for name in _OF_REQUESTS if name in request}

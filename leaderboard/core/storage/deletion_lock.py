@@ -24,7 +24,7 @@ _MARK = f"{PARTIAL}backup-"
 
 
 @contextmanager
-def paused() -> Iterator[None]:
+def pause_deletions() -> Iterator[None]:
     """While the block runs nobody deletes stored files; of a block that takes longer, for the first LONGEST seconds.
 
     Whoever found none before it began had by then seen, committed, that no row names the file: no copy made since does.
@@ -42,7 +42,7 @@ def paused() -> Iterator[None]:
         mark.unlink(missing_ok=True)
 
 
-def are_paused() -> bool:
+def deletions_are_paused() -> bool:
     """Whether a backup runs. To be asked after the rows: one that begins between the two has copied older ones."""
     return any(_counts(mark) for mark in _folder().glob(f"{_MARK}*"))
 

@@ -37,7 +37,7 @@ def is_disk_full(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def naming(folder: Path) -> Iterator[None]:
+def disk_errors(folder: Path) -> Iterator[None]:
     """Raise DiskFull, which names the folder, for a system's error that names none."""
     try:
         yield
@@ -47,7 +47,7 @@ def naming(folder: Path) -> Iterator[None]:
         raise DiskFull(folder) from error
 
 
-def require_room(folder: Path, size: int = 0) -> None:
+def require_free_space(folder: Path, size: int = 0) -> None:
     """Raise DiskFull where `size` bytes more would leave less than DISK_RESERVE_BYTES free.
 
     The database is often on the same disk: uploads stop before it has to.

@@ -14,10 +14,10 @@ import zstandard
 from django.conf import settings
 from isal import isal_zlib
 
-from evaluation.archives.compression import Limits, open_blocks
+from evaluation.archives.compression import FileLimits, open_blocks
 from evaluation.runs.header import BYTE_ORDER_MARK
-from leaderboard.core.storage.disk import naming
-from leaderboard.core.storage.store import Area, keep_again, path_of, unfinished, writing
+from leaderboard.core.storage.disk import disk_errors
+from leaderboard.core.storage.store import Area, atomic_write, path_of, temporary_file, touch_existing
 
 _BLOCK = 1 << 20
 #: What tells zlib to write gzip.
@@ -33,7 +33,7 @@ class StoredRun(NamedTuple):
     size: int
 
 
-def store_run(path: Path | bytes, limits: Limits | None = None) -> StoredRun:
+def store_run(path: Path | bytes, limits: FileLimits | None = None) -> StoredRun:
     """Store a run file, or its content, however it is compressed.
 
     The same text is stored once, without its byte order mark.
@@ -44,27 +44,27 @@ def store_run(path: Path | bytes, limits: Limits | None = None) -> StoredRun:
     digest, size = hashlib.sha256(), 0
     folder = Path(settings.VAR) / Area.RUNS.value
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with naming(folder), unfinished(folder) as temporary:
+    with disk_errors(folder), temporary_file(folder) as temporary:
         with (
             temporary.open("wb") as file,
             zstandard.ZstdCompressor(level=_LEVEL).stream_writer(file) as writer,
         ):
-            for block in open_blocks(path, limits or Limits()):
+            for block in open_blocks(path, limits or FileLimits()):
                 if not size:
                     block = block.removeprefix(BYTE_ORDER_MARK)
                 digest.update(block)
                 size += len(block)
                 writer.write(block)
         sha256 = digest.hexdigest()
-        _keep(temporary, sha256)
+        _store_compressed(temporary, sha256)
     return StoredRun(sha256, size)
 
 
-def _keep(compressed: Path, sha256: str) -> None:
+def _store_compressed(compressed: Path, sha256: str) -> None:
     target = path_of(Area.RUNS, sha256)
-    if keep_again(target):
+    if touch_existing(target):
         return
-    with writing(target) as whole:
+    with atomic_write(target) as whole:
         whole.unlink()
         whole.hardlink_to(compressed)
 

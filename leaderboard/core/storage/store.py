@@ -18,7 +18,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from leaderboard.core.storage.disk import naming
+from leaderboard.core.storage.disk import disk_errors
 
 #: How the names of files begin that are not whole yet.
 PARTIAL = ".partial-"
@@ -62,14 +62,14 @@ def put(area: Area, source: Path, sha256: str | None = None) -> str:
     """Copy the file into the store under the sha256 of its bytes (or a given one) and return that."""
     key = sha256 or sha256_of(source)
     target = path_of(area, key)
-    if keep_again(target):
+    if touch_existing(target):
         return key
-    with writing(target) as temporary, source.open("rb") as reader, temporary.open("wb") as writer:
+    with atomic_write(target) as temporary, source.open("rb") as reader, temporary.open("wb") as writer:
         shutil.copyfileobj(reader, writer, 1 << 20)
     return key
 
 
-def adopt(area: Area, source: Path, sha256: str | None = None) -> str:
+def put_by_link(area: Area, source: Path, sha256: str | None = None) -> str:
     """`put` for a file that nobody changes any more: the store gets a link to its bytes, and nothing is copied.
 
     Where the store is on another disk, it is copied after all.
@@ -82,7 +82,7 @@ def adopt(area: Area, source: Path, sha256: str | None = None) -> str:
         os.link(source, target)
     except OSError:  # it is there already, or cannot be linked to here
         return put(area, source, key)
-    keep_again(target)
+    touch_existing(target)
     return key
 
 
@@ -101,15 +101,15 @@ def work_folder(prefix: str) -> Iterator[Path]:
 
 
 @contextmanager
-def writing(target: Path) -> Iterator[Path]:
+def atomic_write(target: Path) -> Iterator[Path]:
     """A temporary file beside `target` that becomes it, whole and synced, when the block ends well.
 
     Raises leaderboard.core.storage.disk.DiskFull where there is no room, and then leaves nothing behind.
     """
-    with naming(target.parent):
+    with disk_errors(target.parent):
         new_folder = not target.parent.exists()
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with unfinished(target.parent) as temporary:
+        with temporary_file(target.parent) as temporary:
             yield temporary
             sync(temporary)
             temporary.rename(target)
@@ -119,7 +119,7 @@ def writing(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def unfinished(folder: Path) -> Iterator[Path]:
+def temporary_file(folder: Path) -> Iterator[Path]:
     """An empty file in the folder, gone when the block ends unless it was renamed: on a full disk too.
 
     `tempfile.NamedTemporaryFile` stays there when closing it fails, until nobody refers to it.
@@ -133,7 +133,7 @@ def unfinished(folder: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def keep_again(target: Path) -> bool:
+def touch_existing(target: Path) -> bool:
     """Whether the content is there already. It is then as if it had been written now.
 
     The sweep removes old files that no row names, and the caller's row is yet to come; whoever wrote it may have got no

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def named_baseline(system: str, dataset: str) -> str:
+def baseline_label(system: str, dataset: str) -> str:
     """How the baseline of a dataset is called: as its system, by the names of both.
 
     The system of a run that was imported as the baseline alone has the dataset's name behind its own.
@@ -13,7 +13,7 @@ def named_baseline(system: str, dataset: str) -> str:
     return system.removesuffix(f" ({dataset})")
 
 
-def several_baselines(names: Iterable[str]) -> str:
+def baselines_label(names: Iterable[str]) -> str:
     """How baselines of these names are called together: by the one name that they have, or as the baseline."""
     different = {name for name in names if name}
     return different.pop() if len(different) == 1 else "the baseline"

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from leaderboard.core.text.latex import escape, foreign_command
+from leaderboard.core.text.latex import escape, find_forbidden_command
 
 _START = re.compile(r"@\s*([A-Za-z]+)\s*\{\s*([^\s,{}=\"#%'()~\\]+)\s*,")
 _BRACE = re.compile("[{}]")
@@ -46,7 +46,7 @@ _ALIKE = str.maketrans(
 )  # fmt: skip
 
 
-class Reference(NamedTuple):
+class BibtexEntry(NamedTuple):
     """One entry of a bibliography: its type, its key, and what stands between the key's comma and the last brace."""
 
     kind: str
@@ -58,7 +58,7 @@ class Reference(NamedTuple):
         return f"@{self.kind}{{{key},{self.fields}}}"
 
 
-def references_in(text: str) -> list[Reference]:
+def parse_entries(text: str) -> list[BibtexEntry]:
     """The entries of a BibTeX text, in time linear in its length.
 
     Left out is what does not end, or would end elsewhere for another reader, since BibTeX counts a brace behind a
@@ -74,7 +74,7 @@ def references_in(text: str) -> list[Reference]:
             continue
         kind = match[1].lower()
         if kind not in _OTHER_KINDS and _is_whole(text[opened : end + 1]):
-            found.append(Reference(kind, match[2], text[match.end() : end]))
+            found.append(BibtexEntry(kind, match[2], text[match.end() : end]))
         position = end + 1
     return found
 
@@ -92,7 +92,7 @@ def _closing(text: str) -> dict[int, int]:
 
 def _is_whole(entry: str) -> bool:
     """Whether an entry, from its first brace to the last, ends there for everyone, and does and begins nothing else."""
-    if _BEGINNING.search(entry) or foreign_command(entry):
+    if _BEGINNING.search(entry) or find_forbidden_command(entry):
         return False
     depth = 0
     for brace in _BRACE.finditer(entry):
@@ -103,7 +103,7 @@ def _is_whole(entry: str) -> bool:
     return depth == 0
 
 
-def misc(key: str, fields: Mapping[str, str]) -> str:
+def misc_entry(key: str, fields: Mapping[str, str]) -> str:
     """A `@misc` of fields that are LaTeX already; empty ones are left out.
 
     A month is one of the names that styles know (`nov`), and stands without braces.
@@ -122,12 +122,12 @@ def _safe(value: str) -> str:
     return _BEGINNING.sub(lambda found: "{@}" + found[0][1:], named)
 
 
-def url_in(url: str) -> str:
+def escape_url(url: str) -> str:
     """An address in which no brace or backslash ends the entry, and no `@` begins one."""
     return re.sub(r"[{}\\\s\"@]", lambda match: f"%{ord(match[0]):02X}", url)
 
 
-class Name(NamedTuple):
+class AuthorName(NamedTuple):
     """One name: its parts between commas as plain text, and whether braces made it the name of a body."""
 
     parts: tuple[str, ...]
@@ -146,23 +146,23 @@ class Name(NamedTuple):
         """As BibTeX wants it, in LaTeX that compiles."""
         if self.whole:
             return f"{{{escape(self.said)}}}"
-        return ", ".join(_guarded(part) for part in self.parts)
+        return ", ".join(_brace_name(part) for part in self.parts)
 
 
-def names_in(text: str | None) -> list[Name]:
+def parse_authors(text: str | None) -> list[AuthorName]:
     """The names in a BibTeX field of authors; “others” is nobody."""
     found = (" ".join(part.split()) for part in _split(text or "", _AND))
-    return [_name(part) for part in found if part != "others" and plain(part).strip(", ")]
+    return [_name(part) for part in found if part != "others" and latex_to_text(part).strip(", ")]
 
 
 def authors_field(text: str) -> str:
     """The field of authors as LaTeX that compiles, whatever was written into it; empty where nobody is named."""
-    names = [name.written for name in names_in(text)]
+    names = [name.written for name in parse_authors(text)]
     others = [*_split(text, _AND)][-1].strip() == "others"
     return " and ".join([*names, *(["others"] if names and others else [])])
 
 
-def plain(text: str) -> str:
+def latex_to_text(text: str) -> str:
     r"""LaTeX of a name as characters: `{\"O}zg\"ur` is Özgür. Commands that are no letters are left out."""
     text = _ACCENTED.sub(_accented, text)
     text = _LETTER.sub(lambda match: _LETTERS[match[1]], text)
@@ -171,7 +171,7 @@ def plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text.replace("\\", "")).split())
 
 
-def latin(text: str) -> str:
+def to_latin(text: str) -> str:
     """The text with letters such as ø and ł as those that they look like."""
     return text.translate(_ALIKE)
 
@@ -181,18 +181,18 @@ def _accented(match: re.Match[str]) -> str:
     return letter + _ACCENTS[match[1] or match[2]]
 
 
-def _guarded(part: str) -> str:
+def _brace_name(part: str) -> str:
     return f"{{{escape(part)}}}" if "," in part or _AND.search(part) else escape(part)
 
 
-def _name(text: str) -> Name:
+def _name(text: str) -> AuthorName:
     depths = list(_depths(text))
     if text.startswith("{") and depths[-1] == 0 and all(depths[:-1]):
-        return Name((plain(text),), whole=True)
-    parts = tuple(part for part in map(plain, _split(text, re.compile(","))) if part)
+        return AuthorName((latex_to_text(text),), whole=True)
+    parts = tuple(part for part in map(latex_to_text, _split(text, re.compile(","))) if part)
     if len(parts) > _MOST_PARTS:  # no name of BibTeX's
-        return Name((", ".join(parts),), whole=True)
-    return Name(parts, whole=False)
+        return AuthorName((", ".join(parts),), whole=True)
+    return AuthorName(parts, whole=False)
 
 
 def _split(text: str, at: re.Pattern[str]) -> Iterator[str]:

@@ -67,7 +67,7 @@ _OPENING = re.compile(r"(?<![^\s(\[{/–—-])\"(?=\S)")
 _LATIN = range(0xC0, 0x180)
 
 
-def foreign_command(text: str) -> str:
+def find_forbidden_command(text: str) -> str:
     """The first thing in a text that is LaTeX already which does more than set type; empty where there is none."""
     found = _COMMAND.search(text)
     return found[0] if found else ""
@@ -93,7 +93,7 @@ def _character(character: str) -> str:
     return "" if unicodedata.category(character)[0] in "CM" else "?"
 
 
-def address(url: str) -> str:
+def escape_url(url: str) -> str:
     r"""An address for `\url` within a caption, where `%`, `#` and unbalanced braces would end the table."""
     quoted = "".join(
         character if character.isascii() and character not in ' {}\\^`"<>|' else _quoted(character)

@@ -17,7 +17,7 @@ def parse_number(text: str, digits: int = 18) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
 
 
-def written(value: float | None, decimals: int) -> str:
+def format_value(value: float | None, decimals: int) -> str:
     """A value as text, a dash where there is none."""
     return "—" if value is None else f"{value:.{decimals}f}"
 
@@ -31,7 +31,7 @@ def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
     return f"{value * 100 if percent else value:+.{decimals}f}".replace("-", MINUS)
 
 
-def significant(value: float, digits: int = 3) -> str:
+def format_quantity(value: float, digits: int = 3) -> str:
     """A quantity as people read it: three significant digits, whole numbers in full with commas, never an exponent."""
     if value == 0 or not isfinite(value):
         return f"{value:g}"

@@ -30,6 +30,6 @@ def plain_text(value: Any) -> str:
     return str(value)
 
 
-def harmless(text: str) -> str:
+def safe_cell(text: str) -> str:
     """Text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text

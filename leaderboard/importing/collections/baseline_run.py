@@ -10,7 +10,7 @@ from django.utils.text import slugify
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.runs.naming import run_name
-from evaluation.runs.score import Target, check_run
+from evaluation.runs.score import ScoringTarget, check_run
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.work_requests import request_work
 from leaderboard.datasets.problems import in_file
@@ -34,7 +34,7 @@ def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun
     """Check the run against the collection and store it. Raises InvalidContent with its problems."""
     documents = DocumentIds.open(inspected.id_table) if inspected.id_table else None
     try:
-        report = check_run(path, Target(query_ids=inspected.topics.ids, document_ids=documents))
+        report = check_run(path, ScoringTarget(query_ids=inspected.topics.ids, document_ids=documents))
     except InvalidContent as error:
         raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
     if not report.valid:

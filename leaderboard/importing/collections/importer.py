@@ -27,7 +27,7 @@ from leaderboard.importing.collections.baseline_run import (
 from leaderboard.importing.collections.inspection import InspectedCollection, check_split, inspect
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress, open_source
-from leaderboard.importing.collections.splits import check_overlap, left_out, permit_comparison
+from leaderboard.importing.collections.splits import check_overlap, permit_comparison, withheld_splits
 from leaderboard.importing.collections.storing import (
     StoredContent,
     create_version,
@@ -49,7 +49,7 @@ _DECIDING = ("relevance_level", "drop_self_matches")
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """What the import did: `changes` in words, empty where the same bytes and settings were there already.
 
     `offered` are the files that everyone may have now; `left_out` the splits that are not among them, because the
@@ -75,7 +75,7 @@ class Imported:
         return text
 
 
-class NoSpace(Exception):
+class DiskSpaceError(Exception):
     """The disk is full, which is no fault of the collection's."""
 
 
@@ -83,11 +83,11 @@ def _no_progress(stage: str, share: float) -> None:
     """For callers who do not watch."""
 
 
-def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_progress) -> Imported:
+def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_progress) -> ImportResult:
     """Take in the collection at `path`, or bring the dataset up to date with it. Within `audit.acting`: where hidden
     judgements are kept, what is told depends on who acts.
 
-    Raises evaluation.core.errors.InvalidContent with every problem found, or NoSpace; nothing is then changed.
+    Raises evaluation.core.errors.InvalidContent with every problem found, or DiskSpaceError; nothing is then changed.
     """
     existing = Dataset.objects.filter(slug=options.slug).first()
     options = _resolved(options, existing)
@@ -110,7 +110,9 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            raise NoSpace("Nothing was imported: the disk is full. Free some space and try again.") from error
+            raise DiskSpaceError(
+                "Nothing was imported: the disk is full. Free some space and try again."
+            ) from error
 
 
 def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
@@ -207,7 +209,7 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
 @transaction.atomic
 def _record(
     options: ImportOptions, inspected: InspectedCollection, stored: StoredContent, run: BaselineRun | None
-) -> Imported:
+) -> ImportResult:
     dataset, changes = _settings(options)
     version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()
     if version is None:
@@ -255,7 +257,9 @@ def _record(
     if named:
         changes.append("baseline run")
     offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
-    return Imported(dataset, version, qrels, tuple(changes), requested, offered, left_out(inspected, options))
+    return ImportResult(
+        dataset, version, qrels, tuple(changes), requested, offered, withheld_splits(inspected, options)
+    )
 
 
 def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
@@ -265,7 +269,7 @@ def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
     """
     other = rescoring.under_way(dataset)
     if other is None:
-        rescoring.start(dataset, qrels, "The collection was imported with other judgements.")
+        rescoring.start_rescore(dataset, qrels, "The collection was imported with other judgements.")
         return True
     if other.to_qrels_id == qrels.pk:
         return False

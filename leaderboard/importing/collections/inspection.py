@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.archives.compression import open_blocks
-from evaluation.collections.beir import Findings, iterate_queries
+from evaluation.collections.beir import FileProblems, iterate_queries
 from evaluation.collections.check import (
     CorpusStatistics,
     QueryStatistics,
@@ -30,9 +30,9 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.judgements.qrels import Qrels, read_qrels
 from leaderboard.datasets.problems import in_file, problem, unknown_ids
-from leaderboard.datasets.qrels import Judgements
+from leaderboard.datasets.qrels import JudgementFile
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import Progress, Source
+from leaderboard.importing.collections.source import CollectionFiles, Progress
 
 #: Judgements are looked up so many at a time.
 _BATCH = 100_000
@@ -56,7 +56,7 @@ class InspectedCollection:
     id_list: Path | None
     id_table: Path | None
     topics: Topics
-    judgements: dict[str, Judgements] = field(default_factory=dict)
+    judgements: dict[str, JudgementFile] = field(default_factory=dict)
 
     @property
     def content_sha256(self) -> str:
@@ -90,27 +90,29 @@ class InspectedCollection:
         return statistics
 
 
-def inspect(source: Source, options: ImportOptions, work: Path, progress: Progress) -> InspectedCollection:
+def inspect(
+    source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress
+) -> InspectedCollection:
     """Read everything once. Raises InvalidContent with all problems of all files together."""
     problems: list[Problem] = list(source.problems)
     query_ids: set[str] = set()
     queries = corpus = None
     if source.queries is not None:
-        with _collecting(problems):
+        with _collect_problems(problems):
             queries = check_queries(source.queries, query_ids.add, partial(progress, "queries"))
     id_list = work / "document-ids.txt"
-    with _collecting(problems):
+    with _collect_problems(problems):
         corpus = _inspect_documents(source, id_list, progress)
     id_table = _build_table(id_list, work, progress)
     unreadable = len(problems) > len(source.problems)
     judgements = {}
     for split in sorted(source.qrels):
         progress(f"{split} qrels", 0.0)
-        with _collecting(problems):
+        with _collect_problems(problems):
             read = _read_judgements(source.qrels[split], split, work, may_be_empty=options.collecting)
             if read is not None:
                 judgements[split] = read
-                problems += _strangers(read.qrels, split, query_ids, id_table, whole=not unreadable)
+                problems += _unknown_ids(read.qrels, split, query_ids, id_table, whole=not unreadable)
         progress(f"{split} qrels", 1.0)
     problems += check_collecting(options, judgements)
     if problems or queries is None or source.queries is None:
@@ -127,7 +129,7 @@ def inspect(source: Source, options: ImportOptions, work: Path, progress: Progre
 
 
 @contextmanager
-def _collecting(problems: list[Problem]) -> Iterator[None]:
+def _collect_problems(problems: list[Problem]) -> Iterator[None]:
     """Add what is wrong with one file to what is wrong with the others."""
     try:
         yield
@@ -135,7 +137,7 @@ def _collecting(problems: list[Problem]) -> Iterator[None]:
         problems += error.report.problems
 
 
-def _inspect_documents(source: Source, id_list: Path, progress: Progress) -> CorpusStatistics | None:
+def _inspect_documents(source: CollectionFiles, id_list: Path, progress: Progress) -> CorpusStatistics | None:
     """Write the document ids to `id_list`, and say what the corpus holds where there is one."""
     with id_list.open("w", encoding="utf-8") as file:
         if source.corpus is not None:
@@ -158,7 +160,7 @@ def _build_table(id_list: Path, work: Path, progress: Progress) -> Path | None:
     return table.path
 
 
-def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) -> Judgements | None:
+def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) -> JudgementFile | None:
     """The split's judgements and a plain copy of their file; None for an empty file where that may be."""
     name = path.name
     try:
@@ -171,10 +173,10 @@ def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) 
     with plain.open("wb") as file:
         for block in open_blocks(path):
             file.write(block)
-    return Judgements(qrels, plain, _sha256(plain))
+    return JudgementFile(qrels, plain, _sha256(plain))
 
 
-def _strangers(
+def _unknown_ids(
     qrels: Qrels, split: str, queries: set[str], id_table: Path | None, *, whole: bool
 ) -> Iterator[Problem]:
     """Judged queries and documents that the collection does not have; nothing where it does not say what it has.
@@ -214,7 +216,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_collecting(options: ImportOptions, judgements: dict[str, Judgements]) -> Iterator[Problem]:
+def check_collecting(options: ImportOptions, judgements: dict[str, JudgementFile]) -> Iterator[Problem]:
     """Whether a dataset that is to collect runs is without the judgements that they would be scored against."""
     if options.collecting and options.split in judgements:
         yield problem(
@@ -262,7 +264,7 @@ def _find_topics(
         line = read
 
     with target.open("wb") as file:
-        for _, query in iterate_queries(path, Findings(path.name), on_bytes=remember):
+        for _, query in iterate_queries(path, FileProblems(path.name), on_bytes=remember):
             if query.id in wanted:
                 file.write(line if line.endswith(b"\n") else line + b"\n")
     return Topics(wanted, check_queries(target), target)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluation.archives.zip import Policy, is_zip, open_archive
+from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.datasets.problems import missing, problem
@@ -31,7 +31,7 @@ _MEMBER = re.compile(
 _DEPTH = 3
 
 #: A collection has few files of its own, and may lie among many others. Curators may bring any size that fits.
-ZIP_POLICY = Policy(
+ZIP_POLICY = ZipPolicy(
     max_members=10_000,
     members_hint="Pack only the collection's own files; 10,000 are the limit.",
     expansion_hint="Text shrinks three- to tenfold. Import the folder instead, if this one is real.",
@@ -40,7 +40,7 @@ ZIP_POLICY = Policy(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CollectionFiles:
     """The files of a collection; `qrels` by split. What is missing is None, or among `problems`."""
 
     corpus: Path | None
@@ -51,7 +51,9 @@ class Source:
 
 
 @contextmanager
-def open_source(path: Path, options: ImportOptions, work: Path, progress: Progress) -> Iterator[Source]:
+def open_source(
+    path: Path, options: ImportOptions, work: Path, progress: Progress
+) -> Iterator[CollectionFiles]:
     """The collection at `path`; a zip is expanded below `work`. Raises InvalidContent if it is neither."""
     if path.is_dir():
         files = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
@@ -112,7 +114,7 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
     return parts, problems
 
 
-def _source(files: dict[str, Path], problems: list[Problem], options: ImportOptions) -> Source:
+def _source(files: dict[str, Path], problems: list[Problem], options: ImportOptions) -> CollectionFiles:
     qrels = {
         part.removeprefix("qrels-").removesuffix(".tsv"): path
         for part, path in files.items()
@@ -133,4 +135,4 @@ def _source(files: dict[str, Path], problems: list[Problem], options: ImportOpti
         if qrels:
             hint = f"Name one of the splits that are there: --split {', '.join(sorted(qrels))}."
         problems.append(missing(f"qrels/{options.split}.tsv", hint))
-    return Source(corpus, queries, files.get("document-ids.txt"), qrels, tuple(problems))
+    return CollectionFiles(corpus, queries, files.get("document-ids.txt"), qrels, tuple(problems))

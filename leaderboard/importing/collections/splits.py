@@ -19,7 +19,7 @@ from leaderboard.datasets.files import may_offer_judgements
 from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.judgements.disclosure import may_know, record_compared
+from leaderboard.judgements.disclosure import may_see_counts, record_compared
 from leaderboard.models import Dataset
 from leaderboard.models import Qrels as QrelsRow
 
@@ -43,7 +43,7 @@ def permit_comparison(brought: Collection[str], options: ImportOptions, dataset:
     kept = dataset.current_qrels or QrelsRow.objects.filter(version__dataset=dataset).order_by("pk").last()
     if kept is None:
         return
-    if options.split not in brought and not may_know(dataset, actor().person):
+    if options.split not in brought and not may_see_counts(dataset, actor().person):
         raise InvalidContent.of(NOT_COMPARED)
     record_compared(f"an import onto {dataset}", dataset, kept)
 
@@ -86,7 +86,7 @@ def _pairs(qrels: Qrels) -> Iterator[tuple[str, str]]:
     return ((query, document) for query, document, _ in qrels.judgements())
 
 
-def left_out(inspected: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
+def withheld_splits(inspected: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
     """The other splits whose judgements are not offered, since the scored ones are hidden."""
     return tuple(
         split

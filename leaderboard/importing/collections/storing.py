@@ -11,19 +11,19 @@ from leaderboard.core.storage.store import Area, put
 from leaderboard.datasets.files import (
     ALL_QUERIES_NAME,
     QUERIES_NAME,
-    KeptFile,
+    StoredFile,
     gzipped,
     judgements_name,
-    keep_file,
-    keep_judgements,
-    kept_file,
     may_offer_judgements,
-    offer_kept,
+    offer_file,
+    store_file,
+    store_judgements,
+    stored_file,
     withdraw_file,
 )
 from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import Progress, Source
+from leaderboard.importing.collections.source import CollectionFiles, Progress
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion
 
 Kind = DatasetFile.Kind
@@ -36,16 +36,20 @@ class StoredContent:
     `topics` is None where a run is to answer all queries.
     """
 
-    queries: KeptFile
-    topics: KeptFile | None
-    corpus: KeptFile | None
-    document_ids: KeptFile | None
+    queries: StoredFile
+    topics: StoredFile | None
+    corpus: StoredFile | None
+    document_ids: StoredFile | None
     id_table_sha256: str
-    judgements: dict[str, KeptFile]
+    judgements: dict[str, StoredFile]
 
 
 def store_content(
-    source: Source, inspected: InspectedCollection, options: ImportOptions, work: Path, progress: Progress
+    source: CollectionFiles,
+    inspected: InspectedCollection,
+    options: ImportOptions,
+    work: Path,
+    progress: Progress,
 ) -> StoredContent:
     """Compress what is plain and put it into the store, hidden judgements apart. No row is written."""
     if source.queries is None:
@@ -56,14 +60,14 @@ def store_content(
         if split == options.split:
             put(Area.QRELS, judged.path, judged.sha256)
         if may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden)):
-            kept[split] = keep_judgements(judged.path, work)
+            kept[split] = store_judgements(judged.path, work)
     corpus = source.corpus if inspected.corpus is not None else None
     topics = inspected.topics.path
     stored = StoredContent(
-        queries=keep_file(gzipped(source.queries, work / "queries.gz")),
-        topics=keep_file(gzipped(topics, work / "topics.gz")) if topics else None,
-        corpus=keep_file(gzipped(corpus, work / "corpus.gz")) if corpus else None,
-        document_ids=keep_file(gzipped(inspected.id_list, work / "ids.gz")) if inspected.id_list else None,
+        queries=store_file(gzipped(source.queries, work / "queries.gz")),
+        topics=store_file(gzipped(topics, work / "topics.gz")) if topics else None,
+        corpus=store_file(gzipped(corpus, work / "corpus.gz")) if corpus else None,
+        document_ids=store_file(gzipped(inspected.id_list, work / "ids.gz")) if inspected.id_list else None,
         id_table_sha256=_id_table_sha256(inspected, options.slug),
         judgements=kept,
     )
@@ -121,15 +125,15 @@ def offer_content(
     Beside hidden judgements only those of this import are offered: others have not been held against them.
     """
     before = set(version.files.values_list("name", "sha256"))
-    offer_kept(version, Kind.QUERIES, kept_file(version.topics_sha256), QUERIES_NAME)
+    offer_file(version, Kind.QUERIES, stored_file(version.topics_sha256), QUERIES_NAME)
     if version.topics_sha256 != version.queries_sha256:
-        offer_kept(version, Kind.ALL_QUERIES, kept_file(version.queries_sha256), ALL_QUERIES_NAME)
+        offer_file(version, Kind.ALL_QUERIES, stored_file(version.queries_sha256), ALL_QUERIES_NAME)
     else:
         withdraw_file(version, ALL_QUERIES_NAME)
     if stored.corpus is not None:
-        offer_kept(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
+        offer_file(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
     if stored.document_ids is not None:
-        offer_kept(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
+        offer_file(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
     offered = {
         judgements_name(split): (split, kept)
         for split, kept in stored.judgements.items()
@@ -140,5 +144,5 @@ def offer_content(
         if file.name not in offered:
             withdraw_file(version, file.name)
     for name, (split, kept) in offered.items():
-        offer_kept(version, Kind.QRELS, kept, name, f"The {split} judgements")
+        offer_file(version, Kind.QRELS, kept, name, f"The {split} judgements")
     return set(version.files.values_list("name", "sha256")) != before

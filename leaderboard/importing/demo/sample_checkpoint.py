@@ -113,7 +113,7 @@ def archive_checkpoint(folder: Path, target: Path) -> Path:
     return target
 
 
-def archive_refused(folder: Path, target: Path) -> Path:
+def archive_with_pickle(folder: Path, target: Path) -> Path:
     """As `archive_checkpoint`, but with a (harmless) pickle in place of the weights, which the site refuses."""
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".safetensors"}
     files["pytorch_model.bin"] = pickle.dumps({"embedding.weight": [[0.0]]}, protocol=2)

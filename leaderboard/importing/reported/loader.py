@@ -20,7 +20,7 @@ GAINED = ("ir_datasets_id", "beir_name", "licence", "description", "citation")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadSummary:
     """What the boards hold now, and how many entries changed."""
 
     sources: int
@@ -31,7 +31,7 @@ class Loaded:
 
 
 @transaction.atomic
-def load_reported() -> Loaded:
+def load_reported() -> LoadSummary:
     """Bring every reported board up to date with the committed tables."""
     publications = tables.sources()
     sources = {key: _source(key, fields) for key, fields in publications.items()}
@@ -59,7 +59,7 @@ def load_reported() -> Loaded:
     changed = publish_reported(entries)
     for position, (slug, fields) in enumerate(tables.benchmarks().items()):
         _benchmark(slug, fields, position, sources, datasets)
-    return Loaded(len(sources), len(datasets), len(systems), len(entries), changed)
+    return LoadSummary(len(sources), len(datasets), len(systems), len(entries), changed)
 
 
 @dataclass(slots=True)
@@ -72,15 +72,15 @@ class _Numbers:
     locators: dict[str, None] = field(default_factory=dict)
 
 
-def _numbers() -> dict[tables.Place, _Numbers]:
-    numbers: defaultdict[tables.Place, _Numbers] = defaultdict(_Numbers)
+def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
+    numbers: defaultdict[tables.ReportedPlace, _Numbers] = defaultdict(_Numbers)
     figures = []
     for score in tables.scores():
         numbers[score.place].scores[score.measure] = score.value
         numbers[score.place].locators[score.locator] = None
         if score.scale != "share":
             figures.append(
-                tables.FigureRow(
+                tables.ReportedFigure(
                     place=score.place,
                     name=score.measure,
                     value=score.value,
@@ -122,7 +122,7 @@ def _bibtex(key: str, fields: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _dataset(row: tables.DatasetRow, text: Mapping[str, Any]) -> Dataset:
+def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
     """The dataset's row. One that was imported keeps its own settings and gains what it has not said."""
     fresh = {
         "name": row.name,
@@ -153,7 +153,9 @@ def _dataset(row: tables.DatasetRow, text: Mapping[str, Any]) -> Dataset:
     return dataset
 
 
-def _system(row: tables.SystemRow, source: Source, numbers: Mapping[tables.Place, _Numbers]) -> System:
+def _system(
+    row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]
+) -> System:
     """The system's row. What it is beyond that is left open where no source states it."""
     mine = {
         place: printed

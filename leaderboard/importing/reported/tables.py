@@ -37,7 +37,7 @@ _STATISTICS: dict[str, type[int] | type[float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetRow:
+class ReportedDataset:
     """A dataset that figures are reported on; `statistics` as printed, without what is not printed.
 
     `ir_datasets_id` is its name in the catalogue of ir_datasets, `beir_name` the archive's that BEIR hands out; both
@@ -58,7 +58,7 @@ class DatasetRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SystemRow:
+class ReportedSystem:
     """A system as one source names it. `adapted`: trained on the target corpus without labels."""
 
     source: str
@@ -72,7 +72,7 @@ class SystemRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReportedPlace:
     """Which entry a number belongs to."""
 
     source: str
@@ -88,10 +88,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreRow:
+class ReportedScore:
     """A score of a system. `value` is a share between 0 and 1, `scale` how it is printed."""
 
-    place: Place
+    place: ReportedPlace
     measure: str
     value: float
     as_printed: str
@@ -100,10 +100,10 @@ class ScoreRow:
 
 
 @dataclass(frozen=True, slots=True)
-class FigureRow:
+class ReportedFigure:
     """A figure beside the scores: latency, index size, dimension, cost. `doubt` says why it is doubtful."""
 
-    place: Place
+    place: ReportedPlace
     name: str
     value: float
     as_printed: str
@@ -124,10 +124,10 @@ def benchmarks() -> dict[str, dict[str, Any]]:
     return _toml("benchmarks.toml")
 
 
-def datasets() -> list[DatasetRow]:
+def datasets() -> list[ReportedDataset]:
     """The datasets, with Table 1's statistics."""
     return _rows(
-        DatasetRow,
+        ReportedDataset,
         "datasets.csv",
         statistics=lambda row: {name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
     )
@@ -142,23 +142,23 @@ def dataset_texts() -> dict[str, dict[str, Any]]:
     return _toml("dataset_texts.toml")
 
 
-def systems() -> list[SystemRow]:
+def systems() -> list[ReportedSystem]:
     """The systems of all sources."""
-    return _rows(SystemRow, "systems.csv")
+    return _rows(ReportedSystem, "systems.csv")
 
 
-def scores() -> list[ScoreRow]:
+def scores() -> list[ReportedScore]:
     """Every reported score."""
-    return _rows(ScoreRow, "scores.csv", place=_place)
+    return _rows(ReportedScore, "scores.csv", place=_place)
 
 
-def figures() -> list[FigureRow]:
+def figures() -> list[ReportedFigure]:
     """Every reported figure that is not a score."""
-    return _rows(FigureRow, "figures.csv", place=_place)
+    return _rows(ReportedFigure, "figures.csv", place=_place)
 
 
 @dataclass(frozen=True, slots=True)
-class PrintedOverAll:
+class PublishedAverage:
     """What a publication prints of a system over all datasets, and where.
 
     `average` is the average relative to BM25 in percent, `wins` on how many datasets it beats BM25; None: not printed.
@@ -170,7 +170,7 @@ class PrintedOverAll:
 
 
 @lru_cache
-def printed_over_all(source: str, measure: str) -> Mapping[str, PrintedOverAll]:
+def published_averages(source: str, measure: str) -> Mapping[str, PublishedAverage]:
     """By system what a publication prints over all of its datasets for a measure; empty where it prints nothing."""
 
     def of(name: str) -> dict[str, dict[str, str]]:
@@ -179,7 +179,7 @@ def printed_over_all(source: str, measure: str) -> Mapping[str, PrintedOverAll]:
 
     averages, wins = of("averages.csv"), of("wins.csv")
     return {
-        system: PrintedOverAll(
+        system: PublishedAverage(
             average=float(averages[system]["average_relative_to_bm25_percent"])
             if system in averages
             else None,
@@ -190,8 +190,8 @@ def printed_over_all(source: str, measure: str) -> Mapping[str, PrintedOverAll]:
     }
 
 
-def _place(row: dict[str, str]) -> Place:
-    return Place(row["source"], row["dataset"], row["system"], row["configuration"])
+def _place(row: dict[str, str]) -> ReportedPlace:
+    return ReportedPlace(row["source"], row["dataset"], row["system"], row["configuration"])
 
 
 def _rows(kind: type[T], name: str, **makers: Callable[[dict[str, str]], Any]) -> list[T]:

@@ -7,11 +7,11 @@ The only writer of `Rescore`; `switch` puts the board on the other judgements.
 from leaderboard.judgements.rescoring.campaigns import (
     CannotRescore,
     RescoreUnderWay,
-    catch_up,
-    discard,
-    give_up,
-    go_on,
+    discard_rescore,
+    fail_rescore,
+    include_new_run,
     is_needed,
-    start,
+    resume_rescore,
+    start_rescore,
     under_way,
 )

@@ -9,7 +9,7 @@ from django.utils import timezone
 from evaluation.measures import SPEC_VERSION
 from leaderboard.core.audit import actor, record
 from leaderboard.core.work_requests import request_work
-from leaderboard.judgements.rescoring.content import Content
+from leaderboard.judgements.rescoring.content import OfferedContent
 from leaderboard.models import Dataset, Evaluation, Qrels, Rescore, Run, WorkRequest
 from leaderboard.results.history.revisions import lock_board, lock_boards
 
@@ -59,7 +59,7 @@ def is_needed(dataset: Dataset, qrels: Qrels) -> bool:
 
 
 @transaction.atomic
-def start(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
+def start_rescore(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
     """Have every stored run of the dataset evaluated on `qrels`; its board stays as it is until it is switched.
 
     `note` says what changed the judgements, and is public after the switch; why somebody acts is the record's alone.
@@ -90,16 +90,16 @@ def start(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
         before={"qrels": before.number},
         after={"qrels": qrels.number},
     )
-    _ask_for(rescore)
+    _request_work(rescore)
     return rescore
 
 
-def _ask_for(rescore: Rescore) -> None:
+def _request_work(rescore: Rescore) -> None:
     request_work(WorkRequest.Kind.RESCORE, rescore.dataset, {"rescore": rescore.pk})
 
 
 @transaction.atomic
-def discard(rescore: Rescore) -> None:
+def discard_rescore(rescore: Rescore) -> None:
     """Throw the rescore away: no board changes. What was evaluated stays, and need not be evaluated again.
 
     Raises CannotRescore where it was decided before.
@@ -115,7 +115,7 @@ def discard(rescore: Rescore) -> None:
 
 
 @transaction.atomic
-def go_on(rescore: Rescore) -> None:
+def resume_rescore(rescore: Rescore) -> None:
     """Evaluate what is not evaluated: after a failure of ours, or where the dataset's settings changed.
 
     Raises CannotRescore where it was decided before or is at it, RescoreUnderWay where another was started since.
@@ -130,10 +130,10 @@ def go_on(rescore: Rescore) -> None:
         raise CannotRescore(_decided(rescore))
     rescore.refresh_from_db()
     record("rescore went on", rescore, dataset=rescore.dataset_id)
-    _ask_for(rescore)
+    _request_work(rescore)
 
 
-def catch_up(dataset: Dataset | int) -> None:
+def include_new_run(dataset: Dataset | int) -> None:
     """See to it that a run which has just been scored is evaluated on the judgements of the dataset's rescore too.
 
     In the transaction that publishes its result, with the board locked. While the rescore evaluates it finds the run
@@ -142,11 +142,12 @@ def catch_up(dataset: Dataset | int) -> None:
     rescore = Rescore.objects.filter(dataset=dataset, state=State.READY).first()
     if rescore is not None:
         Rescore.objects.filter(pk=rescore.pk).update(state=State.EVALUATING)
-        _ask_for(rescore)
+        _request_work(rescore)
 
 
-def give_up(rescore: Rescore) -> bool:
-    """Say that a fault of ours ended the rescore before all runs were evaluated: `go_on` or `discard` it."""
+def fail_rescore(rescore: Rescore) -> bool:
+    """Say that a fault of ours ended the rescore before all runs were evaluated: `resume_rescore` or `discard_rescore`
+    it."""
     return bool(Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING).update(state=State.FAILED))
 
 
@@ -192,31 +193,31 @@ def begin_run(rescore: Rescore, run: Run) -> bool:
     tries = rescore.content.get(_TRIES, {})
     before = tries.get(str(run.pk), 0)
     if before >= TRIES:
-        lose_run(rescore, run, "it was begun twice, and the worker was lost over it each time")
+        exclude_run(rescore, run, "it was begun twice, and the worker was lost over it each time")
         return False
-    _keep(rescore, {str(run.pk): before + 1})
+    _store_tries(rescore, {str(run.pk): before + 1})
     return True
 
 
 def end_run(rescore: Rescore) -> None:
     """Note that no run is being evaluated: what follows is no fault of one."""
-    _keep(rescore, {})
+    _store_tries(rescore, {})
 
 
-def lose_run(rescore: Rescore, run: Run, why: str) -> None:
+def exclude_run(rescore: Rescore, run: Run, why: str) -> None:
     """List the run among those that cannot be evaluated: results of it stay on the judgements they are on."""
     rescore.lost = {**rescore.lost, str(run.pk): why}
     Rescore.objects.filter(pk=rescore.pk).update(lost=rescore.lost)
     end_run(rescore)
 
 
-def _keep(rescore: Rescore, tries: dict[str, int]) -> None:
+def _store_tries(rescore: Rescore, tries: dict[str, int]) -> None:
     rescore.content = {_TRIES: tries} if tries else {}
     Rescore.objects.filter(pk=rescore.pk).update(content=rescore.content)
 
 
 @transaction.atomic
-def finish(rescore: Rescore, content: Content, settings: dict[str, object]) -> bool:
+def finish_rescore(rescore: Rescore, content: OfferedContent, settings: dict[str, object]) -> bool:
     """Let the curator decide: every run has its evaluation. False where further runs came, or settings changed."""
     dataset = lock_board(rescore.dataset_id)
     note_progress(rescore)

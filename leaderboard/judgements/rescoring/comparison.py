@@ -19,13 +19,13 @@ from django.db.models import Prefetch
 from evaluation.measures import SPEC_VERSION
 from leaderboard.core.measures import better
 from leaderboard.models import Entry, Evaluation, Rescore, Seed
-from leaderboard.results.kinds import places
+from leaderboard.results.kinds import rank_values
 from leaderboard.results.protection import policy_of
 from leaderboard.results.publishing.ladder_places import evaluations_of
 from leaderboard.results.values import (
     HOLE,
+    aggregate_seeds,
     comparison_group,
-    over_seeds,
     published_private_scores,
     published_scores,
     published_value,
@@ -40,10 +40,10 @@ def comparison_of(rescore: Rescore) -> dict[str, Any]:
     """As it was when the rescore was decided; until then as it is now."""
     if rescore.state in _DECIDED and rescore.comparison:
         return dict(rescore.comparison)
-    return compare(rescore, *moves_of(rescore))
+    return compare(rescore, *moved_entries(rescore))
 
 
-def compare(rescore: Rescore, moves: Sequence[Move], stays: Sequence[Stay]) -> dict[str, Any]:
+def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[UnmovedEntry]) -> dict[str, Any]:
     """Plain values that can be kept: `rows` are the results that move, `stays` those that do not, and why."""
     dataset = rescore.dataset
     rows = [_row(move, hidden=dataset.hidden) for move in moves]
@@ -59,7 +59,7 @@ def compare(rescore: Rescore, moves: Sequence[Move], stays: Sequence[Stay]) -> d
     }
 
 
-def among(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
+def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
     """The comparison of these results alone, with ranks among them: none that is missing leaves a gap."""
     rows = [
         {**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries
@@ -88,7 +88,7 @@ def _named(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _row(move: Move, *, hidden: bool) -> dict[str, Any]:
+def _row(move: MovedEntry, *, hidden: bool) -> dict[str, Any]:
     held = move.entry.visibility == Entry.Visibility.HELD
     return {
         **_named(move.entry),
@@ -121,13 +121,13 @@ def _rank(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
             and row["visibility"] == Entry.Visibility.PUBLIC
             and measure in row[when]
         ]
-        place = places([row[when][measure] for row in peers], lower_is_better=better(measure) == "lower")
+        place = rank_values([row[when][measure] for row in peers], lower_is_better=better(measure) == "lower")
         for row in peers:
             row[f"rank_{when}"][measure] = place[row[when][measure]]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class MovedEntry:
     """An entry and what it comes to stand on: one evaluation, or one for each of its seeds.
 
     `before` are the evaluations that it stands on now. The numbers are published values.
@@ -147,14 +147,14 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class UnmovedEntry:
     """An entry that keeps its numbers, and is stale after the switch unless it is a publication's."""
 
     entry: Entry
     why: str
 
 
-def moves_of(rescore: Rescore) -> tuple[list[Move], list[Stay]]:
+def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry]]:
     """Every entry of the dataset, as it would move, or why it would not; in order of publication."""
     entries = _entries(rescore)
     new = {
@@ -166,19 +166,19 @@ def moves_of(rescore: Rescore) -> tuple[list[Move], list[Stay]]:
     }
     taken = set(Entry.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
     taken |= set(Seed.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
-    found: dict[int, Move | Stay] = {}
+    found: dict[int, MovedEntry | UnmovedEntry] = {}
     # Of two results of one run that on the present judgements counts: an older one would only repeat it.
     for entry in sorted(entries, key=lambda each: not _on(each, rescore.from_qrels_id)):
         why = _stays(entry, rescore, new, taken)
         if why:
-            found[entry.pk] = Stay(entry, why)
+            found[entry.pk] = UnmovedEntry(entry, why)
         else:
             move = _move(entry, rescore, new)
             taken |= {evaluation.pk for evaluation in move.after}
             found[entry.pk] = move
     ordered = [found[entry.pk] for entry in entries]
-    moves = [each for each in ordered if isinstance(each, Move)]
-    return _with_one_baseline(moves), [each for each in ordered if isinstance(each, Stay)]
+    moves = [each for each in ordered if isinstance(each, MovedEntry)]
+    return _with_one_baseline(moves), [each for each in ordered if isinstance(each, UnmovedEntry)]
 
 
 def _entries(rescore: Rescore) -> list[Entry]:
@@ -213,7 +213,7 @@ def _stays(entry: Entry, rescore: Rescore, new: dict[int, Evaluation], taken: se
     return ""
 
 
-def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> Move:
+def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> MovedEntry:
     dataset, before, seeds = rescore.dataset, evaluations_of(entry), list(entry.seeds.all())
     after = [new[evaluation.run_id] for evaluation in before]
     held = entry.visibility == Entry.Visibility.HELD  # what is held has no published value, now or then
@@ -221,12 +221,12 @@ def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> Move:
     scores = published[0]
     deviations: dict[str, float] = {}
     if seeds:
-        scores, deviations = over_seeds(published, hidden=dataset.hidden, step=policy_of(dataset).step)
+        scores, deviations = aggregate_seeds(published, hidden=dataset.hidden, step=policy_of(dataset).step)
     private: dict[str, float] = {}
     if entry.private_scores:  # revealed before: what is told of the other part is of the same judgements
         found = [published_private_scores(evaluation, dataset) for evaluation in after]
-        private = over_seeds(found, hidden=dataset.hidden)[0] if seeds else found[0]
-    return Move(
+        private = aggregate_seeds(found, hidden=dataset.hidden)[0] if seeds else found[0]
+    return MovedEntry(
         entry=entry,
         seeds=seeds,
         before=before,
@@ -241,7 +241,7 @@ def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> Move:
     )
 
 
-def _with_one_baseline(moves: Iterable[Move]) -> list[Move]:
+def _with_one_baseline(moves: Iterable[MovedEntry]) -> list[MovedEntry]:
     """All of them come into one comparison group, which has one baseline: the last that everyone sees."""
     moves = list(moves)
     named = [each for each in moves if each.is_baseline]

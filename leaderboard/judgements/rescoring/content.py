@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.collections.beir import Findings, iterate_queries, read_queries
+from evaluation.collections.beir import FileProblems, iterate_queries, read_queries
 from evaluation.collections.check import check_queries
 from leaderboard.core.storage.store import Area, path_of, work_folder
 from leaderboard.datasets.files import (
@@ -17,11 +17,11 @@ from leaderboard.datasets.files import (
     QUERIES_NAME,
     gzipped,
     judgements_name,
-    keep_file,
-    keep_judgements,
-    kept_file,
     may_offer_judgements,
-    offer_kept,
+    offer_file,
+    store_file,
+    store_judgements,
+    stored_file,
     withdraw_file,
 )
 from leaderboard.datasets.qrels import load_qrels
@@ -29,7 +29,7 @@ from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class OfferedContent:
     """Keys of the store. `topics_sha256` and `statistics` are empty where the topics stay; `judgements_sha256` where
     the judgements are not everyone's."""
 
@@ -42,19 +42,19 @@ class Content:
         return asdict(self)
 
     @classmethod
-    def of(cls, kept: dict[str, Any]) -> Content:
+    def of(cls, kept: dict[str, Any]) -> OfferedContent:
         """As a rescore has kept it."""
         return cls(**{name: kept[name] for name in cls.__dataclass_fields__ if name in kept})
 
 
-def prepare_content(dataset: Dataset, qrels: Qrels) -> Content:
+def prepare_content(dataset: Dataset, qrels: Qrels) -> OfferedContent:
     """Put what the dataset offers on these judgements into the store; no row is written."""
     with work_folder("rescore") as folder:
         topics, statistics = _topics(qrels, folder)
         judgements = ""
         if may_offer_judgements(qrels.split, scored=qrels.split, hidden=dataset.hidden):
-            judgements = keep_judgements(path_of(Area.QRELS, qrels.sha256), folder).sha256
-    return Content(topics, statistics, judgements)
+            judgements = store_judgements(path_of(Area.QRELS, qrels.sha256), folder).sha256
+    return OfferedContent(topics, statistics, judgements)
 
 
 def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
@@ -79,27 +79,27 @@ def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
 
     every = path_of(Area.FILES, version.queries_sha256)
     with plain.open("wb") as file:
-        for _, query in iterate_queries(every, Findings(every.name), on_bytes=remember):
+        for _, query in iterate_queries(every, FileProblems(every.name), on_bytes=remember):
             if query.id in wanted:
                 file.write(line if line.endswith(b"\n") else line + b"\n")
     found = check_queries(plain)
     told = {**version.statistics, "queries": found.queries, "words_per_query": found.mean_words}
-    return keep_file(gzipped(plain, work / "topics.gz")).sha256, told
+    return store_file(gzipped(plain, work / "topics.gz")).sha256, told
 
 
-def offer_with(dataset: Dataset, version: DatasetVersion, qrels: Qrels, content: Content) -> None:
+def offer_content(dataset: Dataset, version: DatasetVersion, qrels: Qrels, content: OfferedContent) -> None:
     """Let runs answer the new topics, and offer the files that go with the judgements. In the switch's transaction."""
     if content.topics_sha256:
         version.topics_sha256, version.statistics = content.topics_sha256, content.statistics
         version.save(update_fields=["topics_sha256", "statistics"])
-        offer_kept(version, DatasetFile.Kind.QUERIES, kept_file(content.topics_sha256), QUERIES_NAME)
+        offer_file(version, DatasetFile.Kind.QUERIES, stored_file(content.topics_sha256), QUERIES_NAME)
         if version.topics_sha256 == version.queries_sha256:
             withdraw_file(version, ALL_QUERIES_NAME)
     if content.judgements_sha256 and not dataset.hidden:
-        offer_kept(
+        offer_file(
             version,
             DatasetFile.Kind.QRELS,
-            kept_file(content.judgements_sha256),
+            stored_file(content.judgements_sha256),
             judgements_name(qrels.split),
             f"The {qrels.split} judgements",
         )

@@ -10,11 +10,17 @@ from django.utils import timezone
 from leaderboard.core.audit import actor, record
 from leaderboard.core.work_requests import request_notice
 from leaderboard.judgements.rescoring.campaigns import settings_of, waiting_runs
-from leaderboard.judgements.rescoring.comparison import Move, Stay, compare, digest, moves_of
-from leaderboard.judgements.rescoring.content import Content, offer_with
+from leaderboard.judgements.rescoring.comparison import (
+    MovedEntry,
+    UnmovedEntry,
+    compare,
+    digest,
+    moved_entries,
+)
+from leaderboard.judgements.rescoring.content import OfferedContent, offer_content
 from leaderboard.models import Dataset, Entry, Rescore, Seed
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.publishing.ladder_places import settle_places
+from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.scored import mark_pooled
 
 
@@ -36,7 +42,7 @@ def switch_board(rescore: Rescore, *, seen: str = "") -> Dataset:
         "dataset__current_qrels", "from_qrels", "to_qrels__version__dataset", "decided_by"
     ).get(pk=rescore.pk)
     _require_ready(present)
-    moves, stays = moves_of(present)
+    moves, stays = moved_entries(present)
     _require_baseline(present, moves, stays)
     comparison = compare(present, moves, stays)
     if seen and seen != digest(comparison):
@@ -45,9 +51,9 @@ def switch_board(rescore: Rescore, *, seen: str = "") -> Dataset:
     dataset, qrels = present.dataset, present.to_qrels
     dataset.current_qrels = qrels
     dataset.save()
-    offer_with(dataset, qrels.version, qrels, Content.of(present.content))
+    offer_content(dataset, qrels.version, qrels, OfferedContent.of(present.content))
     mark_pooled(dataset)
-    settle_places(dataset)
+    update_shown(dataset)
     record(
         "board switched",
         present,
@@ -88,7 +94,7 @@ def _require_ready(rescore: Rescore) -> None:
         raise CannotSwitch(f"{waiting:,} runs are not evaluated yet. Wait until they are, or evaluate again.")
 
 
-def _require_baseline(rescore: Rescore, moves: Sequence[Move], stays: Sequence[Stay]) -> None:
+def _require_baseline(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[UnmovedEntry]) -> None:
     """The board's baseline moves with it, or the board does not move."""
     if any(move.is_baseline for move in moves):
         return
@@ -100,7 +106,7 @@ def _require_baseline(rescore: Rescore, moves: Sequence[Move], stays: Sequence[S
             )
 
 
-def _apply(moves: Sequence[Move]) -> None:
+def _apply(moves: Sequence[MovedEntry]) -> None:
     """Point entries and seeds to their new evaluations, with the values that are published of these."""
     if any(move.is_baseline for move in moves):  # one that was there before gives way to the present one
         groups = {move.comparison_group for move in moves}

@@ -10,7 +10,7 @@ from typing import Any
 
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
-from leaderboard.core.text.plain import harmless
+from leaderboard.core.text.plain import safe_cell
 from leaderboard.results.values import HIDDEN_DECIMALS, HOLE, published_value
 
 OPEN_DECIMALS = 4
@@ -32,7 +32,7 @@ _COPIED = ("system", "slug", "configuration", "visibility", "is_baseline", "seed
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ComparisonLine:
     """One result: what it was and what it comes to, as values and as text."""
 
     system: str
@@ -55,11 +55,11 @@ class Line:
     def text(self) -> dict[str, str]:
         """The numbers as people read them."""
         return {
-            "before": numbers.written(self.before, self.decimals),
-            "after": numbers.written(self.after, self.decimals),
+            "before": numbers.format_value(self.before, self.decimals),
+            "after": numbers.format_value(self.after, self.decimals),
             "delta": numbers.signed(self.delta, self.decimals),
-            "hole_before": numbers.written(self.hole_before, self.decimals),
-            "hole_after": numbers.written(self.hole_after, self.decimals),
+            "hole_before": numbers.format_value(self.hole_before, self.decimals),
+            "hole_after": numbers.format_value(self.hole_after, self.decimals),
         }
 
     @property
@@ -76,7 +76,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
+class ColumnHeading:
     """A column's heading: what it says, the `sort` of its link, and how the table is sorted by it now."""
 
     key: str
@@ -86,14 +86,14 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ComparisonTable:
     """The lines in their order, and what a page needs to offer others."""
 
     measure: str
     measures: Sequence[str]
     sort: str
-    headings: Sequence[Heading]
-    lines: Sequence[Line]
+    headings: Sequence[ColumnHeading]
+    lines: Sequence[ComparisonLine]
     has_holes: bool
 
     @property
@@ -102,9 +102,9 @@ class Table:
         return sum(bool(line.climbed) for line in self.lines)
 
 
-def table_of(
+def comparison_table(
     comparison: Mapping[str, Any], *, measure: str = "", sort: str = "", hidden: bool, public: bool = False
-) -> Table:
+) -> ComparisonTable:
     """The comparison by one measure; what is asked for and is not there is the primary measure, and the new ranks.
 
     `hidden` is whether the judgements are hidden now: rounded values are what everyone gets then, whatever was kept.
@@ -122,14 +122,16 @@ def table_of(
     known.sort(key=lambda line: _sortable(getattr(line, key)), reverse=falling)
     lines = [*known, *(line for line in lines if getattr(line, key) is None)]
     has_holes = any(line.hole_before is not None or line.hole_after is not None for line in lines)
-    return Table(chosen, measures, f"-{key}" if falling else key, _headings(key, falling), lines, has_holes)
+    return ComparisonTable(
+        chosen, measures, f"-{key}" if falling else key, _headings(key, falling), lines, has_holes
+    )
 
 
 def _sortable(value: Any) -> Any:
     return value.casefold() if isinstance(value, str) else value
 
 
-def _headings(key: str, falling: bool) -> list[Heading]:
+def _headings(key: str, falling: bool) -> list[ColumnHeading]:
     """A link sorts the other way where the table is sorted by its column; numbers begin with the highest."""
     found = []
     for name, words in COLUMNS.items():
@@ -137,11 +139,11 @@ def _headings(key: str, falling: bool) -> list[Heading]:
         now = f"-{key}" if falling else key
         other = name if now == f"-{name}" else f"-{name}"
         order = ("descending" if falling else "ascending") if name == key else ""
-        found.append(Heading(name, words, other if name == key else first, order))
+        found.append(ColumnHeading(name, words, other if name == key else first, order))
     return found
 
 
-def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> Line:
+def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> ComparisonLine:
     """A row of the comparison by one measure."""
 
     def value(found: float | None) -> float | None:
@@ -149,7 +151,7 @@ def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool =
 
     before, after = value(row["before"].get(measure)), value(row["after"].get(measure))
     delta = deltas.absolute(after, before)
-    return Line(
+    return ComparisonLine(
         **{name: row[name] for name in _COPIED},
         before=before,
         after=after,
@@ -171,21 +173,21 @@ def as_csv(comparison: Mapping[str, Any], *, hidden: bool, public: bool = False)
         ["system", "configuration", "visibility", "baseline", "measure", "before", "after", "delta", "better",
          "rank_before", "rank_after", "hole_10_before", "hole_10_after", "not_rescored"]
     )  # fmt: skip
-    for measure in table_of(comparison, hidden=hidden).measures:
-        for line in table_of(comparison, measure=measure, hidden=hidden, public=public).lines:
+    for measure in comparison_table(comparison, hidden=hidden).measures:
+        for line in comparison_table(comparison, measure=measure, hidden=hidden, public=public).lines:
             writer.writerow(
-                [harmless(line.system), harmless(line.configuration), line.visibility, int(line.is_baseline), measure,
+                [safe_cell(line.system), safe_cell(line.configuration), line.visibility, int(line.is_baseline), measure,
                  line.before, line.after, line.delta, better(measure), line.rank_before, line.rank_after,
                  line.hole_before, line.hole_after, ""]
             )  # fmt: skip
-    for stay in stays_of(comparison, public=public):
+    for stay in unmoved_results(comparison, public=public):
         writer.writerow(
-            [harmless(stay["system"]), harmless(stay["configuration"]), stay["visibility"], int(stay["is_baseline"]),
+            [safe_cell(stay["system"]), safe_cell(stay["configuration"]), stay["visibility"], int(stay["is_baseline"]),
              *[""] * 9, stay["why"]]
         )  # fmt: skip
     return out.getvalue()
 
 
-def stays_of(comparison: Mapping[str, Any], *, public: bool = False) -> list[Mapping[str, Any]]:
+def unmoved_results(comparison: Mapping[str, Any], *, public: bool = False) -> list[Mapping[str, Any]]:
     """The results that do not move."""
     return [stay for stay in comparison["stays"] if not public or stay["visibility"] == "public"]

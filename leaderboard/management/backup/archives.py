@@ -68,7 +68,7 @@ def _new_file(target: Path) -> BinaryIO:
     return os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-class Folders:
+class FolderArchive:
     """Folders and files below a root, written as a tar; `hashes` has the sha256 of each file that went into it.
 
     Unfinished files, and what is left out, are not in it; nor is what vanishes while we look, since no row names it
@@ -100,7 +100,7 @@ class Folders:
                     member = archive.gettarinfo(arcname=name, fileobj=file)
                     member.type, member.linkname = tarfile.REGTYPE, ""
                     member.size = os.fstat(file.fileno()).st_size
-                    reader = _Hashed(file, fill=not self._cut.isdisjoint(PurePosixPath(name).parents))
+                    reader = _HashingReader(file, fill=not self._cut.isdisjoint(PurePosixPath(name).parents))
                     archive.addfile(member, reader)
                 self.hashes[name] = reader.digest.hexdigest()
             elif path.is_dir():
@@ -120,7 +120,7 @@ class Folders:
             return
 
 
-class _Hashed:
+class _HashingReader:
     """A file whose sha256 is taken as it is read; `fill`: with zeros beyond its end, as many as are asked for."""
 
     def __init__(self, file: BinaryIO, *, fill: bool) -> None:

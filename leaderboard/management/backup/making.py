@@ -18,9 +18,9 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from leaderboard.core.storage.deletion_lock import paused
+from leaderboard.core.storage.deletion_lock import pause_deletions
 from leaderboard.core.storage.store import Area, sha256_of
-from leaderboard.management.backup.archives import BackupProblem, Folders, recipients_of, write_file
+from leaderboard.management.backup.archives import BackupProblem, FolderArchive, recipients_of, write_file
 from leaderboard.management.backup.databases import applied_migrations, copy_database
 
 #: What anyone's work is in, and what is made anew when it is missing.
@@ -85,13 +85,13 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
         # A copy of SQLite's file is in the clear: it stays on the site's own disk, in a folder that is swept.
         work = root / "work"
         work.mkdir(exist_ok=True, mode=0o700)
-        with paused():
+        with pause_deletions():
             with tempfile.TemporaryDirectory(dir=work, prefix="backup-") as scratch:
                 migrations = applied_migrations()
                 database = folder / f"database{'.age' if keys else ''}"
                 rows = copy_database(Path(scratch), lambda write: write_file(database, write, keys))
-            _write_folders(Folders(root, STORE, MADE_ANEW, CUT), folder, "store", keys)
-            _write_folders(Folders(root, PRIVATE), folder, "private", private_keys)
+            _write_folders(FolderArchive(root, STORE, MADE_ANEW, CUT), folder, "store", keys)
+            _write_folders(FolderArchive(root, PRIVATE), folder, "private", private_keys)
         files: dict[str, dict[str, int | str]] = {
             path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
             for path in sorted(folder.iterdir())
@@ -113,7 +113,7 @@ def _new_folder(destination: Path, moment: datetime) -> Path:
     return folder
 
 
-def _write_folders(folders: Folders, target: Path, name: str, keys: Sequence[Any]) -> None:
+def _write_folders(folders: FolderArchive, target: Path, name: str, keys: Sequence[Any]) -> None:
     """Their tar, and beside it the hashes of what went into it."""
     ending = ".age" if keys else ""
     write_file(target / f"{name}.tar{ending}", folders.write, keys)

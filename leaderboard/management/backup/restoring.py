@@ -19,7 +19,7 @@ from leaderboard.management.backup.making import HASHES, Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """What came back: rows and files that equal the backup's, and what does not (empty where all is well)."""
 
     rows: int
@@ -29,7 +29,9 @@ class Restored:
     differences: list[str]
 
 
-def restore_backup(folder: Path, identities: Path | None, judgements_identities: Path | None) -> Restored:
+def restore_backup(
+    folder: Path, identities: Path | None, judgements_identities: Path | None
+) -> RestoreResult:
     """Fill the empty database and the empty folder of state; compare rows and hashes.
 
     Without a key for them judgements stay out, and are said to. Raises BackupProblem: before anything is written where
@@ -44,13 +46,13 @@ def restore_backup(folder: Path, identities: Path | None, judgements_identities:
     private_keys = identities_in(judgements_identities) if judgements_identities else keys
     with tempfile.TemporaryDirectory(dir=root, prefix=".restoring-") as name:
         scratch = Path(name)
-        database = _plain(folder, "database", scratch, keys)
-        store = _plain(folder, "store.tar", scratch, keys)
-        store_hashes = _plain(folder, f"store-{HASHES}", scratch, keys)
+        database = _decrypted(folder, "database", scratch, keys)
+        store = _decrypted(folder, "store.tar", scratch, keys)
+        store_hashes = _decrypted(folder, f"store-{HASHES}", scratch, keys)
         if database is None or store is None or store_hashes is None:
             raise BackupProblem("The backup is encrypted: name the file with the key (--identity).")
-        private = _plain(folder, "private.tar", scratch, private_keys)
-        private_hashes = _plain(folder, f"private-{HASHES}", scratch, private_keys)
+        private = _decrypted(folder, "private.tar", scratch, private_keys)
+        private_hashes = _decrypted(folder, f"private-{HASHES}", scratch, private_keys)
         put_database(database)
         unpack(store, root)
         differences = _compare_rows(manifest)
@@ -62,10 +64,10 @@ def restore_backup(folder: Path, identities: Path | None, judgements_identities:
             unpack(private, root)
             private_files, found = _compare_files(root, private_hashes)
             differences += found
-    return Restored(sum(manifest.rows.values()), len(manifest.rows), files, private_files, differences)
+    return RestoreResult(sum(manifest.rows.values()), len(manifest.rows), files, private_files, differences)
 
 
-def _plain(folder: Path, name: str, scratch: Path, keys: list[Any]) -> Path | None:
+def _decrypted(folder: Path, name: str, scratch: Path, keys: list[Any]) -> Path | None:
     """A file of the backup, decrypted where it is encrypted; None where there is no key for it."""
     if (folder / name).exists():
         return folder / name

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from leaderboard.core.database_grants import give_rights
+from leaderboard.core.database_grants import grant_rights
 
 
 class Command(BaseCommand):
@@ -19,7 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Say how many tables each role may use."""
-        given = give_rights()
+        given = grant_rights()
         for role, tables in given.items():
             self.stdout.write(f"{role} may use {tables} tables.")
         if not given:

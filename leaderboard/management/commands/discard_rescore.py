@@ -22,5 +22,5 @@ class Command(CurationCommand):
         rescore = rescoring.under_way(dataset) or failed
         if rescore is None:
             raise CommandError(f"{dataset} is not being rescored.")
-        rescoring.discard(rescore)
+        rescoring.discard_rescore(rescore)
         return f"Thrown away: the board of {dataset} stays on qrels {rescore.from_qrels.number}."

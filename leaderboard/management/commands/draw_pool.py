@@ -12,9 +12,9 @@ from evaluation.core.problems import number_of
 from evaluation.runs.pooling import PoolTooLarge
 from leaderboard.core.audit import actor
 from leaderboard.judgements.comparing import draw_now
-from leaderboard.judgements.disclosure import may_know, offered_forms
+from leaderboard.judgements.disclosure import downloadable_forms, may_see_counts
 from leaderboard.judgements.errors import JudgingRefused
-from leaderboard.judgements.pools import eligible_runs, give_up_pool, pool_file, request_pool
+from leaderboard.judgements.pools import eligible_runs, fail_pool, pool_file, request_pool
 from leaderboard.management.curating import CurationCommand, find_by_slug
 from leaderboard.models import Dataset, Pool, Round, System
 
@@ -44,14 +44,14 @@ class Command(CurationCommand):
         if not to.is_dir():
             raise CommandError(f"There is no folder {to}.")
         pool = self._draw(dataset, options)
-        forms = offered_forms(pool, actor().person)
+        forms = downloadable_forms(pool, actor().person)
         for form in forms:
             source, name = pool_file(pool, form)
             shutil.copyfile(source, to / name)
             (to / name).chmod(0o600)
             self.stdout.write(str(to / name))
         counts = pool.statistics
-        knows = may_know(pool.dataset, actor().person)
+        knows = may_see_counts(pool.dataset, actor().person)
         judged = f"; {counts['judged']:,} were judged already" if knows else ""
         lines = [
             f"Pool {pool.pk}: {counts['pairs']:,} pairs of {counts['queries']:,} queries "
@@ -74,7 +74,7 @@ class Command(CurationCommand):
         try:
             draw_now(pool)
         except PoolTooLarge as error:
-            give_up_pool(pool.pk, str(error))
+            fail_pool(pool.pk, str(error))
             raise
         return pool
 

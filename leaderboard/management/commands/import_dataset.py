@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.core.audit import acting
-from leaderboard.importing.collections.importer import Imported, NoSpace, import_dataset
+from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.management.curating import find_person, problem_line
 from leaderboard.models.datasets import Protection, Visibility
@@ -77,7 +77,7 @@ class Command(BaseCommand):
         except InvalidContent as error:
             progress.finish()
             raise CommandError(describe(error.report.problems)) from error
-        except NoSpace as error:
+        except DiskSpaceError as error:
             progress.finish()
             raise CommandError(str(error)) from error
         progress.finish()
@@ -92,7 +92,7 @@ def describe(problems: tuple[Problem, ...]) -> str:
     return "\n".join(lines)
 
 
-def summary(imported: Imported) -> str:
+def summary(imported: ImportResult) -> str:
     """What the import did, and what the collection holds."""
     dataset, statistics = imported.dataset, imported.version.statistics
     if not imported.changes:

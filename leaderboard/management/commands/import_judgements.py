@@ -11,15 +11,15 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import number_of
 from leaderboard.core.audit import actor
 from leaderboard.datasets.qrels import record_reading
-from leaderboard.judgements.comparing import compare_now, merge_now, try_judgements
-from leaderboard.judgements.disclosure import is_secret, may_know, record_comparison_read
+from leaderboard.judgements.comparing import compare_now, merge_now, preview_judgements
+from leaderboard.judgements.disclosure import is_secret, may_see_counts, record_comparison_read
 from leaderboard.judgements.errors import JudgingRefused
 from leaderboard.judgements.imports import (
     Conflicts,
     State,
-    bring_judgements,
     check_judgements,
     discard_import,
+    import_judgements,
     request_merge,
 )
 from leaderboard.management.commands.import_dataset import describe
@@ -65,7 +65,7 @@ class Command(CurationCommand):
             raise CommandError(describe(error.report.problems)) from error
 
     def _import(self, dataset: Dataset, file: Path, options: dict[str, Any]) -> str:
-        blind = dataset.current_qrels is not None and not may_know(dataset, actor().person)
+        blind = dataset.current_qrels is not None and not may_see_counts(dataset, actor().person)
         if options["dry_run"]:
             return _try(dataset, file, blind, options["scale_grew"])
         if blind and not options["conflicts"]:
@@ -73,7 +73,7 @@ class Command(CurationCommand):
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
-        brought = bring_judgements(
+        brought = import_judgements(
             dataset, file, note=options["note"], pool=pool, scale_grew=options["scale_grew"]
         )
         compare_now(brought)
@@ -114,7 +114,7 @@ def _try(dataset: Dataset, file: Path, blind: bool, scale_grew: bool) -> str:
         return f"The file can be taken: {pairs}, {checked.unjudged:,} not judged yet."
     if dataset.hidden and dataset.current_qrels is not None:
         record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
-    return _summary(try_judgements(dataset, file, scale_grew=scale_grew).counts())
+    return _summary(preview_judgements(dataset, file, scale_grew=scale_grew).counts())
 
 
 def _summary(counts: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from leaderboard.datasets.derived_files import prepare
+from leaderboard.datasets.derived_files import prepare_files
 from leaderboard.models import Dataset, Run
 
 
@@ -29,5 +29,5 @@ class Command(BaseCommand):
                 raise CommandError(f"no published dataset with open judgements: {', '.join(unknown)}")
         for dataset in datasets:
             runs = Run.objects.filter(version=dataset.current_version_id).values_list("sha256", flat=True)
-            prepare(dataset, runs.distinct())
+            prepare_files(dataset, runs.distinct())
             self.stdout.write(f"{dataset.slug}: {runs.distinct().count()} runs")

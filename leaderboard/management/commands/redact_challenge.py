@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Challenge
-from leaderboard.systems.challenges import redact
+from leaderboard.systems.challenges import redact_challenge
 
 
 class Command(CurationCommand):
@@ -23,4 +23,4 @@ class Command(CurationCommand):
         parser.add_argument("--text", default="", help="what everyone reads from now on, in Markdown")
 
     def curate(self, challenge: Challenge, text: str, **options: Any) -> str:
-        return f"{redact(challenge, text)}: redacted."
+        return f"{redact_challenge(challenge, text)}: redacted."

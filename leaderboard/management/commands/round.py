@@ -10,7 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_by_slug, find_dataset
 from leaderboard.models import Benchmark, Round
-from leaderboard.rounds.lifecycle import NotYet, reveal, save_round, utc
+from leaderboard.rounds.lifecycle import RevealTooEarly, reveal, save_round, utc
 from leaderboard.rounds.presentation import quota_warning
 
 #: Options of a round that are written as they are given.
@@ -30,7 +30,7 @@ class Command(CurationCommand):
     """Creates, changes and reveals rounds."""
 
     help = "Announce a round of a dataset or a benchmark, change it, or reveal its results."
-    refusals = (ValueError, NotYet, ValidationError)
+    refusals = (ValueError, RevealTooEarly, ValidationError)
 
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument("verb", choices=["create", "change", "reveal"])

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from leaderboard.core.checks import check_folder
 from leaderboard.importing import bootstrap
-from leaderboard.management.supervisor.logs import say
+from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.processes import die_with_parent
 from leaderboard.management.supervisor.site import Site, port_from_environment
 
@@ -45,7 +45,7 @@ class Command(BaseCommand):
         if options["stop_with_parent"]:
             die_with_parent(os.getppid(), signal.SIGTERM)
         for warning in check_folder(None):
-            say(f"WARNING: {warning.msg} Better: {warning.hint}")
+            echo(f"WARNING: {warning.msg} Better: {warning.hint}")
         site = Site(settings.VAR, port_from_environment(), bootstrap.ready, how_to_sign_in)
         sys.exit(site.run())
 

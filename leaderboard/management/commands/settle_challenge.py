@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Challenge
-from leaderboard.systems.challenges import Correction, settle
+from leaderboard.systems.challenges import TrainingCorrection, settle_challenge
 from leaderboard.systems.records import canonical_datasets
 
 
@@ -34,12 +34,12 @@ class Command(CurationCommand):
         correction = None
         if trained is not None or adapted is not None:
             system = challenge.system
-            correction = Correction(
+            correction = TrainingCorrection(
                 training_declared=system.training_declared or trained is not None,
                 training_datasets=_named(trained) if trained is not None else system.training_datasets,
                 adapted_to=_named(adapted) if adapted is not None else system.adapted_to,
             )
-        settled = settle(
+        settled = settle_challenge(
             challenge, upheld=options["uphold"], decision=options["decision"], correction=correction
         )
         return f"{settled}: {settled.get_state_display()}."

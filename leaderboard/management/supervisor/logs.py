@@ -50,7 +50,7 @@ class ConsoleFilter:
         return self._loud and bool(line.strip())
 
 
-class Log:
+class ProcessLog:
     """Takes a child's raw output; writes `NAME.log`, shows the important lines, remembers the last ones."""
 
     def __init__(self, name: str, folder: Path, shown: Shown = "warnings") -> None:
@@ -95,7 +95,7 @@ class Log:
         if line.strip():
             self._last.append(line)
         if self._filter.admits(line):
-            say(line, self.name)
+            echo(line, self.name)
 
     def _write(self, raw: bytes) -> None:
         """A full disk loses lines; it must not end the site."""
@@ -112,7 +112,7 @@ class Log:
         return self.path.open("ab", buffering=0)
 
 
-def say(message: str, who: str = "") -> None:
+def echo(message: str, who: str = "") -> None:
     """Print one line for the person at the console, with a short prefix naming the child it is from.
 
     A console that went away (a closed terminal, a full disk) must not end the site.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from leaderboard.management.supervisor.logs import say
+from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.process_group import ProcessGroup, Timeouts
 from leaderboard.management.supervisor.processes import StopRequested, SupervisorError
 
@@ -90,8 +90,8 @@ def run(
         ):
             live(group)
     except StopRequested:
-        say("Runboard has stopped.")
+        echo("Runboard has stopped.")
     except SupervisorError as error:
-        say(f"Runboard cannot run. {error}")
+        echo(f"Runboard cannot run. {error}")
         return 1
     return 0

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-from leaderboard.management.supervisor.logs import say
+from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.processes import Child, Command, StopRequested, SupervisorError
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
@@ -225,7 +225,7 @@ class ProcessGroup:
             raise _failure(child, f"'{name}' has ended {times}.")
         delay = self._timeouts.backoff * 2 ** (child.quick_ends - 1)
         child.restart_at = time.monotonic() + delay
-        say(f"ended with {how}; starting it again in {delay:g} s (log: {child.log.path})", name)
+        echo(f"ended with {how}; starting it again in {delay:g} s (log: {child.log.path})", name)
 
     def _end_all(self) -> None:
         """End all children: politely, then not; somebody who asks again skips the politeness."""

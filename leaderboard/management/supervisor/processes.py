@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leaderboard.management.supervisor.logs import Log, Shown
+from leaderboard.management.supervisor.logs import ProcessLog, Shown
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # Loaded here, not between fork and exec, where little may be done.
@@ -42,7 +42,7 @@ def die_with_parent(parent: int, ending: signal.Signals = signal.SIGTERM) -> Non
         os._exit(1)
 
 
-def dying_with_this_process() -> Callable[[], None]:
+def die_with_this_process() -> Callable[[], None]:
     """A `preexec_fn` for `subprocess` that ties the child to the process calling this."""
     parent = os.getpid()
     return lambda: die_with_parent(parent)
@@ -67,7 +67,7 @@ class Child:
 
     def __init__(self, command: Command, log_folder: Path, working_folder: Path) -> None:
         self.command = command
-        self.log = Log(command.name, log_folder, command.shown)
+        self.log = ProcessLog(command.name, log_folder, command.shown)
         self.started_at = 0.0
         #: Ends in a row that came soon after a start.
         self.quick_ends = 0
@@ -88,7 +88,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             process_group=0,
-            preexec_fn=dying_with_this_process(),  # safe: the supervisor has one thread
+            preexec_fn=die_with_this_process(),  # safe: the supervisor has one thread
         )
         os.set_blocking(self.output, False)
         self.log.note(f"started as process {self.pid}: {' '.join(self.command.arguments)}")

@@ -64,13 +64,13 @@ def worker(name: str, queues: str, processes: int, environment: Mapping[str, str
         *("--pool", *pool, "--queues", queues, "--hostname", f"{name}@%h"),
         *("--prefetch-multiplier", "1", *WITHOUT_TALK, "--loglevel", "INFO"),
     ]
-    return Command(name, [*_nicely(), *_celery("worker"), *options], environment)
+    return Command(name, [*_nice_command(), *_celery("worker"), *options], environment)
 
 
 def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:
-    """The clock that rings for the dispatcher."""
+    """The clock that wakes the dispatcher."""
     options = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile", "", "--loglevel", "INFO"]
-    return Command("beat", [*_nicely(), *_celery("beat"), *options], environment)
+    return Command("beat", [*_nice_command(), *_celery("beat"), *options], environment)
 
 
 def manage(name: str, *arguments: str, environment: Mapping[str, str], loud: bool = False) -> Command:
@@ -84,7 +84,7 @@ def manage(name: str, *arguments: str, environment: Mapping[str, str], loud: boo
     )
 
 
-def _nicely() -> list[str]:
+def _nice_command() -> list[str]:
     """What gives way to the web processes: the process becomes the one that is named after it."""
     nice = shutil.which("nice")
     return [nice, "-n", str(NICENESS)] if nice else []

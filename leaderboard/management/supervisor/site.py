@@ -18,7 +18,7 @@ from django.db import connection
 
 from leaderboard.core.schema_version import describe_earlier_history, known_migrations, recorded_migrations
 from leaderboard.management.supervisor import services, valkey
-from leaderboard.management.supervisor.logs import say
+from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.main import run
 from leaderboard.management.supervisor.process_group import ProcessGroup
 from leaderboard.management.supervisor.processes import SupervisorError
@@ -68,7 +68,7 @@ class Site:
         self._wait_until_ready(group)
         connection.close()
         seconds = time.monotonic() - started
-        say(" ".join(f"Ready in {seconds:.0f} s: {self.address} {self._welcome()}".split()))
+        echo(" ".join(f"Ready in {seconds:.0f} s: {self.address} {self._welcome()}".split()))
         group.start(services.notifier(environment))  # nobody waits for it: what there is to tell is in rows
         group.run_until(lambda: False, every=1.0)
 
@@ -98,7 +98,7 @@ class Site:
         there = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and collected.exists()
         steps = []
         if _migrations_are_pending():
-            say("Preparing the database …")
+            echo("Preparing the database …")
             steps.append(services.manage("migrate", "migrate", "--no-input", environment=environment))
         if not there or collected.read_text() != wanted:
             collect = ("collectstatic", "--no-input", "--clear", "--verbosity", "0")
@@ -113,7 +113,7 @@ class Site:
             nonlocal reminded
             if time.monotonic() - reminded > REMINDER_SECONDS:
                 reminded = time.monotonic()
-                say(f"Still getting ready; the logs are in {self._folder / 'logs'}")
+                echo(f"Still getting ready; the logs are in {self._folder / 'logs'}")
             self._web_answers = self._web_answers or _is_ok(f"{self.address}/healthz")
             return self._web_answers and self._is_complete()
 

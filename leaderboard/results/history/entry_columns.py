@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from leaderboard.models import Entry
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.measurements import Measured
+from leaderboard.results.history.measurements import MeasuredEntry
 from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.reported_facts import COSTS
 
@@ -55,28 +55,28 @@ class DatasetEntries:
     kinds: set[tuple[int | None, str]]
     measures: Mapping[int | None, set[str]]
     costs: Sequence[tuple[int | None, int, str, Figures]]
-    measured: Sequence[Measured] = ()
+    measured: Sequence[MeasuredEntry] = ()
     seed_sets: Sequence[SeedSet] = ()
 
     def measures_of(self, source: int | None) -> set[str]:
         """The measures that any entry has; of reported ones only those of `source`, if given."""
-        return {name for key, names in self.measures.items() if is_of(key, source) for name in names}
+        return {name for key, names in self.measures.items() if matches_source(key, source) for name in names}
 
     def costs_of(self, source: int | None) -> dict[tuple[int, str], Figures]:
         """What systems need, by system and configuration; of reported entries only those of `source`, if given."""
         return {
             (system, configuration): figures
             for key, system, configuration, figures in self.costs
-            if is_of(key, source)
+            if matches_source(key, source)
         }
 
 
-def is_of(found: int | None, source: int | None) -> bool:
+def matches_source(found: int | None, source: int | None) -> bool:
     """Whether a board shows what has the source `found`: one of a paper's figures shows no other paper's."""
     return source is None or found is None or found == source
 
 
-def entries_from(rows: Sequence[EntryRow], measured: Sequence[Measured] = ()) -> DatasetEntries:
+def entries_from(rows: Sequence[EntryRow], measured: Sequence[MeasuredEntry] = ()) -> DatasetEntries:
     """The rows as columns; all are of one dataset, and in order of publication."""
     reported = [row.provenance == REPORTED for row in rows]
     lines = [

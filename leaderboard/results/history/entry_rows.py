@@ -78,7 +78,7 @@ DEFAULTS: Mapping[str, Any] = EntryRow._field_defaults
 _fields_of = itemgetter(*EntryRow._fields)
 
 
-def flat(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+def flatten_row(stored: Mapping[str, Any]) -> Mapping[str, Any]:
     """A stored row as the fields of an `EntryRow`: those of an earlier release lie in several parts."""
     if "entry" not in stored:
         return stored
@@ -88,7 +88,7 @@ def flat(stored: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def entry_row(stored: Mapping[str, Any]) -> EntryRow:
     """The row as boards read it; what an old one lacks is empty."""
-    return EntryRow._make(_fields_of({**DEFAULTS, **flat(stored)}))
+    return EntryRow._make(_fields_of({**DEFAULTS, **flatten_row(stored)}))
 
 
 class SystemRow(NamedTuple):

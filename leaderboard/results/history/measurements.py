@@ -27,7 +27,7 @@ class Machine(NamedTuple):
     has_gpu: bool = False
 
 
-class Measured(NamedTuple):
+class MeasuredEntry(NamedTuple):
     """A measurement of a public entry.
 
     `figures` and `baseline` are as `evaluation.efficiency.Figures.as_data` gives them, `measured_at` is ISO text, and
@@ -83,21 +83,21 @@ class Measured(NamedTuple):
         return bool(self.figures.get("stored_runs"))
 
 
-def usual_latency(latencies: Iterable[float]) -> float | None:
+def median_latency(latencies: Iterable[float]) -> float | None:
     """What BM25 usually takes by what it took in several jobs: the median; None where these are fewer than three."""
     found = list(latencies)
     return median(found) if len(found) >= FEWEST_JOBS else None
 
 
-def beside_usual(measured: Sequence[Measured]) -> list[Measured]:
+def add_baseline_deviation(measured: Sequence[MeasuredEntry]) -> list[MeasuredEntry]:
     """The measurements, each with how far BM25 was off what it usually takes there under the same protocol."""
     took: dict[tuple[int, Machine, str], list[float]] = {}
     for one in measured:
         if one.baseline_latency is not None:
             took.setdefault((one.dataset_id, one.machine, one.protocol), []).append(one.baseline_latency)
-    usual = {where: usual_latency(latencies) for where, latencies in took.items()}
+    usual = {where: median_latency(latencies) for where, latencies in took.items()}
 
-    def off(one: Measured) -> float:
+    def off(one: MeasuredEntry) -> float:
         usually = usual.get((one.dataset_id, one.machine, one.protocol))
         latency = one.baseline_latency
         return abs(latency / usually - 1) if latency is not None and usually else 0.0
@@ -105,12 +105,12 @@ def beside_usual(measured: Sequence[Measured]) -> list[Measured]:
     return [one._replace(baseline_off=off(one)) for one in measured]
 
 
-def measured_of(system_id: int) -> list[Measured]:
+def measured_of(system_id: int) -> list[MeasuredEntry]:
     """What was measured of a system's public entries, oldest first. Two queries at most."""
     return _read(Measurement.objects.filter(entry__system=system_id))
 
 
-def measured_of_entries(entries: Collection[int]) -> list[Measured]:
+def measured_of_entries(entries: Collection[int]) -> list[MeasuredEntry]:
     """What was measured of the public ones of these entries, oldest first. Two queries at most."""
     return _read(Measurement.objects.filter(entry__in=entries))
 
@@ -119,7 +119,7 @@ _OF_ENTRY = ("entry__dataset_id", "entry_id", "entry__system_id", "entry__config
 _OF_MACHINE = ("hardware_id", "hardware__slug", "hardware__name", "hardware__details")
 
 
-def _read(measurements: QuerySet[Measurement]) -> list[Measured]:
+def _read(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
     """One query, and a second one for prices where there is any."""
     rows: list[tuple[Any, ...]] = list(
         measurements.filter(entry__visibility=Entry.Visibility.PUBLIC)
@@ -134,14 +134,14 @@ def _read(measurements: QuerySet[Measurement]) -> list[Measured]:
         hardware, slug, name, details = row[4:8]
         machine = Machine(slug, name, bool(details.get("gpu")))
         values: list[Any] = [*row[:4], machine, *row[8:], *prices.get(hardware, (None, ""))]
-        found.append(Measured(*values))
+        found.append(MeasuredEntry(*values))
     return found
 
 
-def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[Measured]:
+def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[MeasuredEntry]:
     """What had been measured of the entries of a board, oldest first, at the prices of then."""
     found = [
-        Measured(
+        MeasuredEntry(
             **{**one, "machine": Machine(*one["machine"])},
             dataset_id=dataset_id,
             entry_id=entry.pk,
@@ -151,7 +151,7 @@ def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[Measured
         for entry in entries
         for one in entry.measured
     ]
-    return beside_usual(sorted(found, key=lambda one: (one.measured_at, one.entry_id)))
+    return add_baseline_deviation(sorted(found, key=lambda one: (one.measured_at, one.entry_id)))
 
 
 def _prices(hardware: Iterable[int]) -> dict[int, tuple[float, str]]:
@@ -164,7 +164,7 @@ def _prices(hardware: Iterable[int]) -> dict[int, tuple[float, str]]:
     return {key: (float(per_hour), currency) for key, per_hour, currency in rows}
 
 
-def machines_of(measured: Sequence[Measured]) -> list[Machine]:
+def machines_of(measured: Sequence[MeasuredEntry]) -> list[Machine]:
     """The machines, that of most entries first; among equals the one measured on last."""
     entries: dict[Machine, set[int]] = {}
     newest: dict[Machine, str] = {}
@@ -174,7 +174,7 @@ def machines_of(measured: Sequence[Measured]) -> list[Machine]:
     return sorted(entries, key=lambda machine: (len(entries[machine]), newest[machine]), reverse=True)
 
 
-def with_baseline(measured: dict[Key, Measured], bm25: Key | None) -> dict[Key, Measured]:
+def with_baseline(measured: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
     """The measurements by row, all of one machine, and for the row of BM25, if it has none of its own, what it did
     beside the one measured last."""
     if bm25 is not None and bm25 not in measured:

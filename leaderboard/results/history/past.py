@@ -19,7 +19,7 @@ from leaderboard.results.history.rows import BoardRows, Revision
 SECOND = datetime.timedelta(seconds=1)
 
 
-class Gone(NamedTuple):
+class RemovedEntry(NamedTuple):
     """Why an entry is no longer public, of which dataset and system it is, and what it is now."""
 
     dataset_id: int
@@ -77,7 +77,7 @@ def _each(numbers: Mapping[int, int], field: str) -> Q:
     return reduce(or_, (Q(**{"dataset": dataset, field: number}) for dataset, number in numbers.items()))
 
 
-def gone_since(rows: Mapping[int, BoardRows]) -> dict[int, Gone]:
+def removed_since(rows: Mapping[int, BoardRows]) -> dict[int, RemovedEntry]:
     """The entries that were public then and are no longer, by id; `rows` are by dataset. One query."""
     gone = Entry.objects.filter(dataset__in=rows).exclude(visibility__in=_STANDS)
     found = {}
@@ -86,11 +86,11 @@ def gone_since(rows: Mapping[int, BoardRows]) -> dict[int, Gone]:
         said = by_curator if visibility == Entry.Visibility.QUARANTINED else by_team
         reason = _GONE.get(visibility) or said or "no reason given"
         if pk in rows[dataset].public:
-            found[pk] = Gone(dataset, rows[dataset].public[pk], reason, visibility)
+            found[pk] = RemovedEntry(dataset, rows[dataset].public[pk], reason, visibility)
     return found
 
 
-def without_page(gone: Iterable[Gone]) -> frozenset[str]:
+def without_page(gone: Iterable[RemovedEntry]) -> frozenset[str]:
     """The slugs of systems that have no page by now, since all that they have is kept back. One query at most."""
     slugs = {each.slug for each in gone if each.visibility not in Entry.SEEN}
     if not slugs:
@@ -99,7 +99,7 @@ def without_page(gone: Iterable[Gone]) -> frozenset[str]:
     return frozenset(slugs.difference(shown.values_list("system__slug", flat=True)))
 
 
-def gone_key(datasets: Collection[int]) -> str:
+def removals_key(datasets: Collection[int]) -> str:
     """What changes whenever anything of these datasets is withdrawn or kept back. One query."""
     gone = BoardChange.objects.filter(dataset__in=datasets, entry__isnull=False)
     last = gone.exclude(entry__visibility__in=_STANDS)

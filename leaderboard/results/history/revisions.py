@@ -23,7 +23,7 @@ from django.utils import timezone
 from leaderboard.core.audit import record_numbers
 from leaderboard.core.work_requests import request_certainty, request_statistics
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
-from leaderboard.results.history.entry_rows import flat
+from leaderboard.results.history.entry_rows import flatten_row
 from leaderboard.results.history.snapshot import DATASET_FACTS, LAYOUT, PARTS, result_facts, rows_to_store
 
 Kind = BoardChange.Kind
@@ -151,7 +151,7 @@ def _record_rows(
             del after[entry_id]
         else:
             ended.append(pk)
-            before[entry_id] = flat(row)
+            before[entry_id] = flatten_row(row)
     for start in range(0, len(ended), 500):  # SQLite takes so many parameters and no more
         EntryVersion.objects.filter(pk__in=ended[start : start + 500]).update(until_revision=change.revision)
     new = [

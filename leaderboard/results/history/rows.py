@@ -18,11 +18,11 @@ import orjson
 from django.db.models import OuterRef, Q, Subquery, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.core.cache.memory import LONG_LIFETIME, Remembered
+from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.models import BoardChange, Dataset, EntryVersion
 from leaderboard.results.history.entry_columns import DatasetEntries, entries_from
 from leaderboard.results.history.entry_rows import EntryRow, entry_row
-from leaderboard.results.history.measurements import Measured, measured_rows
+from leaderboard.results.history.measurements import MeasuredEntry, measured_rows
 from leaderboard.results.history.snapshot import PARTS
 from leaderboard.results.kinds import REPORTED
 from leaderboard.results.values import published_value
@@ -88,7 +88,7 @@ class BoardRows:
         self.dataset_id, self.entries, self.text_bytes = dataset_id, entries, text_bytes
 
     @cached_property
-    def measured(self) -> list[Measured]:
+    def measured(self) -> list[MeasuredEntry]:
         """What had been measured of them."""
         return measured_rows(self.dataset_id, self.entries)
 
@@ -119,12 +119,12 @@ def _weight(rows: BoardRows) -> int:
     return _BYTES_A_BYTE * rows.text_bytes + _AROUND_BYTES
 
 
-_remembered: Remembered[BoardRows] = Remembered(KEPT_BYTES, _weight)
+_remembered: TTLCache[BoardRows] = TTLCache(KEPT_BYTES, _weight)
 #: After a publication many ask for the same rows at once: one thread reads them, and the others wait for it.
 _reading = Lock()
 
 
-def forget_rows() -> None:
+def clear_rows() -> None:
     """Read everything again next time; for measuring."""
     _remembered.clear()
 

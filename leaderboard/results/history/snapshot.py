@@ -15,7 +15,7 @@ from django.db.models.functions import Cast
 
 from leaderboard.core import anonymity
 from leaderboard.core.measures import better
-from leaderboard.core.text.baselines import named_baseline
+from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Challenge, Entry
 from leaderboard.results import citations
 from leaderboard.results.history.entry_rows import DEFAULTS, EntryRow, entry_row
@@ -119,6 +119,6 @@ def result_facts(
         "measure": measure,
         "value": row["scores"].get(measure),
         "baseline": baseline[0].get(measure) if baseline else None,
-        "baseline_name": named_baseline(baseline[1], facts["name"]) if baseline else "",
+        "baseline_name": baseline_label(baseline[1], facts["name"]) if baseline else "",
         "best_before": best[0][measure] if best else None,
     }

@@ -17,7 +17,7 @@ import numpy as np
 from django.db.models import F, Q
 from numpy.typing import NDArray
 
-from evaluation.collections.profiles.lengths import LengthDistribution, merged
+from evaluation.collections.profiles.lengths import LengthDistribution, merge_distributions
 from leaderboard.models import CollectionProfile, Dataset, Entry, Overlap, RunProfile
 from leaderboard.models.datasets import Visibility
 
@@ -71,10 +71,10 @@ def retrieved_lengths(entries: Collection[int]) -> dict[int, LengthDistribution]
         rows = RunProfile.objects.filter(**{f"{way}__in": shown}).order_by("pk")
         for entry, lengths in rows.values_list(way, "document_lengths"):
             found.setdefault(entry, []).append(LengthDistribution.from_data(lengths))
-    return {entry: merged(several) for entry, several in found.items()}
+    return {entry: merge_distributions(several) for entry, several in found.items()}
 
 
-class Collected(NamedTuple):
+class PublicCollection(NamedTuple):
     """A dataset whose corpus is here, with what a map says of it."""
 
     version_id: int
@@ -84,14 +84,14 @@ class Collected(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Overlaps:
+class OverlapMatrix:
     """Weighted Jaccard similarities of corpora, datasets × datasets: 1 on the diagonal, nan where not known yet."""
 
-    datasets: list[Collected]
+    datasets: list[PublicCollection]
     similarities: NDArray[np.float64]
 
 
-def overlaps() -> Overlaps:
+def public_overlaps() -> OverlapMatrix:
     """Of all datasets whose documents are here and public, by name. Two queries."""
     rows = (
         CollectionProfile.objects.filter(_PUBLIC, version__dataset__current_version=_SAME)
@@ -100,14 +100,14 @@ def overlaps() -> Overlaps:
             "version_id", "version__dataset__slug", "version__dataset__name", "version__dataset__domain"
         )
     )
-    datasets = [Collected(*row) for row in rows]
+    datasets = [PublicCollection(*row) for row in rows]
     place = {dataset.version_id: number for number, dataset in enumerate(datasets)}
     similarities = np.full((len(datasets), len(datasets)), np.nan)
     np.fill_diagonal(similarities, 1.0)
     pairs = Overlap.objects.filter(first_id__in=place, second_id__in=place)
     for first, second, value in pairs.values_list("first_id", "second_id", "weighted_jaccard"):
         similarities[place[first], place[second]] = similarities[place[second], place[first]] = value
-    return Overlaps(datasets, similarities)
+    return OverlapMatrix(datasets, similarities)
 
 
 class Neighbour(NamedTuple):

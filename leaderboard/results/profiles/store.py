@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from evaluation.collections.beir import Document, Findings, Query, iterate_documents, iterate_queries
+from evaluation.collections.beir import Document, FileProblems, Query, iterate_documents, iterate_queries
 from evaluation.collections.profiles.corpus import (
     CorpusProfile,
     DocumentLengths,
@@ -23,7 +23,7 @@ from evaluation.collections.profiles.corpus import (
 )
 from evaluation.collections.profiles.lengths import LengthDistribution
 from evaluation.collections.profiles.unigrams import weighted_jaccard
-from evaluation.runs.top_documents import TopDocuments, shown
+from evaluation.runs.top_documents import TopDocuments, displayed_documents
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.core.work_requests import request_statistics
 from leaderboard.datasets.derived_files import prepare_run
@@ -72,16 +72,16 @@ def request_missing_statistics() -> int:
 
 
 @dataclass(frozen=True)
-class FoundCollection:
+class CollectionFindings:
     """What was found of a version's texts; `values` are columns of its profile."""
 
     version: DatasetVersion
     values: dict[str, Any] = field(default_factory=dict)
 
 
-def find_collection(
+def profile_collection(
     dataset: Dataset, work: Path, progress: Progress = _no_progress
-) -> FoundCollection | None:
+) -> CollectionFindings | None:
     """Read what is not known yet of the dataset's current texts; None where it has none here.
 
     One pass over the corpus where there is no profile; with other judgements or visibilities than the last time, the
@@ -94,8 +94,8 @@ def find_collection(
     known = CollectionProfile.objects.filter(version=version).first()
     basis = _basis(dataset)
     if known is not None and known.example.get("basis") == basis:
-        return FoundCollection(version)
-    chosen = _choose(version, judged)
+        return CollectionFindings(version)
+    chosen = _choose_example(version, judged)
     wanted = [chosen.document] if chosen.document else []
     if known is None:
         profile = profile_corpus(corpus, progress, examples=wanted)
@@ -113,7 +113,7 @@ def find_collection(
         pairs, level = load_open_qrels(judged).judgements(), dataset.relevance_level
         found = LengthDistribution.of(lengths.find(each for _, each, grade in pairs if grade >= level))
         values["relevance_by_length"] = {"qrels": judged.pk, "lengths": found.as_data()}
-    return FoundCollection(version, values)
+    return CollectionFindings(version, values)
 
 
 def _basis(dataset: Dataset) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _stored(profile: CorpusProfile, work: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _ExampleChoice:
     """An example: a query, and by id a document relevant to it with its grade, or none in particular."""
 
     query: Query
@@ -157,7 +157,7 @@ class _Choice:
         return {"query": self.query._asdict(), "document": document._asdict(), "grade": self.grade}
 
 
-def _choose(version: DatasetVersion, judged: Qrels | None) -> _Choice:
+def _choose_example(version: DatasetVersion, judged: Qrels | None) -> _ExampleChoice:
     """The first query with a relevant document, and of these the best, of equal ones the first by id.
 
     Without open judgements: the first query, and no document in particular, since any choice would say something.
@@ -172,20 +172,20 @@ def _choose(version: DatasetVersion, judged: Qrels | None) -> _Choice:
             if grade >= dataset.relevance_level and not is_itself and (best is None or grade > best[0]):
                 relevant[query] = (grade, document)
     first: Query | None = None
-    for _, query_read in iterate_queries(topics, Findings(topics.name)):
+    for _, query_read in iterate_queries(topics, FileProblems(topics.name)):
         first = first or query_read
         if query_read.id in relevant:
             grade, document = relevant[query_read.id]
-            return _Choice(query_read, document, grade)
+            return _ExampleChoice(query_read, document, grade)
         if not relevant:
             break
-    return _Choice(first or Query("", ""))
+    return _ExampleChoice(first or Query("", ""))
 
 
 def _documents(corpus: Path, wanted: Sequence[str], progress: Progress) -> dict[str, Document]:
     """These documents, or, with none named, the first that has a text."""
     found: dict[str, Document] = {}
-    for _, document in iterate_documents(corpus, Findings(corpus.name), progress):
+    for _, document in iterate_documents(corpus, FileProblems(corpus.name), progress):
         if document.id in wanted or (not wanted and document.text.strip()):
             found[document.id] = document
             if len(found) >= max(len(wanted), 1):
@@ -193,7 +193,7 @@ def _documents(corpus: Path, wanted: Sequence[str], progress: Progress) -> dict[
     return found
 
 
-def record_collection(found: FoundCollection) -> None:
+def store_collection_profile(found: CollectionFindings) -> None:
     """Write the profile of a version's texts."""
     if found.values:
         CollectionProfile.objects.update_or_create(version=found.version, defaults=found.values)
@@ -207,7 +207,7 @@ class OverlapFindings:
     runs: list[RunProfile] = field(default_factory=list)
 
 
-def find_beside(dataset: Dataset, progress: Progress = _no_progress) -> OverlapFindings:
+def find_overlaps(dataset: Dataset, progress: Progress = _no_progress) -> OverlapFindings:
     """Compare the dataset's texts with all others, and look at its runs. Its own profile is recorded already.
 
     Of two jobs that end together the one that records its profile later sees the other's, so no pair is missed.
@@ -266,12 +266,12 @@ def _run_profile(run: Run, lengths: DocumentLengths) -> RunProfile:
     found = lengths.find(
         document
         for query, documents in ranked
-        for document in shown(documents, query, depth=DEPTH, drop_self_matches=drop)
+        for document in displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop)
     )
     return RunProfile(run=run, depth=DEPTH, document_lengths=LengthDistribution.of(found).as_data())
 
 
-def record_beside(dataset: Dataset, found: OverlapFindings) -> None:
+def store_overlaps(dataset: Dataset, found: OverlapFindings) -> None:
     """Write overlaps and run profiles, and ask again where there is more to find by now.
 
     What somebody else wrote meanwhile is the same and stays.

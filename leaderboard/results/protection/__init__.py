@@ -8,12 +8,12 @@ from leaderboard.results.protection.policy import (
     HIDDEN_DECIMALS,
     HIDDEN_DEVIATION_DECIMALS,
     MOST_MEASURES,
-    grown_up,
-    grown_up_at,
-    is_young,
+    daily_budget_left,
+    established_at,
+    established_teams,
+    is_new_team,
     policy_of,
     policy_of_columns,
-    readings_left,
     unknown_teams,
 )
 from leaderboard.results.protection.splits import evaluate_parts, part_means

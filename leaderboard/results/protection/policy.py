@@ -29,7 +29,7 @@ MOST_MEASURES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ProtectionPolicy:
     """How a dataset's judgements are protected. Of open ones nothing is: `decimals` is None, nothing is limited.
 
     `public_share` is the share of the judged queries that a competition's board shows, else 1.
@@ -146,16 +146,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def policy_of(dataset: Dataset) -> Policy:
+def policy_of(dataset: Dataset) -> ProtectionPolicy:
     """The dataset's policy. One that hides nothing is in no competition, whatever its row says."""
     return policy_of_columns({name: getattr(dataset, name) for name in COLUMNS})
 
 
-def policy_of_columns(dataset: Mapping[str, Any]) -> Policy:
+def policy_of_columns(dataset: Mapping[str, Any]) -> ProtectionPolicy:
     """The same of a dataset's COLUMNS as a mapping, for pages that read no more."""
     hidden = dataset["hidden"]
     competition = hidden and dataset["protection"] == Protection.COMPETITION
-    return Policy(
+    return ProtectionPolicy(
         hidden=hidden,
         competition=competition,
         measures=tuple(dataset["measures"]),
@@ -166,17 +166,17 @@ def policy_of_columns(dataset: Mapping[str, Any]) -> Policy:
     )
 
 
-def grown_up_at(team: Team) -> datetime:
+def established_at(team: Team) -> datetime:
     """When the team is young no longer."""
     return (team.approved_at or team.created_at) + timedelta(days=settings.YOUNG_TEAM_DAYS)
 
 
-def is_young(team: Team) -> bool:
+def is_new_team(team: Team) -> bool:
     """Whether the team is young now; with YOUNG_TEAM_DAYS 0 none is, whatever the clock says."""
-    return settings.YOUNG_TEAM_DAYS > 0 and grown_up_at(team) > timezone.now()
+    return settings.YOUNG_TEAM_DAYS > 0 and established_at(team) > timezone.now()
 
 
-def grown_up() -> QuerySet[Team]:
+def established_teams() -> QuerySet[Team]:
     """The teams that are young no longer."""
     since = timezone.now() - timedelta(days=settings.YOUNG_TEAM_DAYS)
     teams = Team.objects.alias(since=Coalesce("approved_at", "created_at"))
@@ -191,7 +191,7 @@ def unknown_teams() -> Q:
     return Q(system__team__approved_at=None, system__team__created_at__gt=since)
 
 
-def readings_left(dataset: Dataset) -> int:
+def daily_budget_left(dataset: Dataset) -> int:
     """How many results of young teams may still be told of the dataset today, from midnight to midnight UTC."""
     if not settings.YOUNG_TEAM_DAYS:
         return int(settings.YOUNG_TEAM_READINGS)
@@ -201,6 +201,6 @@ def readings_left(dataset: Dataset) -> int:
         Entry.objects.filter(dataset=dataset, system__team__isnull=False, published_at__gte=midnight)
         .exclude(visibility=Entry.Visibility.HELD)
         .exclude(provenance=Entry.Provenance.REPORTED)
-        .exclude(system__team__in=grown_up())
+        .exclude(system__team__in=established_teams())
     )
     return max(0, int(settings.YOUNG_TEAM_READINGS) - told.count())

@@ -10,7 +10,7 @@ from django.db import transaction
 from numpy.typing import NDArray
 
 from evaluation.judgements import splits as judged_parts
-from leaderboard.datasets.qrels import keep_parts, load_parts, load_qrels
+from leaderboard.datasets.qrels import load_parts, load_qrels, store_parts
 from leaderboard.models import Evaluation, EvaluationPart, Qrels
 from leaderboard.results.records import per_query_values
 
@@ -31,7 +31,7 @@ def draw_parts(qrels: Qrels) -> Qrels:
     relevant = judged_parts.relevant_counts(load_qrels(row), dataset.relevance_level)
     before = _earlier(row)
     earlier = load_parts(before) if before is not None else None
-    keep_parts(row, judged_parts.draw_parts(relevant, dataset.public_share, earlier))
+    store_parts(row, judged_parts.draw_parts(relevant, dataset.public_share, earlier))
     return row
 
 

@@ -10,7 +10,7 @@ from leaderboard.results.history.revisions import Kind, boards_changed, lock_boa
 from leaderboard.results.values import training_exposure
 
 
-def hold_systems(*systems: System) -> list[System]:
+def lock_systems(*systems: System) -> list[System]:
     """Lock the systems' boards, then their rows, until the commit: of two who change one at once one comes second.
 
     The rows as they are now, by key. Before anything that `system_changed` ends.
@@ -47,7 +47,7 @@ def source_changed(source: Source) -> None:
 def boards_of_source(source: int) -> set[int]:
     """The ids of the datasets whose boards name the publication."""
     of_benchmarks = Dataset.objects.filter(benchmarks__source=source).values_list("pk", flat=True)
-    return _of(_entries_of_source(source)).union(of_benchmarks)
+    return _dataset_ids(_entries_of_source(source)).union(of_benchmarks)
 
 
 def _entries_of_source(source: int) -> QuerySet[Entry]:
@@ -60,10 +60,10 @@ def team_changed(team: Team) -> None:
 
 
 def _rows_changed(entries: QuerySet[Entry], kind: Kind) -> None:
-    boards_changed(_of(entries), kind, entries)
+    boards_changed(_dataset_ids(entries), kind, entries)
 
 
-def _of(entries: QuerySet[Entry]) -> set[int]:
+def _dataset_ids(entries: QuerySet[Entry]) -> set[int]:
     """The ids of the datasets whose boards have one of the entries: what is private is on none."""
     seen = entries.filter(visibility__in=Entry.SEEN)
     return set(seen.values_list("dataset_id", flat=True))

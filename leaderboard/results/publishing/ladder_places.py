@@ -19,12 +19,12 @@ import numpy as np
 from django.db.models import Q, QuerySet
 from numpy.typing import NDArray
 
-from evaluation.statistics.ladder import STEP, YOUNG_STEP, paired_standard_error, rung
+from evaluation.statistics.ladder import STEP, YOUNG_STEP, ladder_step, paired_standard_error
 from leaderboard.models import Dataset, Entry, Evaluation, Round, Team, User
-from leaderboard.results.protection import is_young, policy_of, unknown_teams
+from leaderboard.results.protection import is_new_team, policy_of, unknown_teams
 from leaderboard.results.protection.splits import evaluate_parts, public_queries
 from leaderboard.results.records import per_query_values
-from leaderboard.results.values import comparison_group, over_seeds, published_scores
+from leaderboard.results.values import aggregate_seeds, comparison_group, published_scores
 
 Visibility = Entry.Visibility
 #: Results of one team, and of one person over all teams, that a competition's board shows outside of a round.
@@ -42,22 +42,22 @@ def is_significant(
     team, policy = evaluations[0].run.system.team, policy_of(dataset)
     if not policy.hidden or score is None or (team is None and submitter is None):
         return True
-    if not policy.competition and (team is None or not is_young(team)):
+    if not policy.competition and (team is None or not is_new_team(team)):
         return True
     # The entry that these evaluations may have already is decided again.
     own = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
     results = _results_of(dataset, team, submitter).exclude(pk__in=Entry.objects.filter(own).values("pk"))
-    known = _told_of(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
-    step = YOUNG_STEP if known and team is not None and is_young(team) else STEP
+    known = _published_values(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
+    step = YOUNG_STEP if known and team is not None and is_new_team(team) else STEP
     if policy.competition:
-        known += _told_of(dataset, _baseline_beside(dataset, evaluations[0]), evaluations)
+        known += _published_values(dataset, _public_baseline(dataset, evaluations[0]), evaluations)
     if not known:
         return not policy.competition
     best_score, best = max(known, key=lambda each: each[0])
     shown = public_queries(evaluations[0].qrels) if policy.competition else slice(None)
     measure = dataset.primary_measure
     error = paired_standard_error(_by_query(evaluations, measure)[shown], _by_query(best, measure)[shown])
-    return rung(score, best_score, error, tries=results.count(), step=step).passed
+    return ladder_step(score, best_score, error, tries=results.count(), step=step).passed
 
 
 def _results_of(dataset: Dataset, team: Team | None, submitter: User | None) -> QuerySet[Entry]:
@@ -68,17 +68,17 @@ def _results_of(dataset: Dataset, team: Team | None, submitter: User | None) -> 
     of_party = Q(system__team=team) if team is not None else Q(pk=None)
     if submitter is not None:
         of_party |= Q(submitter=submitter) | Q(system__team__in=Team.objects.filter(members=submitter))
-    if team is not None and team.approved_at is None and is_young(team):
+    if team is not None and team.approved_at is None and is_new_team(team):
         of_party |= unknown_teams()
     return Entry.objects.filter(of_party, dataset=dataset).exclude(provenance=Entry.Provenance.REPORTED)
 
 
 def has_baseline(dataset: Dataset, evaluation: Evaluation) -> bool:
     """Whether there is a baseline to hold results like this one against."""
-    return _baseline_beside(dataset, evaluation).exists()
+    return _public_baseline(dataset, evaluation).exists()
 
 
-def _baseline_beside(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry]:
+def _public_baseline(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry]:
     """The baseline that everybody knows: what a first result is held against."""
     return Entry.objects.filter(
         dataset=dataset,
@@ -88,7 +88,7 @@ def _baseline_beside(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry
     )
 
 
-def _told_of(
+def _published_values(
     dataset: Dataset, results: QuerySet[Entry], new: Sequence[Evaluation]
 ) -> list[tuple[float, list[Evaluation]]]:
     """Of these results the published values, with the evaluations behind them.
@@ -128,7 +128,7 @@ def published_mean(dataset: Dataset, evaluations: Sequence[Evaluation]) -> float
             evaluate_parts(each)
     scores = [published_scores(each, dataset) for each in evaluations]
     step = policy_of(dataset).step
-    means = scores[0] if len(scores) == 1 else over_seeds(scores, hidden=dataset.hidden, step=step)[0]
+    means = scores[0] if len(scores) == 1 else aggregate_seeds(scores, hidden=dataset.hidden, step=step)[0]
     return means.get(dataset.primary_measure)
 
 
@@ -138,7 +138,7 @@ def _by_query(evaluations: Sequence[Evaluation], measure: str) -> NDArray[np.flo
     return np.asarray(np.mean(values, axis=0), dtype=np.float64)
 
 
-def shown_instead(entry: Entry) -> Entry | None:
+def best_shown_result(entry: Entry) -> Entry | None:
     """The best result that the held one's team has on the board, or keeps for itself; None where it has none.
 
     Of its team alone: what its submitter knows from another team is not for this one to read.
@@ -154,7 +154,7 @@ def shown_instead(entry: Entry) -> Entry | None:
     return max(told.order_by("pk"), key=lambda each: each.scores.get(measure, float("-inf")), default=None)
 
 
-def settle_places(dataset: Dataset) -> set[int]:
+def update_shown(dataset: Dataset) -> set[int]:
     """Leave on the board the best results of each team and person, as many as a round says.
 
     Returns the ids of those that came or went. The others are superseded, or come back where a better one is gone. Of

@@ -1,8 +1,9 @@
 """Change how a dataset's hidden judgements are protected: the only writer of `Dataset.protection`.
 
 Parts are drawn and means over them are found by the scorer, in a job (`request_change`, `find_parts`); then the policy
-and all published values change in one transaction (`switch`). No board ever mixes the two. At the end of a competition,
-or of one of its rounds, `reveal_private` publishes the private part's values, and what was held if a curator wishes.
+and all published values change in one transaction (`switch_protection`). No board ever mixes the two. At the end of a
+competition, or of one of its rounds, `reveal_private` publishes the private part's values, and what was held if a
+curator wishes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from leaderboard.models.datasets import Protection
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board
 from leaderboard.results.protection import policy_of
 from leaderboard.results.protection.splits import Part, draw_parts, evaluate_parts
-from leaderboard.results.publishing.ladder_places import settle_places
+from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.republish import fill_scores, private_scores_of
 from leaderboard.results.values import present_group
 
@@ -36,14 +37,14 @@ class CannotReveal(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Revealed:
+class RevealResult:
     """How many results have their private part on the board now, and how many were held and are told."""
 
     results: int
     held: int
 
 
-def count_told_in_full(dataset: Dataset) -> int:
+def count_unprotected(dataset: Dataset) -> int:
     """How many results that people sent were told over all judged queries of the present judgements.
 
     In a competition their private part can be computed from both values, and what was learnt from them stays learnt.
@@ -111,7 +112,7 @@ def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -
             f"the parts of {dataset} were drawn with a public share of {dataset.public_share:.4g}, and stay: with "
             "another one private queries would become public, or public ones private"
         )
-    told = count_told_in_full(dataset)
+    told = count_unprotected(dataset)
     if told and not although_told:
         raise CannotProtect(
             f"{told} result{'s' if told > 1 else ''} on {dataset} told their teams the mean over all judged queries: "
@@ -162,7 +163,7 @@ def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
 
 
 @transaction.atomic
-def switch(dataset: Dataset, protection: Protection) -> bool:
+def switch_protection(dataset: Dataset, protection: Protection) -> bool:
     """Change the policy and every published value at once; False, with nothing changed, while parts are missing.
 
     Results that the Ladder held stay held: reveal them first, or never. Leaving a competition is recorded as a reveal
@@ -177,7 +178,7 @@ def switch(dataset: Dataset, protection: Protection) -> bool:
     present.protection = protection
     present.save(update_fields=["protection"])
     fill_scores(present, list(Entry.objects.filter(dataset=present)))
-    settle_places(present)
+    update_shown(present)
     record(
         "protection changed",
         present,
@@ -191,7 +192,7 @@ def switch(dataset: Dataset, protection: Protection) -> bool:
 
 
 @transaction.atomic
-def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: bool = False) -> Revealed:
+def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: bool = False) -> RevealResult:
     """Publish the values over the private part of every result that is shown; within `audit.acting`.
 
     With a round its own, the site's and those of no round or an earlier one; what runs in another round that is not
@@ -205,7 +206,7 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
     entries = Entry.objects.filter(dataset=present).exclude(provenance=Entry.Provenance.REPORTED)
     of_round = entries
     if round is not None:
-        _require_of(round, present)
+        _require_round_of(round, present)
         of_round = entries.filter(round=round)
         entries = entries.filter(Q(round=None) | Q(round=round) | Q(round__revealed_at__isnull=False))
     held = release_held(present, of_round) if show_held else 0
@@ -215,7 +216,7 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
     if results or held:
         board_changed(present, Kind.REVEALED)
     dataset.refresh_from_db()
-    return Revealed(results, held)
+    return RevealResult(results, held)
 
 
 def record_reveal(
@@ -230,7 +231,7 @@ def record_reveal(
     )
 
 
-def _require_of(round: Round, dataset: Dataset) -> None:
+def _require_round_of(round: Round, dataset: Dataset) -> None:
     of_benchmark = round.benchmark is not None and round.benchmark.members.filter(dataset=dataset).exists()
     if round.dataset_id != dataset.pk and not of_benchmark:
         raise CannotReveal(f"{round} is no round of {dataset}")
@@ -269,5 +270,5 @@ def release_held(dataset: Dataset, entries: QuerySet[Entry]) -> int:
         entry.due_at = None
     Entry.objects.bulk_update(held, ["visibility", "due_at"], batch_size=200)
     fill_scores(dataset, held)
-    settle_places(dataset)
+    update_shown(dataset)
     return len(held)

@@ -7,9 +7,9 @@ from django.db import transaction
 from leaderboard.models import BoardChange, Dataset, Entry, Seed
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.protection import policy_of
-from leaderboard.results.publishing.ladder_places import settle_places
+from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.values import (
-    over_seeds,
+    aggregate_seeds,
     published_private_scores,
     published_scores,
     shown_seed_scores,
@@ -25,7 +25,7 @@ def refresh_scores(dataset: Dataset, kind: BoardChange.Kind = Kind.MEASURES) -> 
         held.filter(public_wanted=False).update(visibility=Entry.Visibility.PRIVATE)
         held.update(visibility=Entry.Visibility.PUBLIC)
     fill_scores(dataset, list(Entry.objects.filter(dataset=dataset)))
-    settle_places(dataset)
+    update_shown(dataset)
     board_changed(dataset, kind)
 
 
@@ -47,7 +47,7 @@ def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
         for seed, scores in zip(of_seeds, published, strict=False):
             seed.scores = shown_seed_scores(scores, dataset)
         entry.scores, entry.deviations = (
-            over_seeds(published, hidden=dataset.hidden, step=step) if of_seeds else (published[0], {})
+            aggregate_seeds(published, hidden=dataset.hidden, step=step) if of_seeds else (published[0], {})
         )
         entry.private_scores = private_scores_of(entry, dataset) if entry.private_scores else {}
         seeds += of_seeds
@@ -69,4 +69,4 @@ def private_scores_of(entry: Entry, dataset: Dataset) -> dict[str, float]:
     if entry.evaluation is not None:
         return published_private_scores(entry.evaluation, dataset)
     seeds = [published_private_scores(seed.evaluation, dataset) for seed in entry.seeds.all()]
-    return over_seeds(seeds, hidden=dataset.hidden)[0]
+    return aggregate_seeds(seeds, hidden=dataset.hidden)[0]

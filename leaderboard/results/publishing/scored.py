@@ -13,12 +13,12 @@ from django.utils import timezone
 from leaderboard.models import Dataset, Entry, Evaluation, JudgementImport, Pool, Qrels, Seed, User
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board
 from leaderboard.results.protection import evaluate_parts, policy_of
-from leaderboard.results.publishing.ladder_places import settle_places
-from leaderboard.results.publishing.telling import decide_publication
-from leaderboard.results.publishing.visibility import join_baseline
+from leaderboard.results.publishing.ladder_places import update_shown
+from leaderboard.results.publishing.scheduling import decide_publication
+from leaderboard.results.publishing.visibility import take_over_baseline
 from leaderboard.results.values import (
+    aggregate_seeds,
     comparison_group,
-    over_seeds,
     published_scores,
     shown_seed_scores,
     training_exposure,
@@ -29,7 +29,7 @@ SEEDS = range(2, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class EntryMarks:
+class EntryOrigin:
     """What the submission said of its run; nothing, where it came in no round."""
 
     round_id: int | None = None
@@ -49,7 +49,7 @@ class EntryMarks:
         }
 
 
-NO_MARKS = EntryMarks()
+NO_MARKS = EntryOrigin()
 
 
 def fed_pools(qrels: Qrels) -> QuerySet[Pool]:
@@ -80,7 +80,7 @@ def publish_entry(
     submitter: User | None = None,
     is_baseline: bool = False,
     facts: Mapping[str, str | int | float] | None = None,
-    marks: EntryMarks = NO_MARKS,
+    marks: EntryOrigin = NO_MARKS,
     held: Dataset | None = None,
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing.
@@ -104,9 +104,9 @@ def publish_entry(
         **_columns(dataset, [evaluation], scores, public=public, submitter=submitter),
         **marks.columns([evaluation]),
     )
-    _shown(dataset, entry)
+    _record_publication(dataset, entry)
     if entry.visibility == Entry.Visibility.PUBLIC and not is_baseline:
-        join_baseline(entry)
+        take_over_baseline(entry)
     return entry
 
 
@@ -120,7 +120,7 @@ def publish_seed_set(
     submission_reference: str = "",
     submitter: User | None = None,
     facts: Mapping[str, str | int | float] | None = None,
-    marks: EntryMarks = NO_MARKS,
+    marks: EntryOrigin = NO_MARKS,
 ) -> Entry:
     """Show the runs of one system that differ by their seeds, by label, as one entry: their mean and deviation.
 
@@ -137,7 +137,7 @@ def publish_seed_set(
     if known is not None:
         return known.entry
     published = {label: _scores_of(evaluation, dataset) for label, evaluation in seeds.items()}
-    scores, deviations = over_seeds(
+    scores, deviations = aggregate_seeds(
         list(published.values()), hidden=dataset.hidden, step=policy_of(dataset).step
     )
     columns = _columns(dataset, list(seeds.values()), scores, public=public, submitter=submitter)
@@ -163,7 +163,7 @@ def publish_seed_set(
         )
         for label, evaluation in seeds.items()
     )
-    _shown(dataset, entry)
+    _record_publication(dataset, entry)
     return entry
 
 
@@ -204,10 +204,10 @@ def _columns(
     }
 
 
-def _shown(dataset: Dataset, entry: Entry) -> None:
+def _record_publication(dataset: Dataset, entry: Entry) -> None:
     """Count the change of the board, where the new entry is one."""
     if entry.visibility == Entry.Visibility.PUBLIC:
-        moved = settle_places(dataset) if entry.system.team_id is not None else set()
+        moved = update_shown(dataset) if entry.system.team_id is not None else set()
         if entry.pk in moved:
             entry.refresh_from_db(fields=["visibility"])
         board_changed(dataset, Kind.PUBLISHED, entry, {entry.pk, *moved})

@@ -15,7 +15,7 @@ from leaderboard.core.audit import record
 from leaderboard.core.permissions import has_right
 from leaderboard.models import Dataset, Entry, EntryVersion, Run, datasets
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.publishing.ladder_places import settle_places
+from leaderboard.results.publishing.ladder_places import update_shown
 
 Visibility = Entry.Visibility
 #: The longest reason that is kept.
@@ -49,9 +49,9 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
         entries.annotate(seen_before=seen_before).select_related("dataset", "system").order_by("pk")
     )
     entries.update(visibility=wanted)
-    moved = _settle(touched)
+    moved = _update_shown_results(touched)
     if not public:
-        moved = _hand_on_baseline(touched, moved)
+        moved = _replace_baseline(touched, moved)
     for entry in touched:
         # What comes back is no news: everyone has seen it.
         first_seen = public and not entry.seen_before
@@ -71,21 +71,21 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
     touched = list(seen.select_related("dataset", "system").order_by("pk"))
     entries.update(withdrawal_reason=reason[:300], public_wanted=False, due_at=None)
     seen.update(visibility=Visibility.WITHDRAWN)
-    moved = _settle(touched)
-    moved = _hand_on_baseline(touched, moved)
+    moved = _update_shown_results(touched)
+    moved = _replace_baseline(touched, moved)
     for entry in touched:
         board_changed(entry.dataset, Kind.WITHDRAWN, entry, moved)
 
 
-def _settle(touched: Sequence[Entry]) -> set[int]:
+def _update_shown_results(touched: Sequence[Entry]) -> set[int]:
     """In competitions another result of the team may take a place on the board, or lose it: the ids of all."""
     moved = {entry.pk for entry in touched}
     return moved.union(
-        *(settle_places(entry.dataset) for entry in touched if entry.system.team_id is not None)
+        *(update_shown(entry.dataset) for entry in touched if entry.system.team_id is not None)
     )
 
 
-def _hand_on_baseline(gone: Sequence[Entry], moved: set[int]) -> set[int]:
+def _replace_baseline(gone: Sequence[Entry], moved: set[int]) -> set[int]:
     """Where a team takes away what a board's deltas are taken against, the site's own first result is it again.
 
     Returns the ids of all that have `moved` by then.
@@ -117,7 +117,7 @@ def name_baseline(entry: Entry) -> None:
     )
     touched = {entry.pk, *baselines.values_list("pk", flat=True)}
     if entry.system.team_id is not None:
-        ours = set(_same_run_of_ours(entry).values_list("pk", flat=True))
+        ours = set(_site_results_of_run(entry).values_list("pk", flat=True))
         Entry.objects.filter(pk__in=ours).update(visibility=Visibility.SUPERSEDED)
         touched |= ours
     baselines.update(is_baseline=False)
@@ -125,7 +125,7 @@ def name_baseline(entry: Entry) -> None:
     board_changed(entry.dataset, Kind.BASELINE, entry, touched)
 
 
-def join_baseline(entry: Entry) -> None:
+def take_over_baseline(entry: Entry) -> None:
     """Where the team's new result is of the run that was imported as the baseline, the baseline is that one.
 
     Not where the sender is no curator of datasets and others may have the run, who download it or retrieve the same
@@ -134,7 +134,7 @@ def join_baseline(entry: Entry) -> None:
     evaluation = entry.evaluation
     if evaluation is None or entry.system.team_id is None:
         return
-    if not _same_run_of_ours(entry).filter(is_baseline=True).exists():
+    if not _site_results_of_run(entry).filter(is_baseline=True).exists():
         return
     retrieved = Run.objects.filter(sha256=evaluation.run.sha256, origin=Run.Origin.RETRIEVED)
     theirs_alone = entry.dataset.runs_visibility == datasets.Visibility.CURATORS and not retrieved.exists()
@@ -144,7 +144,7 @@ def join_baseline(entry: Entry) -> None:
         entry.refresh_from_db(fields=["is_baseline"])
 
 
-def _same_run_of_ours(entry: Entry) -> QuerySet[Entry]:
+def _site_results_of_run(entry: Entry) -> QuerySet[Entry]:
     """The site's own public results of the run that a single result is of, in its comparison group."""
     if entry.evaluation is None:
         return Entry.objects.none()
@@ -170,7 +170,7 @@ def quarantine(entry: Entry, reason: str) -> Entry:
 
     Raises CannotModerate for one that is not on the board, or that others are compared with, or without a reason.
     """
-    return _take_off(entry, reason, Visibility.QUARANTINED, Kind.QUARANTINED, (Visibility.PUBLIC,))
+    return _remove_from_board(entry, reason, Visibility.QUARANTINED, Kind.QUARANTINED, (Visibility.PUBLIC,))
 
 
 def unpublish(entry: Entry, reason: str) -> Entry:
@@ -179,7 +179,7 @@ def unpublish(entry: Entry, reason: str) -> Entry:
     Raises CannotModerate as `quarantine` does.
     """
     moved = (Visibility.PUBLIC, Visibility.PRIVATE, Visibility.SUPERSEDED, Visibility.QUARANTINED)
-    return _take_off(entry, reason, Visibility.UNPUBLISHED, Kind.UNPUBLISHED, moved)
+    return _remove_from_board(entry, reason, Visibility.UNPUBLISHED, Kind.UNPUBLISHED, moved)
 
 
 @transaction.atomic
@@ -203,7 +203,7 @@ def restore(entry: Entry) -> Entry:
 
 
 @transaction.atomic
-def _take_off(
+def _remove_from_board(
     entry: Entry, reason: str, to: Entry.Visibility, kind: Kind, moved: tuple[Entry.Visibility, ...]
 ) -> Entry:
     lock_boards([entry.dataset_id])
@@ -238,7 +238,7 @@ def _record_change(entry: Entry, was: Entry.Visibility, kind: Kind) -> None:
     """
     moved = {entry.pk}
     if entry.system.team_id is not None:
-        moved |= settle_places(entry.dataset)
+        moved |= update_shown(entry.dataset)
         entry.refresh_from_db()
     if was in Entry.SEEN or entry.visibility in Entry.SEEN:
         board_changed(entry.dataset, kind, entry, moved)

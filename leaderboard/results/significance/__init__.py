@@ -6,19 +6,19 @@ means that are published.
 
 # ruff: noqa: F401
 from leaderboard.results.significance.computing import (
-    Finding,
+    BoardAnalysis,
+    analyse_board,
     compute_certainty,
-    find_certainty,
-    keep_certainty,
     request_if_changed,
     request_missing_certainty,
+    store_certainty,
 )
-from leaderboard.results.significance.reading import read, read_at
+from leaderboard.results.significance.reading import read_certainty, read_certainty_at
 from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,
     MeasureCertainty,
-    Settings,
+    TestSettings,
     Verdict,
     verdict_of,
 )

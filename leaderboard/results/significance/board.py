@@ -12,7 +12,7 @@ import orjson
 
 from leaderboard.models import Certainty, Dataset, Entry
 from leaderboard.results.kinds import present_group
-from leaderboard.results.significance.types import METHOD, Settings
+from leaderboard.results.significance.types import METHOD, TestSettings
 
 
 class ComparedBoard(NamedTuple):
@@ -35,7 +35,7 @@ class ComparedBoard(NamedTuple):
             self.baseline,
             self.measures,
             sorted(self.closed),
-            Settings().as_dict(),
+            TestSettings().as_dict(),
         ]
         digest = blake2b(orjson.dumps(named, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
         return f"{METHOD}:{digest}"

@@ -25,7 +25,7 @@ from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.results.records import per_query_means
 from leaderboard.results.significance.board import ComparedBoard, compared_boards, is_known
-from leaderboard.results.significance.types import METHOD, EntryCertainty, MeasureCertainty, Settings
+from leaderboard.results.significance.types import METHOD, EntryCertainty, MeasureCertainty, TestSettings
 
 Values = NDArray[np.float64]
 #: Told the share of the work that is done, 0 to 1; what it raises stops the work.
@@ -41,7 +41,7 @@ _HELD = 8_000_000
 _SCORE, _P = "{:.6f}", "{:.5g}"
 
 
-class Finding(NamedTuple):
+class BoardAnalysis(NamedTuple):
     """What was found of a board as it was when it was read.
 
     Where it had been so before, `same_as` is the key of the row that has the content, and this has none.
@@ -54,18 +54,18 @@ class Finding(NamedTuple):
 
 def compute_certainty(dataset: Dataset) -> Certainty | None:
     """Find and keep what there is to say of the dataset's board; None where there is nothing, or nothing new."""
-    finding = find_certainty(dataset)
-    return keep_certainty(finding) if finding is not None else None
+    finding = analyse_board(dataset)
+    return store_certainty(finding) if finding is not None else None
 
 
-def find_certainty(dataset: Dataset, progress: Progress = lambda share: None) -> Finding | None:
+def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> BoardAnalysis | None:
     """Find it, writing nothing. None for hidden judgements, without a result, and where it was found already."""
     board = compared_boards([dataset.pk]).get(dataset.pk)
     if board is None or is_known(board):
         return None
     earlier = Certainty.objects.filter(dataset=dataset, key=board.key, same_as=None).order_by("from_revision")
     if found := earlier.values_list("pk", flat=True).first():
-        return Finding(board, {}, found)
+        return BoardAnalysis(board, {}, found)
     content: dict[str, dict[str, Any]] = {}
     for read in _by_measure(board):
         # Together, since most of the work is to draw the resamples.
@@ -75,9 +75,9 @@ def find_certainty(dataset: Dataset, progress: Progress = lambda share: None) ->
         for measure, entries, values in read:
             progress(len(content) / len(board.measures))
             of_scores, of_differences, *ends = ends
-            certainty = certainty_of(measure, entries, values, board, of_scores, of_differences)
+            certainty = measure_certainty(measure, entries, values, board, of_scores, of_differences)
             content[measure] = certainty.as_dict()
-    return Finding(board, content)
+    return BoardAnalysis(board, content)
 
 
 def _with_differences(entries: Sequence[int], values: Values, board: ComparedBoard) -> tuple[Values, Values]:
@@ -88,7 +88,7 @@ def _with_differences(entries: Sequence[int], values: Values, board: ComparedBoa
 
 
 def _ends(parts: Sequence[Values]) -> list[Ends]:
-    settings = Settings()
+    settings = TestSettings()
     columns = np.hstack(parts)
     low, high = intervals(columns, resamples=settings.resamples, level=settings.level, seed=settings.seed)
     bounds = np.cumsum([part.shape[1] for part in parts])[:-1]
@@ -96,7 +96,7 @@ def _ends(parts: Sequence[Values]) -> list[Ends]:
 
 
 @transaction.atomic
-def keep_certainty(finding: Finding) -> Certainty | None:
+def store_certainty(finding: BoardAnalysis) -> Certainty | None:
     """Keep it as of a new revision of the board, unless the board has other entries by now; None then."""
     dataset = lock_board(finding.board.dataset)
     present = compared_boards([dataset.pk]).get(dataset.pk)
@@ -107,14 +107,14 @@ def keep_certainty(finding: Finding) -> Certainty | None:
         from_revision=board_changed(dataset, Kind.CERTAINTY, touched=()),
         comparison_group=present.comparison_group,
         key=present.key,
-        settings=Settings().as_dict(),
+        settings=TestSettings().as_dict(),
         content=finding.content,
         same_as_id=finding.same_as,
         computed_at=timezone.now(),
     )
 
 
-def certainty_of(
+def measure_certainty(
     measure: str,
     entries: Sequence[int],
     values: Values,
@@ -128,7 +128,7 @@ def certainty_of(
     their means, `of_differences` those of their differences to the baseline, empty where it has none. Of equal means
     the first is the best. Of the `board` it is asked which entry is the baseline, and which ones are ranked apart.
     """
-    settings = Settings()
+    settings = TestSettings()
     lower_is_better = better(measure) == "lower"
     sums = PermutedSums(values, permutations=settings.permutations, seed=settings.seed)
     means = values.mean(axis=0)
@@ -179,7 +179,7 @@ def _over_all_pairs(
     sums: PermutedSums, scores: Values, ranked: NDArray[np.intp], best: int
 ) -> dict[str, list[Any]]:
     """What tests of all pairs tell: p-values against the best, and between which ranks each of `ranked` lies."""
-    settings = Settings()
+    settings = TestSettings()
     corrected = corrected_pairs(sums, patterns=settings.pairs_permutations)
     of_ranked = corrected[np.ix_(ranked, ranked)]
     first, last = rank_intervals(scores[ranked], of_ranked, level=settings.alpha)

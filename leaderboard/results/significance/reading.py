@@ -10,21 +10,21 @@ import orjson
 from django.db.models import JSONField, OuterRef, Subquery, TextField
 from django.db.models.functions import Cast, Coalesce
 
-from leaderboard.core.cache.memory import Remembered
+from leaderboard.core.cache.memory import TTLCache
 from leaderboard.models import Certainty, Dataset
 from leaderboard.results.significance.board import compared_boards
-from leaderboard.results.significance.types import BoardCertainty, Settings
+from leaderboard.results.significance.types import BoardCertainty, TestSettings
 
 #: By dataset, revision of its board, and the row that was found last.
-_remembered: Remembered[BoardCertainty] = Remembered(64)
+_remembered: TTLCache[BoardCertainty] = TTLCache(64)
 
 
-def forget_certainty() -> None:
+def clear_certainty() -> None:
     """Read everything again next time; for measuring."""
     _remembered.clear()
 
 
-def read(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
+def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
     """What was found last of each dataset's board, by id; nothing of hidden ones, nor where nothing was found yet."""
     latest = Certainty.objects.filter(dataset=OuterRef("pk")).order_by("-from_revision").values("pk")[:1]
     rows = (
@@ -54,7 +54,7 @@ def read(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
     return {dataset: found for dataset, found in known.items() if found is not None}
 
 
-def read_at(
+def read_certainty_at(
     dataset_id: int, revision: int, entries: Collection[int], group: str = "", baseline: int | None = None
 ) -> BoardCertainty | None:
     """What was found of a dataset's board when it had this revision.
@@ -89,7 +89,7 @@ def _certainty(row: Mapping[str, Any], *, current: bool, baseline: int | None) -
         comparison_group=row["comparison_group"],
         from_revision=row["from_revision"],
         computed_at=row["computed_at"],
-        settings=Settings(**row["settings"]),
+        settings=TestSettings(**row["settings"]),
         current=current,
         baseline=baseline,
         content=orjson.loads(row["text"]),

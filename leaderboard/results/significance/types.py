@@ -25,7 +25,7 @@ ALPHA = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TestSettings:
     """How it was computed: what a caption has to say. The same seed serves every board, so anyone can repeat it."""
 
     interval: str = INTERVAL
@@ -72,7 +72,7 @@ class EntryCertainty(NamedTuple):
     rank_low: int | None = None
     rank_high: int | None = None
 
-    def as_data(self, settings: Settings) -> dict[str, Any]:
+    def as_data(self, settings: TestSettings) -> dict[str, Any]:
         """As plain values for exports, with whether p-values are bounds: below what the permutations can show."""
         least = 1 / (settings.permutations + 1)
         return {
@@ -132,7 +132,7 @@ class MeasureCertainty:
     def from_dict(cls, measure: str, kept: Mapping[str, Any]) -> MeasureCertainty:
         """From what the database keeps. Fields that an earlier method did not have are None."""
         if "raw_p_baseline" in kept:
-            kept = _of_method_1(kept)
+            kept = _from_method_1(kept)
         none = [None] * len(kept["entries"])
         columns = (kept.get(name, none) for name in EntryCertainty._fields)
         found = map(EntryCertainty._make, zip(*columns, strict=True))
@@ -140,7 +140,7 @@ class MeasureCertainty:
         return cls(measure, kept["queries"], kept["baseline"], kept["best"], entries)
 
 
-def _of_method_1(kept: Mapping[str, Any]) -> dict[str, Any]:
+def _from_method_1(kept: Mapping[str, Any]) -> dict[str, Any]:
     """What the first method kept, under the present names: without letters of groups, and tests against the best.
 
     Those were corrected for one family, though the best had been chosen by the same numbers.
@@ -170,7 +170,7 @@ class BoardCertainty:
     comparison_group: str
     from_revision: int
     computed_at: datetime.datetime
-    settings: Settings
+    settings: TestSettings
     current: bool
     baseline: int | None
     #: Measure → as `MeasureCertainty.as_dict` makes it.

@@ -22,19 +22,19 @@ from leaderboard.systems.records import SystemFields
 from submissions import quotas
 from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
-from submissions.checkpoints.service import KeptFiles, Source
+from submissions.checkpoints.service import CheckpointArchive, StoredFiles
 from submissions.core.errors import ALREADY_SUBMITTED, LABEL_NEEDED, Refused
 from submissions.intake.files import IncomingFile
 from submissions.intake.models.datasets import chosen_datasets
 from submissions.intake.models.readiness import refuse_beyond_quota, refuse_unready, refuse_without_gpu
 from submissions.intake.models.runs import runs_for
-from submissions.intake.rounds import NO_ROUND_ENTRY, RoundEntry, admit
+from submissions.intake.rounds import NO_ROUND_ENTRY, RoundEntry, admit_to_round
 from submissions.intake.runs import expected_team, system_row
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue import queue
-from submissions.queue.capability import UNPROTECTED, told_within
+from submissions.queue.capability import UNPROTECTED, reported_capabilities
 from submissions.queue.lifecycle import log_line
-from submissions.uploads.service import reading, take
+from submissions.uploads.service import consume_uploads, lock_for_reading
 
 NO_ENGINE = ProblemCode("no_engine", "A model without the engine that is to run it.", "Name one of those listed.",
     "-F engine=dense")  # fmt: skip
@@ -58,7 +58,7 @@ POOLINGS = ("mean", "cls", "max", "sum", "lasttoken")
 Device = Literal["auto", "cpu", "gpu"]
 
 
-Model = Source | Checkpoint | HubModel
+Model = CheckpointArchive | Checkpoint | HubModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +119,16 @@ def accept_model(
     plan = _plan(request, team, system, unprotected=ready.unprotected)
     quotas.refuse_unapproved(team, plan.datasets)
     refuse_beyond_quota(team, len(plan.datasets))
-    admission = admit(submitter, team, plan.datasets, round_entry, ())
+    admission = admit_to_round(submitter, team, plan.datasets, round_entry, ())
     uploads = _uploads(request.model)
-    with reading(uploads):
-        with quotas.reading_for(submitter, plan.datasets):
+    with lock_for_reading(uploads):
+        with quotas.recording_refusals(submitter, plan.datasets):
             kept = _keep_files(request.model, plan.engine, team)
         with transaction.atomic():
-            team = quotas.hold(submitter, team)
+            team = quotas.lock_quota(submitter, team)
             refuse_beyond_quota(team, len(plan.datasets))
             # Once more: the places of a round are counted now that nobody else can take one.
-            admission = admit(submitter, team, plan.datasets, round_entry, ())
+            admission = admit_to_round(submitter, team, plan.datasets, round_entry, ())
             submission = Submission(
                 kind=Submission.Kind.MODEL,
                 submitter=submitter,
@@ -138,7 +138,7 @@ def accept_model(
                 engine=plan.engine.name,
                 parameters=plan.parameters,
                 checkpoint=checkpoints.record(kept, team=team, person=submitter)
-                if isinstance(kept, KeptFiles)
+                if isinstance(kept, StoredFiles)
                 else kept,
                 public=public,
                 reusable=reusable,
@@ -150,19 +150,19 @@ def accept_model(
             submission.save()
             for dataset in plan.datasets:
                 _create_job(submission, dataset, plan, admission.entry.tag)
-            take(submitter, uploads)
+            consume_uploads(submitter, uploads)
             quotas.charge(submission, plan.datasets)
     return submission
 
 
 def _uploads(model: Model | None) -> list[str]:
     """The upload that brought the checkpoint in pieces, if one did."""
-    return [model.upload] if isinstance(model, Source) and model.upload else []
+    return [model.upload] if isinstance(model, CheckpointArchive) and model.upload else []
 
 
-def archive_in(file: IncomingFile, pooling: str) -> Source:
+def archive_in(file: IncomingFile, pooling: str) -> CheckpointArchive:
     """A file as the intake of models takes it."""
-    return Source(file.name, file.path, pooling, file.sha256, file.upload)
+    return CheckpointArchive(file.name, file.path, pooling, file.sha256, file.upload)
 
 
 def engine_of(name: str) -> EngineDescription:
@@ -246,18 +246,20 @@ def _refuse_wrong_number_of_runs(engine: EngineDescription, given: int) -> None:
     )
 
 
-def _keep_files(model: Model | None, engine: EngineDescription, team: Team) -> KeptFiles | Checkpoint | None:
+def _keep_files(
+    model: Model | None, engine: EngineDescription, team: Team
+) -> StoredFiles | Checkpoint | None:
     """The checkpoint, its files in their place. Of one on the hub there is none yet: a worker fetches it."""
-    if isinstance(model, Source):
-        return checkpoints.keep_files(team, model, kinds_of(engine))
+    if isinstance(model, CheckpointArchive):
+        return checkpoints.store_files(team, model, kinds_of(engine))
     return model if isinstance(model, Checkpoint) else None
 
 
-def _completed(system: System | SystemFields, kept: KeptFiles | Checkpoint | None) -> System | SystemFields:
+def _completed(system: System | SystemFields, kept: StoredFiles | Checkpoint | None) -> System | SystemFields:
     """What a new system says of itself, with what its checkpoint says where it was silent."""
     if isinstance(system, System) or kept is None:
         return system
-    known = kept.description if isinstance(kept, KeptFiles) else checkpoints.describe(kept)
+    known = kept.description if isinstance(kept, StoredFiles) else checkpoints.describe(kept)
     return replace(
         system,
         dimension=system.dimension or known.dimension,
@@ -272,7 +274,7 @@ def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> Non
     That is the same model run in the same way, or the same system with another engine or other parameters.
     """
     earlier = (
-        Job.objects.in_the_way()
+        Job.objects.blocking_resubmission()
         .filter(
             kind=Job.Kind.MODEL,
             dataset=dataset,
@@ -347,13 +349,13 @@ def _create_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: 
         },
         log=log_line(received),
     )
-    queue.ring(queue_name)
+    queue.wake_worker(queue_name)
 
 
 def _queue(plan: _Plan) -> Job.Queue:
     """As was asked for; else a GPU where a model can use one and a worker that runs models has one now."""
     if plan.device != "auto":
         return Job.Queue(plan.device)
-    able = told_within(queues=[Job.Queue.GPU])
+    able = reported_capabilities(queues=[Job.Queue.GPU])
     gpu = plan.engine.needs_checkpoint and any(each.runs(unprotected=plan.unprotected) for each in able)
     return Job.Queue.GPU if gpu else Job.Queue.CPU

@@ -18,7 +18,7 @@ from leaderboard.models import Team, User
 from submissions.accounts.permissions import may_go_unprotected
 from submissions.core.errors import Refused
 from submissions.models import Job, State
-from submissions.queue.capability import Capability, missing, told_within
+from submissions.queue.capability import Capability, common_obstacle, reported_capabilities
 from submissions.queue.heartbeat import MEMORY
 from submissions.quotas.ledger import QUOTA
 
@@ -47,9 +47,9 @@ def readiness(person: User, *, local: bool) -> Readiness:
 
     The workers that are alive decide; where there are none, those that were within a day.
     """
-    told = told_within()
+    told = reported_capabilities()
     asleep = not told
-    told = told or told_within(MEMORY)
+    told = told or reported_capabilities(MEMORY)
     if any(each.works and each.isolates for each in told):
         return Readiness(True, asleep=asleep)
     if any(each.works for each in told):
@@ -70,7 +70,7 @@ def _ready_unprotected(person: User, *, local: bool, asleep: bool) -> Readiness:
 
 
 def _not_ready(told: Sequence[Capability], *, asleep: bool) -> Readiness:
-    lack = missing(told)
+    lack = common_obstacle(told)
     if lack is None:
         return Readiness(
             False,
@@ -95,7 +95,7 @@ def refuse_unready(person: User, *, local: bool) -> Readiness:
 
 def refuse_without_gpu(*, unprotected: bool) -> None:
     """Raises Refused where no worker with a GPU was there within a day that would run it: it might wait for ever."""
-    if any(each.runs(unprotected=unprotected) for each in told_within(MEMORY, [Job.Queue.GPU])):
+    if any(each.runs(unprotected=unprotected) for each in reported_capabilities(MEMORY, [Job.Queue.GPU])):
         return
     raise Refused.of(
         NO_GPU,
@@ -104,7 +104,7 @@ def refuse_without_gpu(*, unprotected: bool) -> None:
     )
 
 
-def is_local(request: HttpRequest | Request) -> bool:
+def is_local_request(request: HttpRequest | Request) -> bool:
     """Whether the request comes from this very machine: over loopback, and not through a proxy."""
     if settings.BEHIND_PROXY or "HTTP_X_FORWARDED_FOR" in request.META:
         return False
@@ -115,7 +115,7 @@ def is_local(request: HttpRequest | Request) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class ModelQuota:
     """How many runs of models a team has had today, how many it may have, and when counting begins anew."""
 
     used: int
@@ -128,7 +128,7 @@ class Quota:
         return max(0, self.limit - self.used)
 
 
-def quota_of(team: Team | None) -> Quota:
+def quota_of(team: Team | None) -> ModelQuota:
     """Today's count (from midnight to midnight, UTC). What failed through us, or never began, is not counted."""
     midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
     used = 0
@@ -138,7 +138,7 @@ def quota_of(team: Team | None) -> Quota:
             kind=Job.Kind.MODEL, submission__team=team, created_at__gte=midnight
         ).exclude(Q(state=State.FAILED) | never_began)
         used = jobs.count()
-    return Quota(used, settings.MODEL_JOBS_PER_DAY, midnight + timedelta(days=1))
+    return ModelQuota(used, settings.MODEL_JOBS_PER_DAY, midnight + timedelta(days=1))
 
 
 def refuse_beyond_quota(team: Team, wanted: int) -> None:

@@ -64,7 +64,7 @@ def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Ru
     return runs
 
 
-def built_on(submission: Submission, *, complete: bool) -> list[Run]:
+def source_runs(submission: Submission, *, complete: bool) -> list[Run]:
     """The runs that the submission's jobs re-rank or fuse, as far as they are public, which `is_public` says.
 
     With `complete`, as its team sees it, those of the team's own that are not public too.
@@ -76,7 +76,7 @@ def built_on(submission: Submission, *, complete: bool) -> list[Run]:
     if not complete:
         if submission.system.anonymous_until is not None:
             return []
-        runs = runs.exclude(anonymity.kept_back("system__"))
+        runs = runs.exclude(anonymity.anonymous_now("system__"))
     return list(runs.select_related("system", "version__dataset").order_by("version", "pk"))
 
 

@@ -11,14 +11,14 @@ from evaluation.checkpoints.description import FILE_NAME
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Qrels
 from submissions.checkpoints.service import folder_of
-from submissions.jobs.cleanup.unreferenced_files import named_runs
+from submissions.jobs.cleanup.unreferenced_files import referenced_runs
 from submissions.models import TERMINAL, Checkpoint, Job, Upload
 from submissions.uploads import storage
 
 Named = Iterator[tuple[Path, str]]
 
 
-def missing_files(*, private: bool) -> list[str]:
+def find_missing_files(*, private: bool) -> list[str]:
     """What is missing of uploads that jobs wait for, runs, checkpoints, and, where asked, judgements: a line each."""
     named = [*_uploads(), *_pieces(), *_runs(), *_checkpoints(), *(_judgements() if private else ())]
     root = Path(settings.VAR)
@@ -38,7 +38,7 @@ def _pieces() -> Named:
 
 
 def _runs() -> Named:
-    for sha256 in sorted(named_runs() - {""}):
+    for sha256 in sorted(referenced_runs() - {""}):
         yield path_of(Area.RUNS, sha256), "a run or a job that waits"
 
 

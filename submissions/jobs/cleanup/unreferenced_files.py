@@ -18,10 +18,10 @@ from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.store import PARTIAL, Area
 from leaderboard.models import CollectionProfile, Pool, Rescore, Run, WorkRequest
 from submissions.checkpoints.service import sweep_checkpoints
-from submissions.jobs.kinds.handover import Retrieved
+from submissions.jobs.kinds.handover import RetrievalResult
 from submissions.jobs.models.embedding_cache import sweep_embeddings
 from submissions.models import TERMINAL, Job
-from submissions.sandbox.watching import remove
+from submissions.sandbox.processes import remove
 from submissions.uploads.service import sweep_uploads
 
 logger = logging.getLogger(__name__)
@@ -35,20 +35,20 @@ _JSON_COLUMNS = ((Pool, "files"), (Rescore, "content"), (WorkRequest, "payload")
 _CHECKSUM = re.compile(rb"[0-9a-f]{64}")
 
 
-def sweep(grace: float = GRACE) -> int:
+def remove_unreferenced(grace: float = GRACE) -> int:
     """Remove what no row names and nobody touched for `grace` seconds; returns how many files and folders.
 
     What cannot be removed in one place does not keep the others from being swept. While a backup runs nothing is: the
     database that it copied may name what no row names now. One may begin at any moment, so each step looks again.
     """
-    if deletion_lock.are_paused():
+    if deletion_lock.deletions_are_paused():
         logger.info("nothing is swept while a backup runs")
         return 0
     steps: dict[str, Callable[[], int]] = {
-        "runs": lambda: _sweep_files(_folder(Area.RUNS), named_runs(), grace),
-        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), named_runs(), grace),
-        "profiles": lambda: _sweep_files(_folder(Area.PROFILES), _named_profiles(), grace),
-        "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), _named_uploads(), grace),
+        "runs": lambda: _sweep_files(_folder(Area.RUNS), referenced_runs(), grace),
+        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), referenced_runs(), grace),
+        "profiles": lambda: _sweep_files(_folder(Area.PROFILES), _referenced_profiles(), grace),
+        "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), _referenced_uploads(), grace),
         "datasets' files": lambda: _sweep_datasets(grace),
         "unfinished uploads": lambda: _sweep_unfinished(Path(settings.FILE_UPLOAD_TEMP_DIR), grace),
         "uploads in pieces": lambda: sweep_uploads(grace),
@@ -76,7 +76,7 @@ def _folder(area: Area) -> Path:
 
 def _sweep_files(folder: Path, named: Container[str], grace: float) -> int:
     """Remove old files but for the named ones; none where a backup has begun by the time that these are known."""
-    if deletion_lock.are_paused():
+    if deletion_lock.deletions_are_paused():
         return 0
     return _remove_old([path for path in _old_files(folder, grace) if path.name not in named], grace)
 
@@ -97,8 +97,8 @@ def _sweep_datasets(grace: float) -> int:
 
     Where most of an area would go, nothing does: this is another site's database, or an empty one.
     """
-    named = named_checksums()
-    if deletion_lock.are_paused():
+    named = referenced_checksums()
+    if deletion_lock.deletions_are_paused():
         return 0
     count = 0
     for area in (Area.FILES, Area.INDEXES, Area.EXCERPTS, Area.QRELS, Area.CURATION):
@@ -136,27 +136,27 @@ def _old_files(folder: Path, grace: float) -> Iterator[Path]:
                 yield path
 
 
-def named_runs() -> set[str]:
+def referenced_runs() -> set[str]:
     """The checksums of the runs that any row names, or a job that has not ended."""
     named = set(Run.objects.values_list("sha256", flat=True))
     # A job that has not run yet, or was put back, names its run in its payload alone.
     waiting = Job.objects.exclude(state__in=TERMINAL).values_list("payload", flat=True)
     requested = WorkRequest.objects.filter(taken_at=None).values_list("payload", flat=True)
     for payload in (*waiting, *requested):
-        found = Retrieved.from_payload(payload)
+        found = RetrievalResult.from_payload(payload)
         named |= {payload.get("run_sha256", ""), *(found.sha256s if found else ())}
     return named
 
 
-def _named_profiles() -> set[str]:
+def _referenced_profiles() -> set[str]:
     return set(CollectionProfile.objects.values_list("terms_sha256", flat=True))
 
 
-def _named_uploads() -> set[str]:
+def _referenced_uploads() -> set[str]:
     return set(Job.objects.exclude(state__in=TERMINAL).values_list("upload_sha256", flat=True))
 
 
-def named_checksums() -> set[str]:
+def referenced_checksums() -> set[str]:
     """Every sha256 in any row, histories included: of a table to come as well, as long as its column says so."""
     named: set[str] = set()
     for label in ("leaderboard", "submissions"):

@@ -19,11 +19,16 @@ from leaderboard.core.storage.runs import run_path, store_run, write_text
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import scoring_target, topic_ids
 from leaderboard.models import DatasetVersion, Run
-from leaderboard.systems.baselines import BM25, CONFIGURATIONS, Configuration, system_of
-from submissions.intake.run_records import keep_run
-from submissions.jobs.kinds.handover import Retrieved, finish, score_handed_over, store_checked_run
+from leaderboard.systems.baselines import BM25, CONFIGURATIONS, EngineConfiguration, system_of
+from submissions.intake.run_records import record_job_run
+from submissions.jobs.kinds.handover import (
+    RetrievalResult,
+    finish_retrieval,
+    score_handed_over,
+    store_checked_run,
+)
 from submissions.jobs.kinds.score import begin, judged_version
-from submissions.jobs.registry import does
+from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed
 from submissions.queue.lifecycle import write_log
@@ -32,7 +37,7 @@ from submissions.queue.lifecycle import write_log
 TOPICS = "topics_sha256"
 
 
-@does(Job.Kind.RETRIEVE, Job.Kind.BASELINE)
+@register_kind(Job.Kind.RETRIEVE, Job.Kind.BASELINE)
 def retrieve_job(job: Job, lease: Lease) -> None:
     """Run the job's configuration over its dataset and publish the result. Raises LeaseLost or Cancelled.
 
@@ -46,35 +51,35 @@ def retrieve_job(job: Job, lease: Lease) -> None:
     work.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as folder:
         if job.dataset.awaits_judgements:
-            _retrieve_and_keep(job, lease, configuration, Path(folder))
+            _retrieve_and_store(job, lease, configuration, Path(folder))
         else:
             _retrieve_and_score(job, lease, configuration, Path(folder))
 
 
-def _retrieve_and_score(job: Job, lease: Lease, configuration: Configuration, folder: Path) -> None:
+def _retrieve_and_score(job: Job, lease: Lease, configuration: EngineConfiguration, folder: Path) -> None:
     version = judged_version(job.dataset)
     out = folder / "run.txt"
-    if (kept := _kept_run(configuration, version)) is not None:
+    if (kept := _find_waiting_run(configuration, version)) is not None:
         write_log(job.pk, f"{configuration.name} over {version}, retrieved while runs were collected")
         write_text(kept.sha256, out)
     else:
         _retrieve(job, lease, configuration, version, out)
     run = store_checked_run(out, version)
-    finish(job, lease, Retrieved(system_of(configuration).slug, version.pk, job.queue, [run]))
+    finish_retrieval(job, lease, RetrievalResult(system_of(configuration).slug, version.pk, job.queue, [run]))
 
 
-def _retrieve_and_keep(job: Job, lease: Lease, configuration: Configuration, folder: Path) -> None:
+def _retrieve_and_store(job: Job, lease: Lease, configuration: EngineConfiguration, folder: Path) -> None:
     version, out = job.dataset.current_version, folder / "run.txt"
     if version is None:
         raise RuntimeError(f"{job.dataset.slug} collects runs and has no version")
-    if _kept_run(configuration, version) is None:
+    if _find_waiting_run(configuration, version) is None:
         _retrieve(job, lease, configuration, version, out)
         read = check_run(out, scoring_target(version)).statistics
         statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
         stored = store_run(out)
         with transaction.atomic():
             advance_claimed(job, State.DONE, progress=1.0)
-            keep_run(
+            record_job_run(
                 job, None, system_of(configuration), stored, statistics, version, origin=Run.Origin.RETRIEVED
             )
             write_log(job.pk, "Kept. It is scored when the first judgements come.")
@@ -83,7 +88,7 @@ def _retrieve_and_keep(job: Job, lease: Lease, configuration: Configuration, fol
 
 
 def _retrieve(
-    job: Job, lease: Lease, configuration: Configuration, version: DatasetVersion, out: Path
+    job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, out: Path
 ) -> None:
     write_log(job.pk, f"{configuration.name} over {version}")
     retrieval = retrieve(
@@ -104,7 +109,7 @@ def _retrieve(
     )
 
 
-def _kept_run(configuration: Configuration, version: DatasetVersion) -> Run | None:
+def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersion) -> Run | None:
     """The configuration's run that was kept while the dataset collected, if it answers all queries of now."""
     runs = Run.objects.filter(
         version=version,

@@ -20,22 +20,22 @@ from evaluation.core.errors import InvalidRun
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.runs import StoredRun, run_path, store_run, write_text
 from leaderboard.datasets.qrels import scoring_target
-from leaderboard.importing.examples import keep_example_runs, offer_example_runs
+from leaderboard.importing.examples import offer_example_runs, store_example_runs
 from leaderboard.models import DatasetVersion, Entry, System
 from leaderboard.results.efficiency import record_measurement
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds.score import (
-    Result,
+    ScoredResult,
     begin,
     current_qrels,
     evaluate_run,
-    publish_on_present,
+    publish_on_current_qrels,
 )
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import ATTEMPTS, WORKED, ring, seconds_before
+from submissions.queue.queue import ATTEMPTS, WORKED, seconds_worked_before, wake_worker
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class RetrievedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class RetrievalResult:
     """What a retrieving worker found: for which system and version, the runs with the main one last, what it cost.
 
     `figures` are by label; empty where nothing may be said of times. `baseline` is BM25's measurement beside it.
@@ -93,7 +93,7 @@ def store_checked_run(
     return RetrievedRun(*store_run(path), label, dict(facts or {}))
 
 
-def finish(job: Job, lease: Lease, found: Retrieved) -> None:
+def finish_retrieval(job: Job, lease: Lease, found: RetrievalResult) -> None:
     """Score and publish what was found, or leave that to a scorer where judgements are not for this process.
 
     Raises LeaseLost, Cancelled, or JudgementsChanged.
@@ -110,12 +110,12 @@ def score_handed_over(job: Job, lease: Lease) -> bool:
     Retrieved over content that the dataset no longer has, or not in this worker's store, it goes back to where it came
     from; what is not there for the third time fails.
     """
-    found = Retrieved.from_payload(job.payload)
+    found = RetrievalResult.from_payload(job.payload)
     if found is None:
         return False
     if found.version != current_qrels(job.dataset).version_id:
         write_log(job.pk, "The dataset has other content now: it is retrieved again.")
-        _send_back(job, found)
+        _return_to_retrievers(job, found)
     elif missing := [sha256 for sha256 in found.sha256s if not run_path(sha256).exists()]:
         _retrieve_again_or_fail(job, found, missing)
     else:
@@ -123,7 +123,7 @@ def score_handed_over(job: Job, lease: Lease) -> bool:
     return True
 
 
-def _retrieve_again_or_fail(job: Job, found: Retrieved, missing: Sequence[str]) -> None:
+def _retrieve_again_or_fail(job: Job, found: RetrievalResult, missing: Sequence[str]) -> None:
     """Retrieve again what is not in this worker's store, which may be another than the retriever's, or give up."""
     missed = job.payload.get(MISSED, 0) + 1
     fault = secrets.token_hex(4)
@@ -135,19 +135,19 @@ def _retrieve_again_or_fail(job: Job, found: Retrieved, missing: Sequence[str]) 
         write_log(
             job.pk, f"What was retrieved is not here: a fault of ours ({fault}); it is retrieved again."
         )
-        _send_back(job, found, **{MISSED: missed})
+        _return_to_retrievers(job, found, **{MISSED: missed})
     elif advance(job.pk, State.FAILED, fence=job.fence, error_code="run_missing", fault=fault):
         write_log(
             job.pk, f"What was retrieved is not here: a fault of ours ({fault}), three times. We are sorry."
         )
 
 
-def _send_back(job: Job, found: Retrieved, **noted: int) -> None:
+def _return_to_retrievers(job: Job, found: RetrievalResult, **noted: int) -> None:
     payload = {name: value for name, value in job.payload.items() if name != KEY}
-    _move(job, found.queue, {**payload, **noted})
+    _move_to_queue(job, found.queue, {**payload, **noted})
 
 
-def score_retrieved(job: Job, lease: Lease, found: Retrieved) -> None:
+def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
     """Score, publish, and record what it cost. Raises as `finish`."""
     qrels = current_qrels(job.dataset)
     begin(job, State.SCORING)
@@ -157,37 +157,37 @@ def score_retrieved(job: Job, lease: Lease, found: Retrieved) -> None:
     for run in found.runs:
         stored = StoredRun(run.sha256, run.size)
         scored = evaluate_run(stored, job.dataset, qrels, lease.report)
-        results.append(Result(stored, scored, run.label, run.facts))
+        results.append(ScoredResult(stored, scored, run.label, run.facts))
     is_baseline = job.kind == Job.Kind.BASELINE
-    examples = _examples(job, found) if is_baseline else []
+    examples = _store_examples(job, found) if is_baseline else []
 
-    def record_more(results: Sequence[Result], entries: Sequence[Entry]) -> None:
+    def record_more(results: Sequence[ScoredResult], entries: Sequence[Entry]) -> None:
         if found.figures and entries:
             _record_measurements(results, entries, found)
         if is_baseline:
             offer_example_runs(qrels.version, examples)
             mark_published(job.dataset)
 
-    publish_on_present(job, lease, system, results, qrels, Entry.Provenance.MEASURED, record_more)
+    publish_on_current_qrels(job, lease, system, results, qrels, Entry.Provenance.MEASURED, record_more)
 
 
-def _examples(job: Job, found: Retrieved) -> list[Any]:
+def _store_examples(job: Job, found: RetrievalResult) -> list[Any]:
     with tempfile.TemporaryDirectory(prefix="runboard-") as name:
         folder = Path(name)
         text = folder / "run.txt"
         write_text(found.runs[-1].sha256, text)
-        return keep_example_runs(job.dataset, text, folder)
+        return store_example_runs(job.dataset, text, folder)
 
 
-def _hand_over(job: Job, found: Retrieved) -> None:
+def _hand_over(job: Job, found: RetrievalResult) -> None:
     """Put the job into the scorers' queue, with what was found. Its attempts begin anew: the work is another."""
-    _move(job, Job.Queue.SCORE, {**job.payload, KEY: asdict(found)})
+    _move_to_queue(job, Job.Queue.SCORE, {**job.payload, KEY: asdict(found)})
     write_log(job.pk, "Retrieved; a scorer goes on.")
 
 
-def _move(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
+def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
     now = timezone.now()
-    worked = seconds_before(payload) + (now - (job.started_at or now)).total_seconds()
+    worked = seconds_worked_before(payload) + (now - (job.started_at or now)).total_seconds()
     anew = {"lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": "", "progress_note": ""}
     advance_claimed(
         job,
@@ -196,10 +196,12 @@ def _move(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
         payload={**payload, WORKED: round(worked, 3)},
         **anew,
     )
-    ring(queue)
+    wake_worker(queue)
 
 
-def _record_measurements(results: Sequence[Result], entries: Sequence[Entry], found: Retrieved) -> None:
+def _record_measurements(
+    results: Sequence[ScoredResult], entries: Sequence[Entry], found: RetrievalResult
+) -> None:
     """What each entry's system cost, and what BM25 did, which stands on its own entry too."""
     baseline = found.baseline.get("figures") or {}
     for result, entry in zip(results[-len(entries) :], entries, strict=True):

@@ -18,46 +18,46 @@ from leaderboard.judgements.comparing import (
 )
 from leaderboard.judgements.drawing import draw, record_pool
 from leaderboard.judgements.imports import State as ImportState
-from leaderboard.judgements.imports import give_up_import
-from leaderboard.judgements.pools import give_up_pool
+from leaderboard.judgements.imports import fail_import
+from leaderboard.judgements.pools import fail_pool
 from leaderboard.models import JudgementImport, Pool, User
 from submissions.jobs.kinds.score import begin
-from submissions.jobs.registry import does
+from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost, advance_claimed
 from submissions.queue.lifecycle import write_log
 from submissions.queue.queue import ATTEMPTS
 
 
-@does(Job.Kind.POOL)
+@register_kind(Job.Kind.POOL)
 def pool_job(job: Job, lease: Lease) -> None:
     """Draw the pool that the payload names. Again, nothing changes. Raises LeaseLost or Cancelled."""
     key = job.payload["pool"]
     begin(job, State.SCORING)
-    with _giving_up(job, lambda: give_up_pool(key)), work_folder("judging") as folder:
+    with _fail_on_last_attempt(job, lambda: fail_pool(key)), work_folder("judging") as folder:
         pool = Pool.objects.select_related("dataset__current_qrels", "version", "created_by").get(pk=key)
         if pool.state != Pool.State.DRAWING:
-            _end(job, "It is drawn already.")
+            _finish(job, "It is drawn already.")
             return
         try:
             with acting(pool.created_by):
                 stored = draw(pool, folder, lease.report)
         except PoolTooLarge as error:
             with transaction.atomic():
-                _end(job, str(error))
-                give_up_pool(key, str(error))
+                _finish(job, str(error))
+                fail_pool(key, str(error))
             return
         with transaction.atomic():
-            _end(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
+            _finish(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
             record_pool(pool, stored)
 
 
-@does(Job.Kind.MERGE)
+@register_kind(Job.Kind.MERGE)
 def merge_job(job: Job, lease: Lease) -> None:
     """Compare or merge the judgements that the payload names, as their state says. Raises LeaseLost or Cancelled."""
     key = job.payload["import"]
     begin(job, State.SCORING)
-    with _giving_up(job, lambda: give_up_import(key)), work_folder("judging") as folder:
+    with _fail_on_last_attempt(job, lambda: fail_import(key)), work_folder("judging") as folder:
         related = ("dataset__current_qrels", "dataset__current_version", "version", "against")
         brought = JudgementImport.objects.select_related(*related).get(pk=key)
         person = User.objects.filter(pk=job.payload.get("by")).first()
@@ -65,26 +65,26 @@ def merge_job(job: Job, lease: Lease) -> None:
             found = compare_import(brought, folder)
             lease.check()
             with acting(person, brought.note), transaction.atomic():
-                _end(job, "Compared.")
+                _finish(job, "Compared.")
                 record_comparison(brought, found)
         elif brought.state == ImportState.MERGING:
             merged = merge_import(brought, folder)
             lease.check()
             with acting(person, brought.note), transaction.atomic():
-                _end(job, "Merged.")
+                _finish(job, "Merged.")
                 write_log(job.pk, record_merge(brought, merged))
         else:
-            _end(job, "It was settled meanwhile.")
+            _finish(job, "It was settled meanwhile.")
 
 
-def _end(job: Job, line: str) -> None:
+def _finish(job: Job, line: str) -> None:
     """The job is done; within the transaction that writes its result. Raises LeaseLost or Cancelled."""
     advance_claimed(job, State.DONE, progress=1.0)
     write_log(job.pk, line)
 
 
 @contextmanager
-def _giving_up(job: Job, give_up: Callable[[], None]) -> Iterator[None]:
+def _fail_on_last_attempt(job: Job, give_up: Callable[[], None]) -> Iterator[None]:
     """Say on its own page that the work failed, where it is not tried again."""
     try:
         yield

@@ -6,20 +6,20 @@ from django.db import transaction
 
 from leaderboard.core.storage.store import work_folder
 from leaderboard.results.profiles.store import (
-    FoundCollection,
-    find_beside,
-    find_collection,
-    record_beside,
-    record_collection,
+    CollectionFindings,
+    find_overlaps,
+    profile_collection,
+    store_collection_profile,
+    store_overlaps,
 )
 from submissions.jobs.kinds.score import begin
-from submissions.jobs.registry import does
+from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed
 from submissions.queue.lifecycle import write_log
 
 
-@does(Job.Kind.STATISTICS)
+@register_kind(Job.Kind.STATISTICS)
 def statistics_job(job: Job, lease: Lease) -> None:
     """Find what is not known yet of the dataset's texts and runs. Again, nothing changes.
 
@@ -27,26 +27,28 @@ def statistics_job(job: Job, lease: Lease) -> None:
     """
     begin(job, State.RETRIEVING, "reading")
     with work_folder("statistics") as folder:
-        found = find_collection(job.dataset, folder, lambda share: lease.report_stage("reading", 0.9 * share))
+        found = profile_collection(
+            job.dataset, folder, lambda share: lease.report_stage("reading", 0.9 * share)
+        )
     _record(job, found)
-    beside = find_beside(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
+    beside = find_overlaps(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():
         advance_claimed(job, State.DONE, progress=1.0)
-        record_beside(job.dataset, beside)
+        store_overlaps(job.dataset, beside)
         write_log(
             job.pk,
             f"Compared with {len(beside.overlaps):,} other collections; looked at {len(beside.runs):,} runs.",
         )
 
 
-def _record(job: Job, found: FoundCollection | None) -> None:
+def _record(job: Job, found: CollectionFindings | None) -> None:
     """The texts' profile, as long as the claim is ours."""
     with transaction.atomic():
         begin(job, State.SCORING, "comparing")
         if found is None:
             write_log(job.pk, "The dataset has no texts here: nothing to look at.")
             return
-        record_collection(found)
+        store_collection_profile(found)
         if "tokens" in found.values:
             tokens, vocabulary = found.values["tokens"], found.values["vocabulary"]
             write_log(job.pk, f"{tokens:,} words, {vocabulary:,} different ones.")

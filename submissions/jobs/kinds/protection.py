@@ -7,9 +7,9 @@ from django.db import transaction
 from leaderboard.core.audit import acting
 from leaderboard.models import User
 from leaderboard.models.datasets import Protection
-from leaderboard.results.publishing.protection import find_parts, switch
+from leaderboard.results.publishing.protection import find_parts, switch_protection
 from submissions.jobs.kinds.score import begin
-from submissions.jobs.registry import does
+from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
@@ -18,7 +18,7 @@ from submissions.queue.lifecycle import advance, write_log
 _ROUNDS = 20
 
 
-@does(Job.Kind.PROTECT)
+@register_kind(Job.Kind.PROTECT)
 def protect_job(job: Job, lease: Lease) -> None:
     """Find what is missing over the parts of a competition, then change policy and board together.
 
@@ -33,7 +33,7 @@ def protect_job(job: Job, lease: Lease) -> None:
             write_log(job.pk, f"Found the parts' means of {found:,} results.")
         with transaction.atomic(), acting(person, job.payload.get("why", "")):
             # The policy goes first, since it may find that a result came meanwhile.
-            if not switch(job.dataset, wanted):
+            if not switch_protection(job.dataset, wanted):
                 continue
             if not advance(job.pk, State.DONE, fence=job.fence, progress=1.0):
                 raise LeaseLost

@@ -14,12 +14,12 @@ from django.db import transaction
 from evaluation.core.errors import InvalidContent
 from evaluation.verification import ScoresDiffer
 from leaderboard.core.storage.runs import StoredRun, run_path
-from leaderboard.judgements.rescoring import give_up
+from leaderboard.judgements.rescoring import fail_rescore
 from leaderboard.judgements.rescoring.campaigns import (
     begin_run,
     end_run,
-    finish,
-    lose_run,
+    exclude_run,
+    finish_rescore,
     note_progress,
     settings_of,
     waiting_runs,
@@ -28,17 +28,17 @@ from leaderboard.judgements.rescoring.content import prepare_content
 from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
 from leaderboard.results.protection import evaluate_parts, policy_of
 from submissions.jobs.kinds.score import begin, evaluate_run, record_scored
-from submissions.jobs.registry import does
+from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import put_back
+from submissions.queue.queue import requeue
 
 #: Seconds after which the job lets others have their turn.
 SLICE = 20.0
 
 
-@does(Job.Kind.RESCORE)
+@register_kind(Job.Kind.RESCORE)
 def rescore_job(job: Job, lease: Lease) -> None:
     """Evaluate the runs that wait, then let the curator decide. Raises LeaseLost, or Cancelled once thrown away."""
     begin(job, State.SCORING)
@@ -49,7 +49,7 @@ def rescore_job(job: Job, lease: Lease) -> None:
         settings = settings_of(dataset)
         while (run := waiting_runs(rescore).select_related("version").first()) is not None:
             if time.monotonic() - began > SLICE:
-                put_back(job, counted=False)
+                requeue(job, counted=False)
                 return
             _evaluate(job, lease, rescore, run)
             rescore = _evaluating(job)
@@ -60,7 +60,7 @@ def rescore_job(job: Job, lease: Lease) -> None:
             # The state goes first: a lost claim lets nobody decide.
             if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
                 raise LeaseLost
-            if finish(rescore, content, settings):
+            if finish_rescore(rescore, content, settings):
                 write_log(job.pk, f"{rescore.done:,} runs are evaluated, {len(rescore.lost):,} cannot be.")
                 return
             transaction.set_rollback(True)
@@ -90,16 +90,16 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
         )
         record_scored(run, rescore.to_qrels, scored)
     except FileNotFoundError:
-        lose_run(rescore, run, _missing(run_path(run.sha256)))
+        exclude_run(rescore, run, _missing(run_path(run.sha256)))
     except InvalidContent as error:
         codes = ", ".join(sorted({problem.code for problem in error.report.problems}))
-        lose_run(rescore, run, f"its file does not pass validation any more ({codes})")
+        exclude_run(rescore, run, f"its file does not pass validation any more ({codes})")
     except (SystemExit, KeyboardInterrupt, LeaseLost, Cancelled, ScoresDiffer):
         end_run(rescore)
         raise
     else:
         end_run(rescore)
-        _count_anew(job)
+        _reset_attempts(job)
     note_progress(rescore)
 
 
@@ -117,14 +117,14 @@ def _missing(path: Path) -> str:
     return "its file is no longer stored"
 
 
-def _count_anew(job: Job) -> None:
+def _reset_attempts(job: Job) -> None:
     """Forget earlier attempts: a long campaign may lose any number of workers, as long as each gets on."""
     if job.attempts > 1:
         job.attempts = 1
         Job.objects.filter(pk=job.pk, fence=job.fence).update(attempts=1)
 
 
-def give_up_lost() -> int:
+def fail_lost_rescores() -> int:
     """Say of rescores whose job failed that they did, so that the curator may go on with them; how many."""
     count = 0
     for rescore in Rescore.objects.filter(state=Rescore.State.EVALUATING):
@@ -138,5 +138,5 @@ def give_up_lost() -> int:
             State.REJECTED,
             State.CANCELLED,
         ):
-            count += give_up(rescore)
+            count += fail_rescore(rescore)
     return count

@@ -17,9 +17,9 @@ from django.db import transaction
 from evaluation.core.errors import InvalidRun
 from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.score import ScoredRun, check_run, score_run
-from evaluation.runs.similarity import SignedRun
+from evaluation.runs.similarity import RunFingerprints
 from evaluation.runs.top_documents import KEPT
-from evaluation.verification import Claimed, Rules, verify
+from evaluation.verification import ClaimedScores, ScoringRules, verify
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, open_run, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
@@ -29,17 +29,17 @@ from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.history.revisions import lock_board, lock_boards
 from leaderboard.results.protection import evaluate_parts, policy_of
-from leaderboard.results.publishing import EntryMarks, publish_entry
+from leaderboard.results.publishing import EntryOrigin, publish_entry
 from leaderboard.results.records import record_evaluation
 from leaderboard.results.values import JUDGED_MEASURES
 from submissions.core.errors import ALREADY_SUBMITTED
-from submissions.intake.run_records import keep_run, keep_waiting_run, waiting_payload
+from submissions.intake.run_records import record_job_run, record_waiting_run, waiting_payload
 from submissions.jobs.kinds.seed_sets import publish_seed
-from submissions.jobs.registry import does
+from submissions.jobs.registry import register_kind
 from submissions.models import Job, State, Submission
 from submissions.queue.lease import Lease, LeaseLost, WorkEnded, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import put_back
+from submissions.queue.queue import requeue
 from submissions.quotas import probes
 
 #: What the log says of a result, by who sees it.
@@ -51,7 +51,7 @@ _LOGGED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ScoredResult:
     """A run that was evaluated, and what is known of how it came to be.
 
     `label` tells the variants of one job apart; `facts` are by names of evaluation.engines.FACTS. `signed` is what is
@@ -62,16 +62,16 @@ class Result:
     scored: ScoredRun
     label: str = ""
     facts: Mapping[str, str | int | float] = field(default_factory=dict)
-    signed: SignedRun | None = None
+    signed: RunFingerprints | None = None
 
 
 #: Called in the transaction that publishes results, with them and their entries.
-RecordMore = Callable[[Sequence[Result], Sequence[Entry]], None]
+RecordMore = Callable[[Sequence[ScoredResult], Sequence[Entry]], None]
 #: A run of at most so many bytes is read into memory once, to be scored and verified there.
 IN_MEMORY = 16 * 2**20
 
 
-@does(Job.Kind.SCORE)
+@register_kind(Job.Kind.SCORE)
 def score_job(job: Job, lease: Lease) -> None:
     """Validate (where that was left to us), score and publish an uploaded run.
 
@@ -79,7 +79,7 @@ def score_job(job: Job, lease: Lease) -> None:
     not pass, LeaseLost when the claim is gone, and evaluation.verification.ScoresDiffer.
     """
     if job.dataset.awaits_judgements:
-        _check_and_keep(job, lease)
+        _check_and_store(job, lease)
         return
     qrels = current_qrels(job.dataset)
     if job.validated:
@@ -96,11 +96,13 @@ def score_job(job: Job, lease: Lease) -> None:
         verify_scored(stored.sha256, qrels, scored, lease.check)
     which = {"pk": job.submission.system_id} if job.submission else {"slug": job.payload["system_slug"]}
     system = System.objects.select_related("team").get(**which)
-    publish_on_present(job, lease, system, [Result(stored, scored)], qrels, Entry.Provenance.SCORED)
-    forget_upload(job)
+    publish_on_current_qrels(
+        job, lease, system, [ScoredResult(stored, scored)], qrels, Entry.Provenance.SCORED
+    )
+    delete_upload(job)
 
 
-def _check_and_keep(job: Job, lease: Lease) -> None:
+def _check_and_store(job: Job, lease: Lease) -> None:
     """Validate an uploaded run of a dataset without judgements and store it; its job then waits for these."""
     version, submission = job.dataset.current_version, job.submission
     if version is None or submission is None:
@@ -118,9 +120,9 @@ def _check_and_keep(job: Job, lease: Lease) -> None:
         waits = {"validated": True, "lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": ""}
         kept = {"payload": payload, "report": report.as_dict(), "progress_note": ""}
         advance_claimed(job, State.QUEUED, **waits, **kept)
-        keep_waiting_run(job, submission, stored, statistics, version)
+        record_waiting_run(job, submission, stored, statistics, version)
         write_log(job.pk, f"Validated: {statistics.lines:,} lines. It waits for the first judgements.")
-    forget_upload(job)
+    delete_upload(job)
 
 
 class JudgementsChanged(WorkEnded):
@@ -128,7 +130,7 @@ class JudgementsChanged(WorkEnded):
 
     def settle(self, job: Job) -> None:
         """Do the job again."""
-        if put_back(job, counted=False):
+        if requeue(job, counted=False):
             write_log(job.pk, "The dataset has a new version: the job is done again.")
 
 
@@ -166,7 +168,7 @@ def verify_scored(
     Raises evaluation.verification.ScoresDiffer, whose message is for operators alone.
     """
     dataset = qrels.version.dataset
-    claimed = Claimed(
+    claimed = ClaimedScores(
         measures=[measure.name for measure in scored.measures],
         query_ids=scored.query_ids,
         per_query=scored.per_query,
@@ -174,7 +176,7 @@ def verify_scored(
         missing_queries=scored.missing_queries,
         lines=scored.report.statistics.lines,
     )
-    rules = Rules(dataset.relevance_level, dataset.drop_self_matches)
+    rules = ScoringRules(dataset.relevance_level, dataset.drop_self_matches)
     with BytesIO(text) if text is not None else open_run(sha256) as stored:
         verify(stored, verifying_judgements(qrels), claimed, rules, sha256, after_block)
 
@@ -208,11 +210,11 @@ def begin(job: Job, state: State, stage: str = "") -> None:
         raise LeaseLost
 
 
-def publish_on_present(
+def publish_on_current_qrels(
     job: Job,
     lease: Lease,
     system: System,
-    results: Sequence[Result],
+    results: Sequence[ScoredResult],
     qrels: Qrels,
     provenance: Entry.Provenance,
     record_more: RecordMore | None = None,
@@ -241,7 +243,7 @@ def publish_on_present(
 def publish_results(
     job: Job,
     system: System,
-    results: Sequence[Result],
+    results: Sequence[ScoredResult],
     qrels: Qrels,
     provenance: Entry.Provenance,
     record_more: RecordMore | None = None,
@@ -271,15 +273,15 @@ def publish_results(
         advance_claimed(job, State.DONE, **finished)
         if dataset.current_qrels_id != qrels.pk:  # no number is born stale
             raise JudgementsChanged
-        rescoring.catch_up(job.dataset)
+        rescoring.include_new_run(job.dataset)
         if submission is not None and job.seed:
             result = replace(results[-1], label=job.seed)
-            evaluation = record(job, submission, system, result, qrels, provenance)
+            evaluation = record_result(job, submission, system, result, qrels, provenance)
             entry = publish_seed(job, submission, evaluation, provenance)
             entries = [entry] if entry else []
         else:
             entries = _publish_entries(job, dataset, submission, system, results, qrels, provenance)
-            _note_entries(job, submission, entries)
+            _record_entries(job, submission, entries)
         if entries and entries[-1].waits_for_its_turn:
             write_log(job.pk, "Scored: it is told in its turn.")
         elif entries:
@@ -294,17 +296,17 @@ def _publish_entries(
     dataset: Dataset,
     submission: Submission | None,
     system: System,
-    results: Sequence[Result],
+    results: Sequence[ScoredResult],
     qrels: Qrels,
     provenance: Entry.Provenance,
 ) -> list[Entry]:
     sent: dict[str, Any] = {}
     if submission is not None:
-        marks = EntryMarks(submission.round_id, submission.late, submission.run_type)
+        marks = EntryOrigin(submission.round_id, submission.late, submission.run_type)
         sent = {"submission_reference": submission.pk, "submitter": submission.submitter, "marks": marks}
     return [
         publish_entry(
-            evaluation=record(job, submission, system, result, qrels, provenance),
+            evaluation=record_result(job, submission, system, result, qrels, provenance),
             provenance=provenance,
             public=submission.public if submission else True,
             is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
@@ -316,7 +318,7 @@ def _publish_entries(
     ]
 
 
-def _note_entries(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:
+def _record_entries(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:
     """Note on the job what it made: an entry of its own and, for each variant, a further one.
 
     A run that is there already is refused where it was uploaded; a model that was run again, or a retrieval of ours
@@ -343,11 +345,11 @@ def _note_entries(job: Job, submission: Submission | None, entries: Sequence[Ent
         job.further_entries.set(further)
 
 
-def record(
+def record_result(
     job: Job,
     submission: Submission | None,
     system: System,
-    result: Result,
+    result: ScoredResult,
     qrels: Qrels,
     provenance: Entry.Provenance,
 ) -> Evaluation:
@@ -355,7 +357,7 @@ def record(
     scored = result.scored
     statistics = scored.report.statistics
     origin = Run.Origin.UPLOADED if provenance == Entry.Provenance.SCORED else Run.Origin.RETRIEVED
-    run = keep_run(
+    run = record_job_run(
         job, submission, system, result.stored, statistics, qrels.version, origin=origin, label=result.label
     )
     evaluation = record_scored(run, qrels, scored)
@@ -380,7 +382,7 @@ def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
     return evaluation
 
 
-def forget_upload(job: Job) -> None:
+def delete_upload(job: Job) -> None:
     """Drop the uploaded bytes once the verdict is there, unless somebody else needs the same ones.
 
     Bytes that came again since may belong to a submission whose row is not committed yet: the sweep sees to those, and
@@ -393,6 +395,6 @@ def forget_upload(job: Job) -> None:
     came_again = path.exists() and path.stat().st_mtime > job.created_at.timestamp()
     needed = came_again or others.exclude(pk=job.pk).exists()
     if (
-        not needed and not deletion_lock.are_paused()
+        not needed and not deletion_lock.deletions_are_paused()
     ):  # asked last: a backup that began since has copied the rows
         remove(Area.UPLOADS, job.upload_sha256)

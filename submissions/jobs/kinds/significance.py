@@ -9,9 +9,9 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from leaderboard.core.work_requests import request_certainty, request_statistics
-from leaderboard.results.significance import find_certainty, keep_certainty, request_if_changed
+from leaderboard.results.significance import analyse_board, request_if_changed, store_certainty
 from submissions.jobs.kinds.score import begin
-from submissions.jobs.registry import does
+from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
@@ -22,19 +22,19 @@ _FAILED = (State.FAILED, State.TIMED_OUT)
 _ASK = {Job.Kind.CERTAINTY: request_certainty, Job.Kind.STATISTICS: request_statistics}
 
 
-@does(Job.Kind.CERTAINTY)
+@register_kind(Job.Kind.CERTAINTY)
 def certainty_job(job: Job, lease: Lease) -> None:
     """Find intervals, tests and ranks of the dataset's board, and keep them unless the board changed meanwhile.
 
     Raises LeaseLost or Cancelled, with nothing kept.
     """
     begin(job, State.SCORING)
-    finding = find_certainty(job.dataset, lease.report)
+    finding = analyse_board(job.dataset, lease.report)
     with transaction.atomic():
         # The state goes first: a lost claim keeps nothing.
         if not advance(job.pk, State.DONE, fence=job.fence, progress=1.0):
             raise LeaseLost
-        if finding is not None and keep_certainty(finding) is not None:
+        if finding is not None and store_certainty(finding) is not None:
             write_log(job.pk, f"Found for {len(finding.board.entries):,} results.")
         elif request_if_changed(job.dataset_id):
             write_log(job.pk, "The board changed meanwhile: it is to be looked at again.")
@@ -42,7 +42,7 @@ def certainty_job(job: Job, lease: Lease) -> None:
             write_log(job.pk, "Nothing new to find.")
 
 
-def ask_again() -> int:
+def retry_failed_certainty() -> int:
     """Ask once more for what failed, a while after; how often. One query where nothing has.
 
     An hour after the first failure, twice as long after each further one in a row, a day at most: what was in the way

@@ -11,11 +11,11 @@ from django.db import transaction
 from django.db.models import Sum
 
 from submissions.jobs.models import embedding_files, embedding_storage
-from submissions.jobs.models.embedding_files import GRACE, folders, old_folders, remove_embeddings
+from submissions.jobs.models.embedding_files import GRACE, list_folders, list_old_folders, remove_embeddings
 from submissions.jobs.models.embedding_storage import is_remote, remove_stored, stored_keys
 from submissions.models import TERMINAL, Encoding, Job
-from submissions.queue.queue import ring
-from submissions.sandbox.watching import size_of
+from submissions.queue.queue import wake_worker
+from submissions.sandbox.processes import size_of
 
 logger = logging.getLogger(__name__)
 
@@ -27,21 +27,21 @@ _swept_at = -_PAUSE
 def sweep_embeddings() -> int:
     """Remove what no row names, and whole encodings beyond `EMBEDDINGS_CACHE_BYTES`; returns how many.
 
-    A storage elsewhere is for workers that run models to sweep (`tidy_up`): one of them is woken.
+    A storage elsewhere is for workers that run models to sweep (`trim_cache`): one of them is woken.
     """
     if is_remote():
-        ring(Job.Queue.CPU)
+        wake_worker(Job.Queue.CPU)
         return 0
     return _sweep()
 
 
-def tidy_up() -> None:
+def trim_cache() -> None:
     """Sweep the storage elsewhere, if there is one, once an hour, and this machine's part of it. Logs what fails."""
     global _swept_at
     if not is_remote():
         return
     try:
-        _make_room_here()
+        _trim_local_copies()
         if time.monotonic() - _swept_at >= _PAUSE:
             _swept_at = time.monotonic()
             _sweep()
@@ -71,7 +71,7 @@ def _last_used(key: str) -> float:
 
 def _sweep_unnamed() -> int:
     named = set(Encoding.objects.values_list("key", flat=True))
-    unnamed = [folder for folder in old_folders() if folder.name not in named]
+    unnamed = [folder for folder in list_old_folders() if folder.name not in named]
     for folder in unnamed:
         shutil.rmtree(folder, ignore_errors=True)
     if not is_remote():
@@ -83,9 +83,9 @@ def _sweep_unnamed() -> int:
     return len(unnamed) + len(stored)
 
 
-def _make_room_here() -> None:
+def _trim_local_copies() -> None:
     """Remove this machine's copies beyond the bound. They can be brought again."""
-    sizes = {folder.name: size_of([folder]) for folder in folders()}
+    sizes = {folder.name: size_of([folder]) for folder in list_folders()}
     total = sum(sizes.values())
     for key in sorted(sizes, key=embedding_files.last_used):
         if total <= settings.EMBEDDINGS_CACHE_BYTES:

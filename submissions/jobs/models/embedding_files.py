@@ -20,7 +20,7 @@ from django.conf import settings
 from evaluation.engines.base import shard_name
 from evaluation.execution.outcome import is_plain_file
 from leaderboard.core.storage.store import Area, sync
-from submissions.sandbox.watching import remove
+from submissions.sandbox.processes import remove
 
 #: A folder younger than this, in seconds, may be about to be named by a row.
 GRACE = 24 * 3600
@@ -30,14 +30,14 @@ class UnusableOutput(RuntimeError):
     """A child left something else than plain files: a link, a device, nothing at all."""
 
 
-def area() -> Path:
+def embeddings_root() -> Path:
     """The folder of all embeddings on this machine."""
     return Path(settings.EMBEDDINGS_FOLDER or Path(settings.VAR) / Area.EMBEDDINGS.value)
 
 
 def embeddings_folder(key: str) -> Path:
     """Where the shards of an encoding lie."""
-    return area() / key
+    return embeddings_root() / key
 
 
 def shard_folder(key: str, number: int) -> Path:
@@ -45,17 +45,17 @@ def shard_folder(key: str, number: int) -> Path:
     return embeddings_folder(key) / shard_name(number)
 
 
-def keep_shard(source: Path, key: str, number: int) -> int:
+def store_shard(source: Path, key: str, number: int) -> int:
     """Move an encoded shard in place, synced, and return its bytes. What lies there already, unnamed, makes way.
 
     Raises UnusableOutput. Nobody else may keep the same shard at the same time: hold the encoding's row.
     """
     size = checked_size(source)
-    put_in_place(source, shard_folder(key, number))
+    move_into_place(source, shard_folder(key, number))
     return size
 
 
-def put_in_place(source: Path, target: Path) -> None:
+def move_into_place(source: Path, target: Path) -> None:
     """Move a folder, synced, under a name that it takes whole. What has the name already makes way."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if target.exists():
@@ -67,13 +67,13 @@ def put_in_place(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        copy = Path(tempfile.mkdtemp(prefix=".arriving-", dir=area()))
+        copy = Path(tempfile.mkdtemp(prefix=".arriving-", dir=embeddings_root()))
         shutil.copytree(source, copy, dirs_exist_ok=True)
-        put_in_place(copy, target)
+        move_into_place(copy, target)
     sync(target.parent)
 
 
-def forget_strangers(key: str, shards: int) -> None:
+def remove_other_files(key: str, shards: int) -> None:
     """Remove what is no shard: a child that searches may write beside those that it reads."""
     known = {shard_name(number) for number in range(shards)}
     for path in list(embeddings_folder(key).iterdir()):
@@ -81,7 +81,7 @@ def forget_strangers(key: str, shards: int) -> None:
             remove(path)
 
 
-def note_use(key: str) -> None:
+def mark_used(key: str) -> None:
     """Remember that the embeddings were used now: what was used longest ago goes first."""
     os.utime(embeddings_folder(key))
 
@@ -101,15 +101,17 @@ def remove_embeddings(key: str) -> None:
         shutil.rmtree(leaving, ignore_errors=True)
 
 
-def old_folders() -> Iterator[Path]:
+def list_old_folders() -> Iterator[Path]:
     """The folders that have lain here for longer than a transaction can be open."""
     limit = time.time() - GRACE
-    yield from (folder for folder in folders() if folder.stat().st_mtime < limit)
+    yield from (folder for folder in list_folders() if folder.stat().st_mtime < limit)
 
 
-def folders() -> list[Path]:
+def list_folders() -> list[Path]:
     """The folders that lie here, of encodings and of what is on its way."""
-    return [path for path in area().iterdir() if path.is_dir()] if area().exists() else []
+    return (
+        [path for path in embeddings_root().iterdir() if path.is_dir()] if embeddings_root().exists() else []
+    )
 
 
 def checked_size(folder: Path) -> int:

@@ -31,12 +31,12 @@ from evaluation.engines.base import shard_name
 from leaderboard.core.storage.store import sha256_of
 from submissions.jobs.models.embedding_files import (
     UnusableOutput,
-    area,
     checked_size,
-    put_in_place,
+    embeddings_root,
+    move_into_place,
     shard_folder,
 )
-from submissions.sandbox.watching import remove
+from submissions.sandbox.processes import remove
 
 #: What the manifest is called, in a shard's folder and on storage.
 MANIFEST = "manifest.json"
@@ -131,7 +131,7 @@ _USED = "used"
 _BLOCK = 1 << 20
 
 
-class Damaged(Exception):
+class ShardDamaged(Exception):
     """A shard on storage is not there, not whole, or not what its manifest says."""
 
 
@@ -141,7 +141,7 @@ def is_remote() -> bool:
 
 
 def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest | None:
-    """Send a shard's files; it is not there before `publish`. None where a folder is all the storage there is.
+    """Send a shard's files; it is not there before `publish_shard`. None where a folder is all the storage there is.
 
     Files are named by what they hold: two workers that make the same shard do not get into each other's way.
     Raises UnusableOutput, and whatever `report` does.
@@ -153,7 +153,7 @@ def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest 
         manifest = Manifest.of_folder(folder)
     except InvalidManifest as error:
         raise UnusableOutput(str(error)) from error
-    note_use(key)
+    mark_used(key)
     done = 0
     for file in manifest.files:
         report("storing", done / max(manifest.size, 1), "")
@@ -163,48 +163,48 @@ def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest 
     return manifest
 
 
-def publish(manifest: Manifest, key: str, number: int) -> None:
+def publish_shard(manifest: Manifest, key: str, number: int) -> None:
     """Make the shard whose files were sent be there, in place of what was there before."""
     _storage().save(_object(key, number, MANIFEST), ContentFile(manifest.to_json()))
 
 
-def keep_here(folder: Path, manifest: Manifest, key: str, number: int) -> None:
+def store_local_copy(folder: Path, manifest: Manifest, key: str, number: int) -> None:
     """Keep what was just sent, so that this machine need not bring it. The folder is gone afterwards, or useless."""
     try:
         (folder / MANIFEST).write_bytes(manifest.to_json())
-        with _alone():
-            if not _is_here(manifest, key, number):
-                put_in_place(folder, shard_folder(key, number))
+        with _fetch_lock():
+            if not _has_local_copy(manifest, key, number):
+                move_into_place(folder, shard_folder(key, number))
     except OSError as error:
-        logger.warning("embeddings %s, shard %s is not kept here: %s", key, number, error)
+        logger.warning("embeddings %s, shard %s was not stored locally: %s", key, number, error)
 
 
-def bring_shards(key: str, sizes: Mapping[int, int], report: Report) -> frozenset[int]:
+def fetch_shards(key: str, sizes: Mapping[int, int], report: Report) -> frozenset[int]:
     """Bring the shards that this machine lacks into its folder; returns those that are missing or damaged.
 
     `sizes`: bytes of each shard by its number, as its row has them. One process of a machine at a time. Raises whatever
     `report` does, and the storage's errors where it is away.
     """
     lost: set[int] = set()
-    with _alone():
+    with _fetch_lock():
         wanted: dict[int, Manifest] = {}
         for number, size in sizes.items():
             try:
-                manifest = _published(key, number, size)
-                if not _is_here(manifest, key, number):
+                manifest = _read_manifest(key, number, size)
+                if not _has_local_copy(manifest, key, number):
                     wanted[number] = manifest
-            except Damaged as error:
+            except ShardDamaged as error:
                 lost.add(_log_lost(key, number, error))
         progress = _Progress(sum(manifest.size for manifest in wanted.values()), report)
         for number, manifest in wanted.items():
             try:
-                _bring(manifest, key, number, progress)
-            except Damaged as error:
+                _fetch_shard(manifest, key, number, progress)
+            except ShardDamaged as error:
                 lost.add(_log_lost(key, number, error))
     return frozenset(lost)
 
 
-def note_use(key: str) -> None:
+def mark_used(key: str) -> None:
     """Remember that the embeddings were used now."""
     _storage().save(f"{key}/{_USED}", ContentFile(b"\n"))
 
@@ -244,35 +244,35 @@ class _Progress:
         self._report("bringing", min(self._done / self._total, 1.0), note)
 
 
-def _published(key: str, number: int, size: int) -> Manifest:
+def _read_manifest(key: str, number: int, size: int) -> Manifest:
     """The manifest of a shard that has this many bytes."""
     try:
         with _storage().open(_object(key, number, MANIFEST)) as file:
             if file.size >= LARGEST:
-                raise Damaged("its manifest is far too large")
+                raise ShardDamaged("its manifest is far too large")
             manifest = Manifest.from_json(file.read())
     except FileNotFoundError as error:
-        raise Damaged("it has no manifest") from error
+        raise ShardDamaged("it has no manifest") from error
     except InvalidManifest as error:
-        raise Damaged(f"its manifest is none: {error}") from error
+        raise ShardDamaged(f"its manifest is none: {error}") from error
     if manifest.size != size:
-        raise Damaged(f"its manifest is of {manifest.size} bytes, not of {size}")
+        raise ShardDamaged(f"its manifest is of {manifest.size} bytes, not of {size}")
     return manifest
 
 
-def _is_here(manifest: Manifest, key: str, number: int) -> bool:
+def _has_local_copy(manifest: Manifest, key: str, number: int) -> bool:
     """Whether this machine has the very shard: it came from here, or was brought before."""
     path = shard_folder(key, number) / MANIFEST
     return path.exists() and path.read_bytes() == manifest.to_json()
 
 
-def _bring(manifest: Manifest, key: str, number: int, progress: _Progress) -> None:
-    arriving = Path(tempfile.mkdtemp(prefix=".arriving-", dir=area()))
+def _fetch_shard(manifest: Manifest, key: str, number: int, progress: _Progress) -> None:
+    arriving = Path(tempfile.mkdtemp(prefix=".arriving-", dir=embeddings_root()))
     try:
         for file in manifest.files:
             _fetch(file, _object(key, number, file.sha256), arriving / file.name, progress)
         (arriving / MANIFEST).write_bytes(manifest.to_json())
-        put_in_place(arriving, shard_folder(key, number))
+        move_into_place(arriving, shard_folder(key, number))
     finally:
         if arriving.exists():
             remove(arriving)
@@ -285,27 +285,27 @@ def _fetch(file: ShardFile, name: str, target: Path, progress: _Progress) -> Non
     try:
         with _storage().open(name) as source, target.open("xb") as out:
             if source.size != file.size:
-                raise Damaged(f"{file.name} has {source.size} bytes in place of {file.size}")
+                raise ShardDamaged(f"{file.name} has {source.size} bytes in place of {file.size}")
             while block := source.read(_BLOCK):
                 digest.update(block)
                 out.write(block)
                 progress.add(len(block))
     except FileNotFoundError as error:
-        raise Damaged(f"{file.name} is not there") from error
+        raise ShardDamaged(f"{file.name} is not there") from error
     if digest.hexdigest() != file.sha256:
-        raise Damaged(f"{file.name} is not what was written")
+        raise ShardDamaged(f"{file.name} is not what was written")
 
 
-def _log_lost(key: str, number: int, error: Damaged) -> int:
+def _log_lost(key: str, number: int, error: ShardDamaged) -> int:
     logger.warning("embeddings %s, shard %s: %s", key, number, error)
     return number
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _fetch_lock() -> Iterator[None]:
     """Wait until no other process of this machine brings shards."""
-    area().mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (area() / ".lock").open("w") as file:
+    embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (embeddings_root() / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -22,25 +22,25 @@ from django.utils import timezone
 
 from leaderboard.models import DatasetVersion
 from submissions.jobs.models import embedding_storage
-from submissions.jobs.models.embedding_files import embeddings_folder, keep_shard, note_use, shard_folder
+from submissions.jobs.models.embedding_files import embeddings_folder, mark_used, shard_folder, store_shard
 from submissions.jobs.models.embedding_storage import (
     Manifest,
     Report,
-    bring_shards,
+    fetch_shards,
     is_remote,
-    keep_here,
-    publish,
+    publish_shard,
     send_shard,
+    store_local_copy,
 )
 from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.capability import UNPROTECTED
 from submissions.queue.lease import WorkEnded, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import end_cancelled, request_cancel, ring
+from submissions.queue.queue import end_cancelled, request_cancel, wake_worker
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class EncodingSetting:
     """What decides the bytes of encoded documents, and so which jobs share them.
 
     `parameters` are those that the engine names as its `encoding_parameters`; `hardware` is the slug of the machine's
@@ -83,13 +83,13 @@ logger = logging.getLogger(__name__)
 #: States of a shard's job that end the jobs which wait for it. A cancelled one is made again if somebody waits.
 _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
 #: How many workers are woken at once for the shards of a corpus.
-_BELLS = 32
+_MOST_WAKEUPS = 32
 
 
 class WaitsForShards(WorkEnded):
     """The job can go on once all shards of its corpus are there; `setting` says which."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: EncodingSetting) -> None:
         self.setting = setting
         super().__init__(f"{setting.shards} shards")
 
@@ -99,7 +99,7 @@ class WaitsForShards(WorkEnded):
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedCorpus:
     """A whole encoded corpus: what it took, in seconds, and on which hardware classes it was made."""
 
     key: str
@@ -115,11 +115,13 @@ class Encoded:
         return embeddings_folder(self.key)
 
 
-def _silent(stage: str, share: float, note: str) -> None:
-    """Report to nobody."""
+def _ignore_progress(stage: str, share: float, note: str) -> None:
+    """Report nothing."""
 
 
-def use(job: Job, setting: Setting, report: Report = _silent) -> Encoded | None:
+def use_encoding(
+    job: Job, setting: EncodingSetting, report: Report = _ignore_progress
+) -> EncodedCorpus | None:
     """The embeddings, if all are there: those that the job waited for, or that another job left behind.
 
     They are kept for as long as the job is under way. Where they lie elsewhere, they are brought here first; what is
@@ -127,19 +129,23 @@ def use(job: Job, setting: Setting, report: Report = _silent) -> Encoded | None:
     """
     with transaction.atomic():
         waited_for = Encoding.objects.filter(waiting_jobs=job.pk) if job.waits_for_id else None
-        encoding = _locked(waited_for if waited_for is not None else Encoding.objects.filter(key=setting.key))
+        encoding = _lock_encodings(
+            waited_for if waited_for is not None else Encoding.objects.filter(key=setting.key)
+        )
         if encoding is None:
             return None
         if not is_remote():
-            _forget_lost(encoding)
+            _reset_lost_shards(encoding)
         shards = list(encoding.shards.exclude(done_at=None))
         if len(shards) < encoding.shards_expected:
             return None
         Job.objects.filter(pk=job.pk, fence=job.fence).update(waits_for=encoding)
-    if is_remote() and not _brought(job, encoding, {shard.number: shard.size for shard in shards}, report):
+    if is_remote() and not _fetch_all_shards(
+        job, encoding, {shard.number: shard.size for shard in shards}, report
+    ):
         return None
-    note_use(encoding.key)
-    return Encoded(
+    mark_used(encoding.key)
+    return EncodedCorpus(
         encoding.key,
         encoding.shards_expected,
         encoding.shard_size,
@@ -149,13 +155,13 @@ def use(job: Job, setting: Setting, report: Report = _silent) -> Encoded | None:
     )
 
 
-def wait_for_shards(job: Job, setting: Setting) -> bool:
+def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
     """Give the claim up until the shards are there: rows for all, and a job for each that nobody makes.
 
     To be called once nothing keeps the job's lease alive any more. False when the claim was lost.
     """
     with transaction.atomic():
-        encoding = _made(setting)
+        encoding = _get_or_create_encoding(setting)
         moved = advance(
             job.pk,
             State.RETRIEVING,
@@ -168,15 +174,15 @@ def wait_for_shards(job: Job, setting: Setting) -> bool:
         )
         if not moved:
             return end_cancelled(job)
-        bells = _make_jobs(encoding, job)
+        wakeups = _make_jobs(encoding, job)
         write_log(
             job.pk, f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free."
         )
-        _tell_progress(encoding)
+        _report_progress(encoding)
         if not encoding.shards.filter(done_at=None).exists():
-            _release(encoding)
-        for _ in range(min(bells, _BELLS)):
-            ring(job.queue)
+            _requeue_waiting(encoding)
+        for _ in range(min(wakeups, _MOST_WAKEUPS)):
+            wake_worker(job.queue)
     return True
 
 
@@ -188,7 +194,7 @@ def finish_shard(
     documents: int,
     seconds: float,
     hardware: str,
-    report: Report = _silent,
+    report: Report = _ignore_progress,
 ) -> None:
     """Keep the encoded shard, end its job, and wake whoever waited for it alone. Raises LeaseLost or Cancelled.
 
@@ -198,49 +204,53 @@ def finish_shard(
     with transaction.atomic():
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
         advance_claimed(job, State.DONE, progress=1.0)
-        _keep(encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware)
+        _store_shard(
+            encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware
+        )
         write_log(job.pk, f"{documents:,} documents encoded in {seconds:.1f} s.")
-        _tell_progress(encoding)
+        _report_progress(encoding)
         if not encoding.shards.filter(done_at=None).exists():
-            _release(encoding)
+            _requeue_waiting(encoding)
     if manifest is not None:
-        keep_here(folder, manifest, encoding.key, shard.number)
+        store_local_copy(folder, manifest, encoding.key, shard.number)
 
 
-def keep_single(
-    setting: Setting,
+def store_single_shard(
+    setting: EncodingSetting,
     folder: Path,
     *,
     documents: int,
     seconds: float,
     hardware: str,
-    report: Report = _silent,
+    report: Report = _ignore_progress,
 ) -> None:
     """Keep the one shard of a small corpus, which the job that needed it encoded itself."""
     manifest = send_shard(folder, setting.key, 0, report)
     with transaction.atomic():
-        encoding = _made(setting)
+        encoding = _get_or_create_encoding(setting)
         shard = encoding.shards.get()
         if shard.done_at is None:
-            _keep(encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware)
+            _store_shard(
+                encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware
+            )
     if manifest is not None:
-        keep_here(folder, manifest, encoding.key, 0)
+        store_local_copy(folder, manifest, encoding.key, 0)
 
 
-def settle_shard(job: Job) -> None:
+def settle_shard_waiters(job: Job) -> None:
     """See to those who wait for a shard whose job has just ended, or may have."""
     for pk in Encoding.objects.filter(shards__job=job.pk).values_list("pk", flat=True):
         _settle(pk)
 
 
-def settle() -> None:
-    """See to every job that waits, whatever a crash or a lost bell left behind, and to shards that nobody needs."""
+def settle_waiting_jobs() -> None:
+    """Requeue jobs whose shards are there, after a crash or a lost wakeup too, and cancel shards that nobody needs."""
     for pk in Encoding.objects.filter(waiting_jobs__in=_waiting()).distinct().values_list("pk", flat=True):
         _settle(pk)
-    stop_unneeded()
+    cancel_unneeded_shards()
 
 
-def stop_unneeded() -> None:
+def cancel_unneeded_shards() -> None:
     """Cancel the shards that no job waits for any more."""
     under_way = Job.objects.filter(kind=Job.Kind.SHARD, cancel_requested=False).exclude(state__in=TERMINAL)
     for job in under_way.filter(shard__encoding__waiting_jobs=None):
@@ -249,20 +259,20 @@ def stop_unneeded() -> None:
 
 def _settle(encoding_id: int) -> None:
     with transaction.atomic():
-        encoding = _locked(Encoding.objects.filter(pk=encoding_id))
+        encoding = _lock_encodings(Encoding.objects.filter(pk=encoding_id))
         waiting = list(_waiting().filter(waits_for=encoding_id))
         if encoding is None or not waiting:
             return
         missing = list(encoding.shards.filter(done_at=None).select_related("job"))
         failed = next((shard for shard in missing if shard.job and shard.job.state in _ENDED_BADLY), None)
         if not missing:
-            _release(encoding)
+            _requeue_waiting(encoding)
         elif failed is not None and failed.job is not None:
-            _fail(waiting, failed, failed.job)
+            _fail_waiting(waiting, failed, failed.job)
         elif _make_jobs(encoding, waiting[0]):
-            ring(waiting[0].queue)
+            wake_worker(waiting[0].queue)
         else:
-            _tell_progress(encoding)
+            _report_progress(encoding)
 
 
 def _waiting() -> QuerySet[Job]:
@@ -270,11 +280,11 @@ def _waiting() -> QuerySet[Job]:
     return Job.objects.filter(state=State.RETRIEVING, lease_expires_at=None, waits_for__isnull=False)
 
 
-def _locked(encodings: QuerySet[Encoding]) -> Encoding | None:
+def _lock_encodings(encodings: QuerySet[Encoding]) -> Encoding | None:
     return encodings.select_for_update(of=("self",)).first()
 
 
-def _made(setting: Setting) -> Encoding:
+def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
     """The encoding's row, held, with a row for every shard."""
     encoding, created = Encoding.objects.select_for_update().get_or_create(
         key=setting.key,
@@ -303,19 +313,23 @@ def _make_jobs(encoding: Encoding, like: Job) -> int:
                 dataset=like.dataset,
                 state=State.QUEUED,
                 validated=True,
-                payload={**_leave(like), "shard": shard.number, "shards": encoding.shards_expected},
+                payload={
+                    **_unprotected_payload(like),
+                    "shard": shard.number,
+                    "shards": encoding.shards_expected,
+                },
             )
             shard.save(update_fields=["job"])
             count += 1
     return count
 
 
-def _leave(job: Job) -> dict[str, bool]:
+def _unprotected_payload(job: Job) -> dict[str, bool]:
     """Whether the job, and so its shards, may run without a sandbox."""
     return {UNPROTECTED: True} if job.payload.get(UNPROTECTED) is True else {}
 
 
-def _keep(
+def _store_shard(
     encoding: Encoding,
     shard: Shard,
     folder: Path,
@@ -326,14 +340,14 @@ def _keep(
     hardware: str,
 ) -> None:
     if manifest is not None:
-        publish(manifest, encoding.key, shard.number)
-    size = manifest.size if manifest is not None else keep_shard(folder, encoding.key, shard.number)
+        publish_shard(manifest, encoding.key, shard.number)
+    size = manifest.size if manifest is not None else store_shard(folder, encoding.key, shard.number)
     Shard.objects.filter(pk=shard.pk).update(
         done_at=timezone.now(), documents=documents, size=size, seconds=seconds, hardware=hardware
     )
 
 
-def _tell_progress(encoding: Encoding) -> None:
+def _report_progress(encoding: Encoding) -> None:
     """Show whoever waits how far the shards are, those under way by their own progress."""
     done = encoding.shards.exclude(done_at=None).count()
     under_way = encoding.shards.filter(done_at=None, job__lease_expires_at__isnull=False)
@@ -343,19 +357,19 @@ def _tell_progress(encoding: Encoding) -> None:
     )
 
 
-def _forget_lost(encoding: Encoding) -> None:
+def _reset_lost_shards(encoding: Encoding) -> None:
     """Shards whose files somebody removed are to be made again."""
     for shard in encoding.shards.exclude(done_at=None):
         if not shard_folder(encoding.key, shard.number).is_dir():
             Shard.objects.filter(pk=shard.pk).update(done_at=None)
 
 
-def _brought(job: Job, encoding: Encoding, sizes: Mapping[int, int], report: Report) -> bool:
+def _fetch_all_shards(job: Job, encoding: Encoding, sizes: Mapping[int, int], report: Report) -> bool:
     """Whether all shards of the encoding are on this machine now. Those that cannot be are to be made again."""
-    embedding_storage.note_use(encoding.key)
-    lost = bring_shards(encoding.key, sizes, report)
+    embedding_storage.mark_used(encoding.key)
+    lost = fetch_shards(encoding.key, sizes, report)
     with transaction.atomic():
-        _locked(Encoding.objects.filter(pk=encoding.pk))
+        _lock_encodings(Encoding.objects.filter(pk=encoding.pk))
         encoding.shards.filter(number__in=lost).update(done_at=None)
     for number in sorted(lost):
         write_log(
@@ -364,15 +378,15 @@ def _brought(job: Job, encoding: Encoding, sizes: Mapping[int, int], report: Rep
     return not lost
 
 
-def _release(encoding: Encoding) -> None:
+def _requeue_waiting(encoding: Encoding) -> None:
     """Put everyone who waits back into the queue: all shards are there."""
     for job in _waiting().filter(waits_for=encoding):
         if advance(job.pk, State.QUEUED, stage="", progress=0.0, progress_note="", not_before=None):
             write_log(job.pk, "All shards are encoded.")
-            ring(job.queue)
+            wake_worker(job.queue)
 
 
-def _fail(waiting: Iterable[Job], shard: Shard, cause: Job) -> None:
+def _fail_waiting(waiting: Iterable[Job], shard: Shard, cause: Job) -> None:
     """End those who wait as the shard ended, with its reason."""
     for job in waiting:
         write_log(job.pk, f"Shard {shard.number + 1} of the corpus could not be encoded.")

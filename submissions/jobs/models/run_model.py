@@ -28,19 +28,30 @@ from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset, DatasetVersion, Run, System, User
 from leaderboard.systems.baselines import BM25
 from submissions.checkpoints.hub import fetch
-from submissions.checkpoints.service import folder_of, keep_checkpoint
+from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.models.intake import kinds_of
-from submissions.jobs.kinds.handover import Retrieved, finish, score_handed_over, store_checked_run
+from submissions.jobs.kinds.handover import (
+    RetrievalResult,
+    finish_retrieval,
+    score_handed_over,
+    store_checked_run,
+)
 from submissions.jobs.kinds.score import begin, judged_version
-from submissions.jobs.models.embedding_files import forget_strangers
-from submissions.jobs.models.encodings import Encoded, Setting, WaitsForShards, keep_single, use
-from submissions.jobs.models.running import TimedOut, device_of, run_child, workplace
-from submissions.jobs.registry import does
+from submissions.jobs.models.embedding_files import remove_other_files
+from submissions.jobs.models.encodings import (
+    EncodedCorpus,
+    EncodingSetting,
+    WaitsForShards,
+    store_single_shard,
+    use_encoding,
+)
+from submissions.jobs.models.running import ModelTimedOut, device_of, job_folder, run_child
+from submissions.jobs.registry import register_kind
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import write_log
-from submissions.sandbox.watching import tidy
+from submissions.sandbox.processes import remove_unexpected_files
 
 #: How deep a run goes.
 DEPTH = 1000
@@ -69,7 +80,7 @@ class ModelTask:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _ModelRun:
     """A child's finished work: where its files are, what it says, and BM25's figures beside it."""
 
     out: Path
@@ -79,11 +90,11 @@ class _Run:
     baseline: Mapping[str, Any] = field(default_factory=dict)
 
 
-@does(Job.Kind.MODEL)
+@register_kind(Job.Kind.MODEL)
 def model_job(job: Job, lease: Lease) -> None:
     """Run a submission's model over one dataset and publish what it finds.
 
-    Raises ModelFailure, TimedOut, WaitsForShards, InvalidRun, LeaseLost or Cancelled.
+    Raises ModelFailure, ModelTimedOut, WaitsForShards, InvalidRun, LeaseLost or Cancelled.
     """
     if score_handed_over(job, lease):
         return
@@ -106,25 +117,25 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     version = judged_version(job.dataset)
     begin(job, State.RETRIEVING, "loading")
     setting = _setting(job, task, version)
-    encoded = use(job, setting, lease.report_stage) if setting else None
+    encoded = use_encoding(job, setting, lease.report_stage) if setting else None
     if setting and not encoded and setting.shards > 1:
         raise WaitsForShards(setting)
     write_log(job.pk, f"{task.engine.label} over {version}")
     if task.parameters_on(job.dataset) != task.parameters:
         write_log(job.pk, "Its judgements are hidden: the main result alone is made and scored.")
-    with workplace() as folder:
+    with job_folder() as folder:
         done = _retrieve(job, lease, task, version, folder, setting, encoded)
         found = _store_runs(job, task, version, done, encoded)
-    finish(job, lease, found)
+    finish_retrieval(job, lease, found)
 
 
-def _setting(job: Job, task: ModelTask, version: DatasetVersion) -> Setting | None:
+def _setting(job: Job, task: ModelTask, version: DatasetVersion) -> EncodingSetting | None:
     """What the encoded corpus is named by; None for an engine that encodes no documents."""
     names = task.engine.encoding_parameters
     if names is None or task.checkpoint is None:
         return None
     device, threads = device_of(job), settings.MODEL_THREADS
-    return Setting(
+    return EncodingSetting(
         checkpoint=task.checkpoint,
         version=version,
         engine=task.engine.name,
@@ -141,9 +152,9 @@ def _retrieve(
     task: ModelTask,
     version: DatasetVersion,
     folder: Path,
-    setting: Setting | None,
-    encoded: Encoded | None,
-) -> _Run:
+    setting: EncodingSetting | None,
+    encoded: EncodedCorpus | None,
+) -> _ModelRun:
     """Run the model, keep what it encoded, and measure BM25 beside it."""
     shards = encoded.folder if encoded else folder / "shards" if setting else None
     if shards and not encoded:
@@ -156,7 +167,7 @@ def _retrieve(
         queries=path_of(Area.FILES, version.topics_sha256),
         parameters=task.parameters_on(job.dataset),
         checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
-        runs=_expanded(task.run_ids, folder),
+        runs=_write_runs(task.run_ids, folder),
         shards=shards,
         shard_size=encoded.shard_size if encoded else settings.SHARD_SIZE,
         depth=DEPTH,
@@ -167,16 +178,16 @@ def _retrieve(
         threads=settings.MODEL_THREADS,
     )
     try:
-        result = run_child(work, lease, counted=_counted(version), trusted=task.is_ours)
+        result = run_child(work, lease, counted=_progress_totals(version), trusted=task.is_ours)
     finally:
         if encoded:
-            forget_strangers(encoded.key, encoded.shards)
+            remove_other_files(encoded.key, encoded.shards)
     if shards and not encoded:
-        tidy(shards)
+        remove_unexpected_files(shards)
     retrieval, hardware = result["retrieval"], result["hardware"]
     _log(job, retrieval)
     if setting and shards and not encoded and (shards / shard_name(0)).is_dir():
-        keep_single(
+        store_single_shard(
             setting,
             shards / shard_name(0),
             documents=retrieval["documents"],
@@ -190,10 +201,10 @@ def _retrieve(
     if work.runs:
         figures = {label: _over_stored_runs(values, work, task.engine) for label, values in figures.items()}
     baseline = _measure_baseline(job, lease, work, folder) if figures else {}
-    return _Run(work.out, retrieval, hardware, figures, baseline)
+    return _ModelRun(work.out, retrieval, hardware, figures, baseline)
 
 
-def _counted(version: DatasetVersion) -> dict[str, tuple[int, str]]:
+def _progress_totals(version: DatasetVersion) -> dict[str, tuple[int, str]]:
     """What is counted in each stage, and of what."""
     return {
         "encoding": (version.statistics.get("documents", 0), "documents"),
@@ -201,7 +212,7 @@ def _counted(version: DatasetVersion) -> dict[str, tuple[int, str]]:
     }
 
 
-def _expanded(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
+def _write_runs(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
     """The texts of stored runs as files for the child, in the given order."""
     by_id = Run.objects.in_bulk(list(run_ids))
     paths = []
@@ -221,7 +232,7 @@ def _log(job: Job, retrieval: Mapping[str, Any]) -> None:
     )
 
 
-def _with_encoding(figures: Mapping[str, Any], encoded: Encoded) -> dict[str, Any]:
+def _with_encoding(figures: Mapping[str, Any], encoded: EncodedCorpus) -> dict[str, Any]:
     """The figures with what the embeddings took, where they were made before this process began."""
     rate = encoded.documents / encoded.seconds if encoded.seconds > 0 else None
     return {**figures, "documents_per_second": figures.get("documents_per_second") or rate}
@@ -252,16 +263,16 @@ def _measure_baseline(job: Job, lease: Lease, work: ExecutionJob, folder: Path) 
     try:
         found = run_child(bm25, lease, trusted=True)
         if monotonic() - started < REPEATED_SECONDS:
-            found = _quicker(
+            found = _faster_measurement(
                 found, run_child(replace(bm25, out=folder / "baseline-again"), lease, trusted=True)
             )
-    except (ModelFailure, TimedOut, RuntimeError) as error:
+    except (ModelFailure, ModelTimedOut, RuntimeError) as error:
         write_log(job.pk, f"BM25 could not be measured beside it ({type(error).__name__}).")
         return {}
     return found
 
 
-def _quicker(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _faster_measurement(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Of two measurements the quicker one, which less slowed; half of what they differ by may be its error.
 
     A machine can be slow for the second or two that measuring BM25 takes, uninterrupted: its cores are shared.
@@ -276,12 +287,12 @@ def _quicker(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _store_runs(
-    job: Job, task: ModelTask, version: DatasetVersion, done: _Run, encoded: Encoded | None
-) -> Retrieved:
+    job: Job, task: ModelTask, version: DatasetVersion, done: _ModelRun, encoded: EncodedCorpus | None
+) -> RetrievalResult:
     """The run, or one for each variant with the main one last, each checked like an upload and stored."""
     files = done.retrieval["variants"] or {"": RUN_NAME}
     mixed: dict[str, str] = {}
-    if mixture := _classes(done, encoded):
+    if mixture := _mixed_hardware(done, encoded):
         mixed["hardware_mixture"] = " + ".join(sorted(mixture))
         write_log(job.pk, "Encoded on different hardware classes: no times are published.")
     runs = []
@@ -289,10 +300,10 @@ def _store_runs(
         facts = done.retrieval["variant_facts"].get(label, done.retrieval["facts"])
         runs.append(store_checked_run(done.out / name, version, label, {**facts, **mixed}))
     timed = {} if mixture else {"figures": done.figures, "hardware": done.hardware, "baseline": done.baseline}
-    return Retrieved(task.system.slug, version.pk, job.queue, runs, **timed)
+    return RetrievalResult(task.system.slug, version.pk, job.queue, runs, **timed)
 
 
-def _classes(done: _Run, encoded: Encoded | None) -> frozenset[str]:
+def _mixed_hardware(done: _ModelRun, encoded: EncodedCorpus | None) -> frozenset[str]:
     """The hardware classes that had a part in it, where these are several; else none."""
     classes = (encoded.hardware if encoded else frozenset()) | {done.hardware["slug"]}
     return classes if len(classes) > 1 else frozenset()
@@ -313,21 +324,21 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
     if found is None:
         begin(job, State.RETRIEVING, "fetching")
         write_log(job.pk, f"Fetching {name} at {commit[:12]} from the hub.")
-        found = _fetch_and_keep(submission, name, commit, kinds)
+        found = _fetch_and_store(submission, name, commit, kinds)
     Submission.objects.filter(pk=submission.pk).update(checkpoint=found)
     return found
 
 
-def _fetch_and_keep(
+def _fetch_and_store(
     submission: Submission, name: str, commit: str, kinds: tuple[CheckpointKind, ...]
 ) -> Checkpoint:
     """Raises InvalidRun for what the hub does not have, or what cannot be run."""
-    with workplace() as folder:
+    with job_folder() as folder:
         files = folder / "files"
         files.mkdir()
         try:
             fetch(name, commit, files)
-            return keep_checkpoint(
+            return store_checkpoint(
                 team=submission.team,
                 archive=_packed(files, folder / "fetched.zip"),
                 file_name=f"{name.replace('/', '_')}@{commit[:12]}.zip",

@@ -20,13 +20,13 @@ from submissions import sandbox
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, WorkEnded
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import ATTEMPTS, put_back
-from submissions.sandbox.backends import Limits, Plain
+from submissions.queue.queue import ATTEMPTS, requeue
+from submissions.sandbox.backends import SandboxLimits, UnprotectedBackend
+from submissions.sandbox.processes import remove
 from submissions.sandbox.running import run_job
-from submissions.sandbox.watching import remove
 
 
-class TimedOut(WorkEnded):
+class ModelTimedOut(WorkEnded):
     """The child ran longer than a job may."""
 
     def settle(self, job: Job) -> None:
@@ -51,12 +51,12 @@ class ModelCrashed(WorkEnded):
             return
         with transaction.atomic():
             Job.objects.filter(pk=job.pk, fence=job.fence).update(payload={**job.payload, "crashed": True})
-            if put_back(job, counted=True):
+            if requeue(job, counted=True):
                 write_log(job.pk, f"{meaning} It is tried once more.")
 
 
 @contextmanager
-def workplace() -> Iterator[Path]:
+def job_folder() -> Iterator[Path]:
     """A scratch folder for one job, on the same disk as the store, removed at the end."""
     work = Path(settings.VAR) / "work"
     work.mkdir(exist_ok=True, mode=0o700)
@@ -82,25 +82,25 @@ def run_child(
     """What the child left as its result, checked; its files lie in `work.out`.
 
     `counted`: what is counted in a stage, and of what, for notes such as "12,000 of 50,000 documents". `trusted`: the
-    model is the site's own, which may run where no sandbox works. Raises ModelFailure, TimedOut,
+    model is the site's own, which may run where no sandbox works. Raises ModelFailure, ModelTimedOut,
     ModelCrashed (RuntimeError where the model is ours), and LeaseLost or Cancelled when the work must stop; nothing of
     the child lives on then.
     """
     backend = sandbox.backend()
     if trusted and not backend.available:
-        backend = Plain()
+        backend = UnprotectedBackend()
 
     def report(stage: str, share: float, note: str) -> None:
         total, unit = (counted or {}).get(stage, (0, ""))
         lease.report_stage(stage, share, f"{int(share * total):,} of {total:,} {unit}" if total else note)
 
-    outcome = run_job(backend, work, Limits.from_settings(), report)
+    outcome = run_job(backend, work, SandboxLimits.from_settings(), report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
     if outcome.kind == "done":
         return outcome.result
     if outcome.kind == "timed_out":
-        raise TimedOut
+        raise ModelTimedOut
     if outcome.kind == "crashed" and not trusted:
         raise ModelCrashed(outcome.failure_code)
     if outcome.kind == "crashed":

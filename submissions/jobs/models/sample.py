@@ -10,15 +10,15 @@ from leaderboard.importing.demo.sample_checkpoint import (
     archive_checkpoint,
     make_sample_checkpoint,
 )
-from leaderboard.importing.examples import keep_example_models, offer_example_runs
+from leaderboard.importing.examples import offer_example_runs, store_example_models
 from leaderboard.models import Architecture, Dataset, System
 from leaderboard.systems.records import house_system
-from submissions.checkpoints.service import keep_checkpoint
+from submissions.checkpoints.service import store_checkpoint
 from submissions.jobs.kinds.handover import score_handed_over
 from submissions.jobs.kinds.score import begin, judged_version
 from submissions.jobs.models.run_model import ModelTask, run_model
-from submissions.jobs.models.running import workplace
-from submissions.jobs.registry import does
+from submissions.jobs.models.running import job_folder
+from submissions.jobs.registry import register_kind
 from submissions.models import Checkpoint, Job, State
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import write_log
@@ -32,7 +32,7 @@ _DESCRIPTION = (
 )
 
 
-@does(Job.Kind.SAMPLE_MODEL)
+@register_kind(Job.Kind.SAMPLE_MODEL)
 def sample_model_job(job: Job, lease: Lease) -> None:
     """Make the checkpoint from the dataset's documents, offer it for download, and publish what it finds.
 
@@ -53,13 +53,13 @@ def sample_model_job(job: Job, lease: Lease) -> None:
 def _make_checkpoint(job: Job) -> Checkpoint:
     """The checkpoint, kept; the same documents give the same one."""
     version = judged_version(job.dataset)
-    with workplace() as folder:
+    with job_folder() as folder:
         model = folder / "sample"
         model.mkdir()
         make_sample_checkpoint(model, path_of(Area.FILES, version.corpus_sha256))
         archive = archive_checkpoint(model, folder / "kept.zip")
-        checkpoint = keep_checkpoint(team=None, archive=archive, file_name=ARCHIVE_NAME, person=None)
-        offer_example_runs(version, keep_example_models(model, folder))
+        checkpoint = store_checkpoint(team=None, archive=archive, file_name=ARCHIVE_NAME, person=None)
+        offer_example_runs(version, store_example_models(model, folder))
     return checkpoint
 
 

@@ -10,15 +10,15 @@ from leaderboard.core.storage.store import Area, path_of
 from submissions.checkpoints.service import folder_of
 from submissions.jobs.kinds.score import begin
 from submissions.jobs.models.encodings import finish_shard
-from submissions.jobs.models.running import device_of, run_child, workplace
-from submissions.jobs.registry import does
+from submissions.jobs.models.running import device_of, job_folder, run_child
+from submissions.jobs.registry import register_kind
 from submissions.models import Job, Shard, State
 from submissions.queue.lease import Cancelled, Lease
 
 
-@does(Job.Kind.SHARD)
+@register_kind(Job.Kind.SHARD)
 def shard_job(job: Job, lease: Lease) -> None:
-    """Encode the job's shard and keep it. Raises ModelFailure, TimedOut, LeaseLost or Cancelled."""
+    """Encode the job's shard and keep it. Raises ModelFailure, ModelTimedOut, LeaseLost or Cancelled."""
     shard = (
         Shard.objects.select_related("encoding__checkpoint__team", "encoding__version")
         .filter(job=job.pk)
@@ -28,7 +28,7 @@ def shard_job(job: Job, lease: Lease) -> None:
         raise Cancelled  # another job makes it now, or has made it
     begin(job, State.RETRIEVING, "loading")
     encoding = shard.encoding
-    with workplace() as folder:
+    with job_folder() as folder:
         work = ExecutionJob(
             task="encode_shard",
             engine=encoding.engine,

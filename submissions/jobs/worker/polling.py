@@ -19,7 +19,7 @@ from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection
 from django.db.models.functions import Now
 
-from submissions.jobs.runner import work_through
+from submissions.jobs.runner import drain_queue
 from submissions.models import Job, Worker
 from submissions.queue.process import AT_WORK, STOPPING, own_queues, process_name, refusal
 
@@ -29,36 +29,36 @@ logger = logging.getLogger(__name__)
 TURNS: dict[str, Callable[[], object]] = {}
 
 
-def work_if_free(queue: str) -> None:
+def drain_if_idle(queue: str) -> None:
     """Do what waits in a queue, unless this process works already: another will, or this one when it is done."""
     if not AT_WORK.acquire(blocking=False):
         return
     try:
-        work_through(queue, process_name())
+        drain_queue(queue, process_name())
     finally:
         AT_WORK.release()
 
 
 def start_polling() -> None:
     """Start the thread of this process."""
-    threading.Thread(target=_keep_polling, daemon=True, name="looking").start()
+    threading.Thread(target=_poll_forever, daemon=True, name="looking").start()
 
 
-def _keep_polling() -> None:
+def _poll_forever() -> None:
     # Processes that were started together need not look together.
     while not STOPPING.wait(settings.IDLE_POLL_SECONDS * random.uniform(0.8, 1.0)):  # noqa: S311
         try:
             close_old_connections()
-            look()
+            poll_queues()
         except DatabaseError as error:
-            logger.warning("no look for work, the database does not answer: %s", type(error).__name__)
+            logger.warning("polling failed, the database does not answer: %s", type(error).__name__)
             connection.close()
         except Exception:
-            logger.exception("fault %s while looking for work", secrets.token_hex(4))
+            logger.exception("fault %s while polling", secrets.token_hex(4))
     connection.close()
 
 
-def look() -> None:
+def poll_queues() -> None:
     """Do whatever waits in the queues of this worker."""
     if refusal():
         return
@@ -66,11 +66,11 @@ def look() -> None:
         if turn := TURNS.get(queue):
             turn()
         elif Job.objects.waiting().filter(queue=queue).exists():
-            work_if_free(queue)
+            drain_if_idle(queue)
 
 
 def dispatcher_is_late() -> bool:
-    """Whether nobody has dispatched for three times as long as it should take: no bell rings, or none is heard."""
+    """Whether nobody has dispatched for three times as long as it should take: wakeups are not sent, or get lost."""
     # Within that time to both sides: a clock that was set back must not keep everybody waiting.
     while_ago = timedelta(seconds=3 * settings.DISPATCH_SECONDS)
     now = Now()

@@ -36,7 +36,7 @@ from submissions.queue.heartbeat import Heartbeat
 from submissions.queue.lease import ENDS_ITS_PROCESS
 from submissions.queue.lifecycle import write_log
 from submissions.queue.process import STOPPING, own_queues, process_number, set_identity, worker_name
-from submissions.queue.queue import let_go, put_back
+from submissions.queue.queue import release, requeue
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ _PAUSE = 0.1
 Claim = tuple[int, int, int]
 
 
-class Presence(bootsteps.StartStopStep):
+class WorkerPresence(bootsteps.StartStopStep):
     """Between the pool and the consumer: the pool's processes are there, and no broker is needed yet."""
 
     requires = ("celery.worker.components:Pool",)  # type: ignore[assignment]  # Celery says nothing of the type
@@ -62,7 +62,7 @@ class Presence(bootsteps.StartStopStep):
 
     def start(self, worker: Any) -> None:
         """Announce the worker."""
-        hung = HungProcesses(worker_name())
+        hung = HungProcessMonitor(worker_name())
         self._heartbeat = Heartbeat(
             worker_name(), own_queues(), VERSION, each_time=lambda: hung.end(self._processes())
         )
@@ -83,14 +83,14 @@ class Presence(bootsteps.StartStopStep):
             STOPPING.set()
             pool = [process for process in self._processes() if process != os.getpid()]
             for process in pool:
-                _send(process, LEAVE)
+                _send_signal(process, LEAVE)
             # No daemon: the worker's end waits for it.
             self._draining = threading.Thread(target=_drain_in_thread, args=(pool,), name="giving back")
             self._draining.start()
         return self._draining
 
 
-app.steps["worker"].add(Presence)
+app.steps["worker"].add(WorkerPresence)
 
 
 def _pool_processes(worker: Any) -> list[int]:
@@ -106,7 +106,7 @@ def register(sender: Any, **_: Any) -> None:
 
 
 @worker_process_init.connect
-def begin_work(**_: Any) -> None:
+def start_pool_process(**_: Any) -> None:
     """In each process that works: leave when the worker says so, and look for work."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(LEAVE, lambda number, frame: STOPPING.set())
@@ -121,7 +121,7 @@ def _drain_in_thread(pool: list[int]) -> None:
     try:
         drain_pool(pool)
     except DatabaseError as error:
-        logger.warning("work was not given back, its leases run out: %s", type(error).__name__)
+        logger.warning("jobs were not requeued, their leases run out: %s", type(error).__name__)
     finally:
         connection.close()
 
@@ -134,9 +134,9 @@ def drain_pool(pool: list[int]) -> None:
     if not held:
         return
     for process in pool:
-        _send(process, signal.SIGKILL)
+        _send_signal(process, signal.SIGKILL)
     for job in _held_jobs():
-        if put_back(job, counted=False):
+        if requeue(job, counted=False):
             write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
 
 
@@ -145,7 +145,7 @@ def _held_jobs() -> list[Job]:
     return list(Job.objects.held_by(worker_name()))
 
 
-def _send(process: int, number: signal.Signals) -> None:
+def _send_signal(process: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
 
@@ -153,7 +153,7 @@ def _send(process: int, number: signal.Signals) -> None:
 # --- processes that no longer answer
 
 
-class HungProcesses:
+class HungProcessMonitor:
     """What one worker knows of its pool processes from one look to the next."""
 
     def __init__(self, worker: str) -> None:
@@ -167,15 +167,15 @@ class HungProcesses:
     def end(self, pool: Collection[int]) -> list[int]:
         """End those of the pool that were silent before and still are; which. The pool starts others in their place."""
         silent = self._silent_claims()
-        hung = {claim: job for claim, job in silent.items() if claim in self._silent} | self._deaf_claims()
+        hung = {claim: job for claim, job in silent.items() if claim in self._silent} | self._ended_claims()
         self._silent = set(silent)
         ended = []
         for (process, key, _), job in hung.items():
             if process in pool and process != os.getpid():
                 logger.error("process %s no longer answers (job %s): ended", process, key)
-                _send(process, signal.SIGKILL)
+                _send_signal(process, signal.SIGKILL)
                 ended.append(process)
-                let_go(job)
+                release(job)
         return ended
 
     def _silent_claims(self) -> dict[Claim, Job]:
@@ -183,9 +183,9 @@ class HungProcesses:
         limit = Now() + timedelta(seconds=settings.LEASE_SECONDS / 2)
         return _by_claim(Job.objects.held_by(self._worker).filter(lease_expires_at__lt=limit))
 
-    def _deaf_claims(self) -> dict[Claim, Job]:
+    def _ended_claims(self) -> dict[Claim, Job]:
         """Claims whose job has ended for longer than a process goes on that hears of it."""
-        jobs, now = _by_claim(Job.objects.ended_under(self._worker)), time.monotonic()
+        jobs, now = _by_claim(Job.objects.ended_while_held(self._worker)), time.monotonic()
         if self._ended is None:
             self._of_old = frozenset(jobs)
         known = self._ended or {}

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from leaderboard.management.curating import acting_person, add_actor_arguments, find_dataset
 from submissions.models import Flag
-from submissions.quotas.curating import figures_of, settle_flag
+from submissions.quotas.curating import flag_details, settle_flag
 
 _STATES = {"clear": Flag.State.CLEARED, "confirm": Flag.State.CONFIRMED}
 
@@ -49,5 +49,5 @@ class Command(BaseCommand):
         for flag in flags:
             self.stdout.write(
                 f"{flag.pk}\t{flag.created_at:%Y-%m-%d}\t{flag.dataset.slug}\t{flag.team.slug}\t{flag.submission_id}\t"
-                f"{flag.state}\t{flag.get_kind_display()}: {figures_of(flag)}"
+                f"{flag.state}\t{flag.get_kind_display()}: {flag_details(flag)}"
             )

@@ -21,7 +21,7 @@ from leaderboard.models import Dataset, Team, User
 from submissions.accounts.permissions import teams_of
 from submissions.models import QuotaUse
 from submissions.quotas.counting import Quota, Window, quotas_for
-from submissions.quotas.curating import end_exception, except_team, give_back
+from submissions.quotas.curating import end_exception, grant_exception, refund_unit
 
 
 class Command(BaseCommand):
@@ -72,11 +72,11 @@ class Command(BaseCommand):
         if not uses:
             raise CommandError(f"Submission {options['submission']} has cost nothing that is not given back.")
         for use in uses:
-            give_back(use)
+            refund_unit(use)
         return f"Given back on {', '.join(str(use.dataset) for use in uses)}."
 
     def _except(self, options: dict[str, Any]) -> str:
-        row = except_team(
+        row = grant_exception(
             find_by_slug(Team, options["team"]), _dataset(options), daily=options["daily"], monthly=options["monthly"],
             until=options["until"],
         )  # fmt: skip

@@ -12,9 +12,9 @@ from django.db.models import Q
 from leaderboard.judgements import rescoring
 from leaderboard.management.curating import CurationCommand, find_dataset
 from leaderboard.models import Dataset, Qrels, Rescore
-from submissions.jobs.runner import do
+from submissions.jobs.runner import run_job
 from submissions.models import Job
-from submissions.queue.queue import claim, take_requests
+from submissions.queue.queue import claim, create_requested_jobs
 
 
 class Command(CurationCommand):
@@ -44,9 +44,9 @@ class Command(CurationCommand):
         if qrels is None:
             raise CommandError(f"{dataset} has no such judgements.")
         if failed is not None and failed.to_qrels_id == qrels.pk:
-            rescoring.go_on(failed)
+            rescoring.resume_rescore(failed)
             return f"Rescore {failed.pk} goes on: {failed.done:,} of {failed.total:,} runs are evaluated."
-        rescore = rescoring.start(dataset, qrels, options["note"].strip())
+        rescore = rescoring.start_rescore(dataset, qrels, options["note"].strip())
         return f"Rescore {rescore.pk} of {dataset} on qrels {qrels.number} was started."
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -54,11 +54,11 @@ class Command(CurationCommand):
         super().handle(*args, **options)
         if not options["here"]:
             return
-        take_requests()
+        create_requested_jobs()
         dataset = find_dataset(options["dataset"])
         own = Q(kind=Job.Kind.RESCORE, dataset=dataset)
         while (job := claim([Job.Queue.SCORE], f"{socket.gethostname()}:{os.getpid()}", own)) is not None:
-            do(job)
+            run_job(job)
         rescore = dataset.rescores.first()
         if rescore is not None:
             self.stdout.write(

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from leaderboard.core.schema_version import mismatch
 from leaderboard.management.backup.archives import BackupProblem
 from leaderboard.management.backup.restoring import restore_backup
-from submissions.jobs.cleanup.missing_files import missing_files
+from submissions.jobs.cleanup.missing_files import find_missing_files
 
 
 class Command(BaseCommand):
@@ -50,7 +50,7 @@ class Command(BaseCommand):
         other_version = mismatch()  # then our questions may name columns that are not there
         if not other_version:
             private = restored.private_files is not None and settings.PRIVATE_STORAGE
-            differences += missing_files(private=private)
+            differences += find_missing_files(private=private)
         if differences:
             raise CommandError("Not all came back:\n  " + "\n  ".join(differences))
         said = "All row counts and hashes are equal"

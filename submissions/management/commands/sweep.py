@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
+from submissions.jobs.cleanup.unreferenced_files import GRACE, remove_unreferenced
 
 
 def _hours(text: str) -> float:
@@ -38,4 +38,4 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Sweep and say how many."""
-        self.stdout.write(f"{sweep(options['older_than'] * 3600)} removed")
+        self.stdout.write(f"{remove_unreferenced(options['older_than'] * 3600)} removed")

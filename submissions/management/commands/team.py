@@ -53,16 +53,16 @@ class Command(CurationCommand):
             raise CommandError("Somebody has to act.")
         role = "an owner" if owner else "a member"
         if verb == "add":
-            membership.add(team, person, owner=owner, by=by)
+            membership.add_member(team, person, owner=owner, by=by)
             return f"{person.email} is {role} of {team} now."
         found = Membership.objects.filter(team=team, user=person).first()
         if found is None:
             raise CommandError(f"{person.email} does not belong to {team}.")
         if verb == "remove":
-            membership.remove(team, found.pk, by=by, curating=True)
+            membership.remove_member(team, found.pk, by=by, curating=True)
             return f"{person.email} is no longer in {team}."
         if verb == "role":
             membership.set_role(team, found.pk, owner=owner, by=by, curating=True)
             return f"{person.email} is {role} of {team} now."
-        membership.transfer(team, found.pk, by=by, curating=True)
+        membership.transfer_team(team, found.pk, by=by, curating=True)
         return f"{person.email} alone owns {team} now."

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.archives.zip import Policy, is_zip, open_archive
+from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from tests.fuzz.bombs import BOMBS, zip_of
 
-POLICY = Policy(max_members=3, members_hint="At most three.", expansion_hint="Send it plain.")
+POLICY = ZipPolicy(max_members=3, members_hint="At most three.", expansion_hint="Send it plain.")
 
 
 def packed(
@@ -27,7 +27,7 @@ def packed(
     return path
 
 
-def extracted(path: Path, names: list[str] | None = None, policy: Policy = POLICY) -> dict[str, str]:
+def extracted(path: Path, names: list[str] | None = None, policy: ZipPolicy = POLICY) -> dict[str, str]:
     """The members' contents, taken out under numbers."""
     with open_archive(path, policy) as archive:
         targets = {name: path.parent / str(n) for n, name in enumerate(names or archive.names)}
@@ -35,7 +35,7 @@ def extracted(path: Path, names: list[str] | None = None, policy: Policy = POLIC
     return {name: target.read_text() for name, target in targets.items()}
 
 
-def refused(path: Path, names: list[str] | None = None, policy: Policy = POLICY) -> Problem:
+def refused(path: Path, names: list[str] | None = None, policy: ZipPolicy = POLICY) -> Problem:
     """The problem that the zip is refused with, before anything of it is written."""
     with pytest.raises(InvalidContent) as error:
         extracted(path, names, policy)

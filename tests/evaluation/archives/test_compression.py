@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from evaluation.archives.compression import MIB, Limits, open_blocks, open_expanded, open_lines
+from evaluation.archives.compression import MIB, FileLimits, open_blocks, open_expanded, open_lines
 from evaluation.core.errors import InvalidContent
 from evaluation.judgements.qrels import Qrels
-from evaluation.runs.score import Target, check_run, score_run
+from evaluation.runs.score import ScoringTarget, check_run, score_run
 
 RUN = "".join(
     f"{query} Q0 d{rank} {rank} {-rank} tag\n" for query in range(40) for rank in range(1, 200)
@@ -34,7 +34,7 @@ def written(tmp_path: Path, content: bytes) -> Path:
     return path
 
 
-def refused(path: Path, limits: Limits | None = None) -> tuple[str, str]:
+def refused(path: Path, limits: FileLimits | None = None) -> tuple[str, str]:
     """The code and the message of the refusal."""
     with pytest.raises(InvalidContent) as raised:
         for _ in open_blocks(path, limits):
@@ -45,13 +45,13 @@ def refused(path: Path, limits: Limits | None = None) -> tuple[str, str]:
 
 @pytest.mark.parametrize("kind", COMPRESS)
 def test_a_compressed_run_scores_as_the_plain_one(tmp_path: Path, kind: str) -> None:
-    target = Target(Qrels.from_dict({"7": {"d3": 1}}), [str(query) for query in range(40)])
+    target = ScoringTarget(Qrels.from_dict({"7": {"d3": 1}}), [str(query) for query in range(40)])
     path = written(tmp_path, COMPRESS[kind](RUN))
     scored = score_run(path, target, ["RR"])
     assert scored.means == {"RR": 1 / 3}
     assert scored.report.statistics.expanded_bytes == len(RUN)
     assert b"".join(open_blocks(path)) == RUN
-    with open_expanded(path, Limits()) as file:
+    with open_expanded(path, FileLimits()) as file:
         assert file.kind == kind.split()[0]
 
 
@@ -78,7 +78,7 @@ def test_damaged_and_unfinished_data_is_refused(tmp_path: Path, kind: str) -> No
     middle = len(data) // 2
     broken = data[:middle] + bytes(byte ^ 0xFF for byte in data[middle : middle + 30]) + data[middle + 30 :]
     if kind == "zstd without size":  # has no checksum, so the damage may be lines that say so
-        assert not check_run(written(tmp_path, broken), Target()).valid
+        assert not check_run(written(tmp_path, broken), ScoringTarget()).valid
     else:
         assert refused(written(tmp_path, broken))[0] == "compression"
 
@@ -123,16 +123,16 @@ def test_a_bomb_is_stopped_early_and_in_little_memory(tmp_path: Path, kind: str)
         assert tracemalloc.get_traced_memory()[1] < 48 * MIB
     finally:
         tracemalloc.stop()
-    (problem,) = check_run(path, Target()).problems
+    (problem,) = check_run(path, ScoringTarget()).problems
     assert problem.code == "expansion"
 
 
 def test_the_expanded_size_is_limited(tmp_path: Path) -> None:
     for compress in COMPRESS.values():
         path = written(tmp_path, compress(RUN))
-        assert refused(path, Limits(max_expanded_bytes=len(RUN) - 1))[0] == "expansion"
-        assert sum(map(len, open_blocks(path, Limits(max_expanded_bytes=len(RUN))))) == len(RUN)
-    assert refused(written(tmp_path, RUN), Limits(max_stored_bytes=len(RUN) - 1))[0] == "size"
+        assert refused(path, FileLimits(max_expanded_bytes=len(RUN) - 1))[0] == "expansion"
+        assert sum(map(len, open_blocks(path, FileLimits(max_expanded_bytes=len(RUN))))) == len(RUN)
+    assert refused(written(tmp_path, RUN), FileLimits(max_stored_bytes=len(RUN) - 1))[0] == "size"
 
 
 def test_a_frame_that_demands_a_huge_window_is_refused(tmp_path: Path) -> None:

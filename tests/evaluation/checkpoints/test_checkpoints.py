@@ -19,7 +19,7 @@ from evaluation.checkpoints import (
     validate_archive,
     validate_folder,
 )
-from evaluation.checkpoints.allowance import Allowance
+from evaluation.checkpoints.allowance import CheckpointAllowance
 from evaluation.checkpoints.packing import write_archive
 from evaluation.checkpoints.safetensors import read_tensors
 from evaluation.core.errors import InvalidContent
@@ -178,7 +178,9 @@ def test_shards_become_one_file(tmp_path: Path) -> None:
     plain = rebuild(validate_folder(write(files(), tmp_path / "plain")), tmp_path / "two")
 
     assert sharded == plain
-    assert set(read_tensors(tmp_path / "one" / "model" / "model.safetensors", Allowance())) == set(whole)
+    assert set(read_tensors(tmp_path / "one" / "model" / "model.safetensors", CheckpointAllowance())) == set(
+        whole
+    )
 
 
 def test_zip_and_tar_and_a_folder_in_a_folder_are_the_same_model(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from evaluation.collections.profiles.lengths import (
     QUANTILES,
     LengthDistribution,
     doublings,
-    merged,
+    merge_distributions,
     shares,
 )
 from evaluation.collections.profiles.scaling import classical_scaling
@@ -153,7 +153,7 @@ def test_a_distribution_keeps_counts_mean_and_quantiles(lengths: list[int]) -> N
 def test_merged_distributions_are_those_of_all_lengths_but_for_the_width_of_a_bin(
     parts: list[list[int]],
 ) -> None:
-    together = merged(LengthDistribution.of(part) for part in parts)
+    together = merge_distributions(LengthDistribution.of(part) for part in parts)
     whole = LengthDistribution.of([length for part in parts for length in part])
     assert np.array_equal(together.counts, whole.counts)
     assert together.mean == pytest.approx(whole.mean)

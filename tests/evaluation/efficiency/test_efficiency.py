@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from evaluation.collections.beir import Document, Query
-from evaluation.efficiency import PROTOCOL, Figures, Hardware, Latency, describe, measure
+from evaluation.efficiency import PROTOCOL, EfficiencyFigures, Hardware, Latency, describe, measure
 from evaluation.efficiency.hardware import cpu_model
 from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_memory
-from evaluation.efficiency.protocol import MOST_ROUNDS, OF_VARIANT, encoding_rate, spread, spread_of
-from evaluation.engines import Engine, Ranking, Resources, Retrieval, retrieve
+from evaluation.efficiency.protocol import MOST_ROUNDS, OF_VARIANT, encoding_rate, mean_spread, sample_evenly
+from evaluation.engines import Engine, Resources, Retrieval, SearchResult, retrieve
 from evaluation.engines import describe as describe_engine
 
 
@@ -44,13 +44,13 @@ class Scripted(Engine):
     def open(self, folder: Path) -> None:
         raise NotImplementedError
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         for query in queries:
             self.searched.append((len(queries), query.id))
             seconds = float(query.text)
             self.ticking.now += seconds
             self.clock.seconds["query_encoding"] = self.clock.seconds.get("query_encoding", 0) + seconds / 8
-            yield Ranking(query.id, [], np.empty(0, np.float32))
+            yield SearchResult(query.id, [], np.empty(0, np.float32))
 
     def size(self) -> int:
         return 7
@@ -73,7 +73,7 @@ RETRIEVAL = Retrieval(
 )
 
 
-def figures_of(seconds: Sequence[float], **options: Any) -> tuple[Figures, Scripted]:
+def figures_of(seconds: Sequence[float], **options: Any) -> tuple[EfficiencyFigures, Scripted]:
     clock = Ticking()
     engine = Scripted(clock)
     queries = [Query(f"q{number}", repr(taken)) for number, taken in enumerate(seconds)]
@@ -95,7 +95,7 @@ def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not
 
 def test_of_many_queries_a_hundred_are_timed_that_lie_evenly_over_them_in_ten_rounds() -> None:
     queries = [Query(str(number), "") for number in range(1000)]
-    assert [query.id for query in spread(queries, 100)] == [str(10 * number) for number in range(100)]
+    assert [query.id for query in sample_evenly(queries, 100)] == [str(10 * number) for number in range(100)]
     figures, engine = figures_of([0.001] * 300)
     single = [name for size, name in engine.searched if size == 1]
     assert single[20:120] == single[120:220] == [f"q{3 * number}" for number in range(100)]
@@ -125,7 +125,7 @@ class Disturbed:
             self.now += 0.001 + self.delay * disturbed
         return self.now
 
-    def measured(self) -> Figures:
+    def measured(self) -> EfficiencyFigures:
         """A system whose search takes a millisecond, measured there."""
         return figures_of(
             [0.0] * 100, clock=self.clock, interruptions=lambda: self.taken, pause=lambda seconds: None
@@ -156,10 +156,10 @@ def test_the_spread_is_the_most_that_the_mean_rises_by_without_one_group_of_roun
     rounds = np.array(
         [[0.001], [0.009], [0.002], [0.009], [0.003], [0.009], [0.004], [0.009], [0.005], [0.009]]
     )
-    assert spread_of(rounds) == pytest.approx(1.0), "without the first two the quickest takes 2 ms"
-    assert spread_of(np.array([[0.001], [0.004]])) == pytest.approx(3.0)
+    assert mean_spread(rounds) == pytest.approx(1.0), "without the first two the quickest takes 2 ms"
+    assert mean_spread(np.array([[0.001], [0.004]])) == pytest.approx(3.0)
     settled = np.array([[0.001, 0.002], [0.001, 0.002], [np.nan, 0.002]])
-    assert spread_of(settled) == pytest.approx(0.0)
+    assert mean_spread(settled) == pytest.approx(0.0)
 
 
 def test_what_stands_beside_the_main_result_holds_the_machine_less_long() -> None:
@@ -218,7 +218,7 @@ def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
         "".join(json.dumps({"_id": f"d{n}", "text": f"word{n % 7} word{n % 11}"}) + "\n" for n in range(300))
     )
     queries.write_text("".join(json.dumps({"_id": f"q{n}", "text": f"word{n}"}) + "\n" for n in range(8)))
-    found: list[Figures] = []
+    found: list[EfficiencyFigures] = []
     retrieve(
         "bm25",
         corpus,
@@ -238,7 +238,7 @@ def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
     assert figures.peak_memory_bytes is not None
     assert figures.peak_memory_bytes > 10_000_000
     assert (figures.parameters, figures.peak_gpu_memory_bytes) == (None, None)
-    assert Figures.from_data(json.loads(json.dumps(figures.as_data()))) == figures
+    assert EfficiencyFigures.from_data(json.loads(json.dumps(figures.as_data()))) == figures
 
 
 @pytest.mark.parametrize(
@@ -255,14 +255,14 @@ def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
 def test_figures_of_a_stranger_are_refused_by_field(change: dict[str, Any], named: str) -> None:
     figures, _ = figures_of([0.001])
     with pytest.raises(ValueError, match=named):
-        Figures.from_data({**figures.as_data(), **change})
+        EfficiencyFigures.from_data({**figures.as_data(), **change})
 
 
 def test_figures_that_are_missing_stay_missing_and_unknown_ones_are_dropped() -> None:
     figures, _ = figures_of([0.001])
     data = {**figures.as_data(), "build_seconds": None, "favourite_colour": "blue"}
-    assert Figures.from_data(data).build_seconds is None
-    assert "favourite_colour" not in Figures.from_data(data).as_data()
+    assert EfficiencyFigures.from_data(data).build_seconds is None
+    assert "favourite_colour" not in EfficiencyFigures.from_data(data).as_data()
 
 
 def test_a_hardware_class_is_its_processor_cores_gpu_and_libraries() -> None:

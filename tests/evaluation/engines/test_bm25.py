@@ -21,8 +21,8 @@ from evaluation.engines import (
     ENGINES,
     Engine,
     InvalidParameter,
-    Ranking,
     Resources,
+    SearchResult,
     describe,
     retrieve,
     run_lines,
@@ -78,7 +78,7 @@ def expected_ranking(
     return [(name.decode(), float(score)) for score, name in ranked[:depth]]
 
 
-def as_pairs(ranking: Ranking) -> list[tuple[str, float]]:
+def as_pairs(ranking: SearchResult) -> list[tuple[str, float]]:
     return list(zip(ranking.document_ids, ranking.scores.tolist(), strict=True))
 
 
@@ -220,7 +220,7 @@ def test_a_run_has_six_fields_ranks_from_one_and_scores_that_read_back(
 
 @given(score=st.floats(width=32, min_value=2.0**-100, max_value=2.0**100))
 def test_every_score_reads_back_as_it_was(score: float) -> None:
-    ranking = Ranking("q", ["d"], np.array([score], np.float32))
+    ranking = SearchResult("q", ["d"], np.array([score], np.float32))
     assert np.float32(run_lines(ranking, "tag").split()[4]) == np.float32(score)
 
 

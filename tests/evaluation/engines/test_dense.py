@@ -254,14 +254,14 @@ def test_shards_give_the_bytes_of_one(
 ) -> None:
     """Shards encoded apart, by other engines, are what a single job would have made itself."""
     from evaluation.collections.beir import read_corpus
-    from evaluation.engines.base import ShardedEngine, shard_name, shards_of
+    from evaluation.engines.base import ShardedEngine, shard_name, split_corpus
 
     alone, apart = tmp_path / "alone", tmp_path / "apart"
     outs = [tmp_path / "alone.txt", tmp_path / "apart.txt"]
     retrieve("dense", *collection, outs[0], resources=Resources(tiny), shards=alone, shard_size=7)
     description = describe("dense")
     apart.mkdir()
-    for number, documents in reversed(list(enumerate(shards_of(read_corpus(collection[0]), 7)))):
+    for number, documents in reversed(list(enumerate(split_corpus(read_corpus(collection[0]), 7)))):
         engine = description.create(description.complete({}), Resources(tiny))
         assert isinstance(engine, ShardedEngine)
         (apart / shard_name(number)).mkdir()

@@ -14,7 +14,7 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.core.errors import ModelFailure
 from evaluation.engines import Resources, describe, retrieve
-from evaluation.engines.base import shards_of
+from evaluation.engines.base import split_corpus
 from tests.evaluation.neural import AWKWARD, DOCUMENTS, created, rebuilt, searched
 from tests.evaluation.tiny_models import tiny_t5
 
@@ -44,7 +44,7 @@ def test_the_queries_of_a_document_do_not_depend_on_its_shard(engine: Any, tmp_p
     documents = [*DOCUMENTS, *AWKWARD]
     together = queries_of(engine, documents, tmp_path / "together")
     apart: dict[str, list[str]] = {}
-    for number, some in enumerate(shards_of(reversed(documents), 4)):
+    for number, some in enumerate(split_corpus(reversed(documents), 4)):
         apart |= queries_of(engine, some, tmp_path / f"{number}")
     assert apart == together
     assert together["empty"] == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evaluation.collections.beir import Query
 from evaluation.core.errors import InvalidRun
-from evaluation.engines import InvalidParameter, Ranking, Resources, describe, retrieve
+from evaluation.engines import InvalidParameter, Resources, SearchResult, describe, retrieve
 
 Run = dict[str, dict[str, float]]
 
@@ -30,7 +30,9 @@ def write_run(path: Path, run: Run) -> Path:
     return path
 
 
-def fused(folder: Path, runs: list[Path], queries: list[str], depth: int, **parameters: Any) -> list[Ranking]:
+def fused(
+    folder: Path, runs: list[Path], queries: list[str], depth: int, **parameters: Any
+) -> list[SearchResult]:
     description = describe("fusion")
     resources = Resources(runs=tuple(runs))
     description.check(resources)

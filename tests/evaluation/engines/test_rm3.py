@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.collections.beir import Document, Query
-from evaluation.engines import ENGINES, Engine, Ranking, Resources
+from evaluation.engines import ENGINES, Engine, Resources, SearchResult
 from evaluation.engines.index.term_search import TermSearch
 from evaluation.text import analyser_for
 from tests.evaluation.real_collections import scores_of
@@ -27,7 +27,7 @@ def built(folder: Path, documents: list[Document], engine: str = "bm25-rm3", **p
 
 
 def expected_weights(
-    documents: list[Document], query: str, first: Ranking, feedback_terms: int, own: float
+    documents: list[Document], query: str, first: SearchResult, feedback_terms: int, own: float
 ) -> dict[str, float]:
     """The weights of the terms that RM3 asks for, by the formula of Rm3Reranker, one document after the other."""
     analyse = analyser_for("en")

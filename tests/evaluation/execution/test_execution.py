@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.core.errors import ModelFailure
-from evaluation.efficiency import Figures
+from evaluation.efficiency import EfficiencyFigures
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import ENGINES, InvalidParameter, describe
 from evaluation.engines.facts import FACTS
@@ -419,7 +419,7 @@ def test_a_number_of_any_length_is_read(job: ExecutionJob) -> None:
     (job.out / "failure.json").write_text(f'{{"code": "not_loadable", "message": "", "at": {number}}}')
     assert read_failure(job.out, job) is None
     with pytest.raises(ValueError, match="depth"):
-        Figures.from_data({**FIGURES, "depth": 10**400})
+        EfficiencyFigures.from_data({**FIGURES, "depth": 10**400})
     with pytest.raises(InvalidParameter, match="takes a number"):
         describe("bm25").complete({"k1": number})
 

@@ -16,8 +16,8 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.judgements import import_file
-from evaluation.judgements.import_file import NewJudgements, guarded, read_judgements, unguarded
-from evaluation.judgements.merge import Conflict, Policy, compare, merge, write_judgements
+from evaluation.judgements.import_file import NewJudgements, guard_cell, read_judgements, unguard_cell
+from evaluation.judgements.merge import Conflict, MergePolicy, compare, merge, write_judgements
 from evaluation.judgements.qrels import read_grades, read_qrels
 
 QUERIES = {"q1", "q2", "=q3"}
@@ -129,20 +129,20 @@ def test_a_dataset_may_know_higher_grades(tmp_path: Path) -> None:
 
 @given(st.text(max_size=8))
 def test_guards_against_formulas_can_be_taken_off(cell: str) -> None:
-    assert not guarded(cell).startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert unguarded(guarded(cell)) == cell
+    assert not guard_cell(cell).startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert unguard_cell(guard_cell(cell)) == cell
 
 
 def test_a_guarded_id_is_read_as_it_was(tmp_path: Path) -> None:
     out = io.StringIO()
-    csv.writer(out).writerows([["query_id", "document_id", "grade"], [guarded("=q3"), "d1", "1"]])
+    csv.writer(out).writerows([["query_id", "document_id", "grade"], [guard_cell("=q3"), "d1", "1"]])
     assert read(tmp_path, out.getvalue()).grades == {b"=q3": {b"d1": 1}}
     assert read(tmp_path, "query_id,document_id,grade\n=q3,d1,1\n").grades == {b"=q3": {b"d1": 1}}
 
 
-@given(old=old_grades, new=grades, policy=st.sampled_from(Policy))
+@given(old=old_grades, new=grades, policy=st.sampled_from(MergePolicy))
 def test_a_merge_has_all_of_both_and_the_policy_decides(
-    old: dict[bytes, dict[bytes, int]], new: dict[bytes, dict[bytes, int]], policy: Policy
+    old: dict[bytes, dict[bytes, int]], new: dict[bytes, dict[bytes, int]], policy: MergePolicy
 ) -> None:
     before, held = {query: dict(graded) for query, graded in old.items()}, compare(old, new)
     merged = merge(old, new, policy)
@@ -154,10 +154,10 @@ def test_a_merge_has_all_of_both_and_the_policy_decides(
             got = merged[query][document]
             if said is None:
                 assert got == was
-            elif was < 0 or policy == Policy.REPLACE:
+            elif was < 0 or policy == MergePolicy.REPLACE:
                 assert got == said
             else:
-                assert got == (was if policy == Policy.KEEP else max(was, said))
+                assert got == (was if policy == MergePolicy.KEEP else max(was, said))
             changed += got != was
     assert changed == held.changes(policy)
     assert held.new + held.same + len(held.conflicts) == sum(map(len, new.values()))

@@ -17,7 +17,7 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent, KernelUnavailable
 from evaluation.judgements.qrels import Qrels
 from evaluation.kernel import building
-from evaluation.runs.score import Target, check_run, score_run
+from evaluation.runs.score import ScoringTarget, check_run, score_run
 
 MEASURES = {"nDCG@10": "ndcg_cut_10", "AP": "map", "RR": "recip_rank", "R@100": "recall_100", "P@10": "P_10"}
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,7 +72,7 @@ def test_any_run_scores_as_pytrec_eval_has_it(seed: int, tmp_path: Path) -> None
     if seed % 3 == 0:
         generator.shuffle(lines)
     (tmp_path / "run").write_text("".join(lines))
-    target = Target(
+    target = ScoringTarget(
         Qrels.from_dict(judged), queries, DocumentIds.build(documents, tmp_path / "ids"), hidden=False
     )
     scored = score_run(tmp_path / "run", target, MEASURES)
@@ -101,7 +101,7 @@ def test_bytes_of_any_kind_are_answered_with_a_report(seed: int, tmp_path: Path)
         )
         text[place : place + generator.randrange(4)] = piece
     (tmp_path / "run").write_bytes(bytes(text))
-    target = Target(query_ids=queries, document_ids=DocumentIds.build(documents, tmp_path / "ids"))
+    target = ScoringTarget(query_ids=queries, document_ids=DocumentIds.build(documents, tmp_path / "ids"))
     report = check_run(tmp_path / "run", target)
     assert report.problems
     for problem in report.problems:
@@ -184,7 +184,7 @@ def test_a_damaged_set_of_ids_is_refused_and_never_read_beyond(tmp_path: Path) -
 
 def test_a_score_out_of_reach_of_float32_is_an_error_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("q Q0 a 1 3.4028234e38 t\nq Q0 b 2 3.4028236e38 t\n")
-    report = check_run(tmp_path / "run", Target(query_ids=["q"]))
+    report = check_run(tmp_path / "run", ScoringTarget(query_ids=["q"]))
     assert [(problem.code, problem.lines) for problem in report.errors] == [("score", (2,))]
     with pytest.raises(InvalidContent):
-        score_run(tmp_path / "run", Target(Qrels.from_dict({"q": {"a": 1}})), ["RR"])
+        score_run(tmp_path / "run", ScoringTarget(Qrels.from_dict({"q": {"a": 1}})), ["RR"])

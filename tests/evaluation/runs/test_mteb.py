@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from evaluation.core.problems import Report
-from evaluation.runs.header import kept_metadata
-from evaluation.runs.score import Target, check_run
+from evaluation.runs.header import select_metadata
+from evaluation.runs.score import ScoringTarget, check_run
 
 MIB = 1024 * 1024
 
 _READ = """
 import sys, tempfile
 from evaluation.core.errors import InvalidContent
-from evaluation.archives.compression import Limits
+from evaluation.archives.compression import FileLimits
 from evaluation.runs.mteb import predictions_as_lines
 with tempfile.TemporaryFile() as out:
     try:
-        predictions_as_lines(sys.argv[1], Limits(), out)
+        predictions_as_lines(sys.argv[1], FileLimits(), out)
         print("read")
     except InvalidContent as error:
         print(error.report.problems[0].code)
@@ -35,7 +35,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 def check(tmp_path: Path, content: bytes) -> Report:
     path = tmp_path / "predictions.json"
     path.write_bytes(content)
-    return check_run(path, Target(query_ids=["1"]))
+    return check_run(path, ScoringTarget(query_ids=["1"]))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_predictions_say_of_their_model_is_cut(tmp_path: Path, meta: dict[s
     assert kept["mteb_model_meta"]["first"] == "kept"
     assert len(kept["mteb_model_meta"]) <= 64
     assert len(json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()) <= 64 * 1024
-    assert kept_metadata(kept) == kept
+    assert select_metadata(kept) == kept
 
 
 def test_what_comments_say_of_a_run_is_cut_by_the_same_rule(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_predictions_that_expand_too_well_are_refused_early(tmp_path: Path) -> N
 def test_a_document_named_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "predictions.json"
     path.write_text('{"default": {"test": {"q:1": {"a": 1, "b\\":": 2, "a": 3}, "q2": {"a": 1}}}}')
-    (problem,) = check_run(path, Target()).problems
+    (problem,) = check_run(path, ScoringTarget()).problems
     assert (problem.severity, problem.code, problem.count) == ("error", "duplicate", 1)
     path.write_text('{"default": {"test": {"q:1": {"a": 1, "b\\":": 2}, "q2": {"a": 1}}}}')
-    assert check_run(path, Target()).problems == ()
+    assert check_run(path, ScoringTarget()).problems == ()

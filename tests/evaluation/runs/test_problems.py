@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.archives.compression import Limits
+from evaluation.archives.compression import FileLimits
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.header import read_header
-from evaluation.runs.score import InvalidRun, Target, check_run, score_run
+from evaluation.runs.score import InvalidRun, ScoringTarget, check_run, score_run
 from tests.evaluation.runs.checking import GOOD, check, only, run_of
 
 
@@ -157,13 +157,13 @@ def test_ids_that_are_too_long(tmp_path: Path) -> None:
 
 
 def test_size_limits(tmp_path: Path) -> None:
-    assert only(check(tmp_path, GOOD, Limits(max_stored_bytes=10))).code == "size"
-    assert only(check(tmp_path, GOOD, Limits(max_expanded_bytes=10))).code == "expansion"
-    problem = only(check(tmp_path, run_of("1", 90_000), Limits(max_query_bytes=100)))
+    assert only(check(tmp_path, GOOD, FileLimits(max_stored_bytes=10))).code == "size"
+    assert only(check(tmp_path, GOOD, FileLimits(max_expanded_bytes=10))).code == "expansion"
+    problem = only(check(tmp_path, run_of("1", 90_000), FileLimits(max_query_bytes=100)))
     assert (problem.code, problem.severity) == ("query_size", "error")
     mixed = GOOD + "1 Q0 z 4 1 tag\n"
-    assert only(check(tmp_path, mixed, Limits(max_ungrouped_bytes=20))).code == "ungrouped"
-    assert only(check(tmp_path, GOOD, Limits(max_queries=1), query_ids=[])).code == "size"
+    assert only(check(tmp_path, mixed, FileLimits(max_ungrouped_bytes=20))).code == "ungrouped"
+    assert only(check(tmp_path, GOOD, FileLimits(max_queries=1), query_ids=[])).code == "size"
 
 
 def test_all_classes_are_told_at_once_errors_first(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_hidden_qrels_change_no_report(tmp_path: Path) -> None:
         {"3": {"zzz": 2}, "1": {"b": 0}},
         {"1": {"a": 1}, "2": {"x": 1}, "3": {"y": 1}},
     ):
-        target = Target(Qrels.from_dict(judged), ["1", "2", "3"], hidden=True)
+        target = ScoringTarget(Qrels.from_dict(judged), ["1", "2", "3"], hidden=True)
         reports += [check_run(path, target), score_run(path, target, ["AP"]).report]
     assert all(report == reports[0] for report in reports)
     problem = only(reports[0])
@@ -332,7 +332,7 @@ def test_mteb_predictions_are_a_run(tmp_path: Path) -> None:
     path.write_text(
         '{"mteb_model_meta": {"model_name": "some model"}, "default": {"test": {"1": {"a": 0.5, "b": 0.75}}}}'
     )
-    target = Target(Qrels.from_dict({"1": {"a": 1}}), hidden=False)
+    target = ScoringTarget(Qrels.from_dict({"1": {"a": 1}}), hidden=False)
     scored = score_run(path, target, ["RR"])
     assert scored.means == {"RR": 0.5}
     assert scored.report.statistics.tags == ("some_model",)
@@ -353,7 +353,7 @@ def test_predictions_that_are_not_usable(tmp_path: Path, content: str, code: str
 def score_run_of(tmp_path: Path, content: str) -> None:
     path = tmp_path / "run"
     path.write_text(content)
-    score_run(path, Target(Qrels.from_dict({"1": {"a": 1}})), ["AP"])
+    score_run(path, ScoringTarget(Qrels.from_dict({"1": {"a": 1}})), ["AP"])
 
 
 # --- any bytes at all

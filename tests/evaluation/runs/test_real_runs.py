@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.judgements.qrels import read_qrels
-from evaluation.runs.score import Target, score_run
+from evaluation.runs.score import ScoringTarget, score_run
 
 SHARED = Path(os.environ.get("RUNBOARD_SHARED") or Path(__file__).resolve().parents[3].parent / "shared")
 ROUND = SHARED / "data" / "trec-covid-round1"
@@ -21,7 +21,7 @@ MEASURES = {"nDCG@10": "nDCG@10", "P@5": "P@5", "bpref": "Bpref", "AP": "AP"}
 )
 def test_trec_covid_runs_get_their_published_scores() -> None:
     qrels = read_qrels(ROUND / "qrels.txt")
-    target = Target(qrels, qrels.query_ids, hidden=False)
+    target = ScoringTarget(qrels, qrels.query_ids, hidden=False)
     with (ROUND / "published.csv").open() as file:
         published = {row["run"]: row for row in csv.DictReader(file)}
     assert published

@@ -15,7 +15,7 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.order import trec_order
 from evaluation.judgements.qrels import Qrels
 from evaluation.measures import DEFAULT_MEASURES, parse_measure
-from evaluation.runs.score import InvalidRun, ScoredRun, Target, score_run
+from evaluation.runs.score import InvalidRun, ScoredRun, ScoringTarget, score_run
 
 QUIET = settings(
     max_examples=60,
@@ -103,7 +103,9 @@ def test_every_value_equals_pytrec_eval(
 ) -> None:
     # lines in any order, queries interleaved
     path = write_run(tmp_path / "run.txt", run, random.Random(order))
-    target = Target(Qrels.from_dict(qrels), ["1", "2", "10", *run], hidden=False, relevance_level=level)
+    target = ScoringTarget(
+        Qrels.from_dict(qrels), ["1", "2", "10", *run], hidden=False, relevance_level=level
+    )
     expected = judged_by_pytrec_eval(qrels, run, level)
     scored = score_run(path, target, COMPARED)
     for name, theirs in COMPARED.items():
@@ -126,7 +128,7 @@ def test_ranks_are_in_trec_order(tmp_path: Path, run: dict[str, dict[str, str]])
         names = list(scores)
         order = trec_order(names, [float(score) for score in scores.values()])
         for rank, index in enumerate(order.tolist(), 1):
-            scored = score_run(path, Target(Qrels.from_dict({query: {names[index]: 1}})), ["RR"])
+            scored = score_run(path, ScoringTarget(Qrels.from_dict({query: {names[index]: 1}})), ["RR"])
             assert scored.means["RR"] == 1 / rank
 
 
@@ -141,7 +143,7 @@ def test_a_large_run_equals_pytrec_eval_in_any_order_of_lines(tmp_path: Path) ->
         for query in list(qrels)[:-3]
     }
     expected = judged_by_pytrec_eval(qrels, run)
-    target = Target(Qrels.from_dict(qrels), qrels)
+    target = ScoringTarget(Qrels.from_dict(qrels), qrels)
     for order in (None, random.Random(1)):
         scored = score_run(write_run(tmp_path / "run.txt", run, order), target, COMPARED)
         assert scored.missing_queries == 3
@@ -155,7 +157,7 @@ def score(
 ) -> dict[str, float]:
     path = tmp_path / "run.txt"
     path.write_text(run)
-    return score_run(path, Target(Qrels.from_dict(qrels), **options), measures).means  # type: ignore[arg-type]
+    return score_run(path, ScoringTarget(Qrels.from_dict(qrels), **options), measures).means  # type: ignore[arg-type]
 
 
 def lines_of(query: str, *documents: str) -> str:
@@ -227,7 +229,7 @@ def test_measures_that_pytrec_eval_does_not_have(tmp_path: Path) -> None:
 def test_progress_rises_to_one_and_may_stop_the_scoring(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     path.write_text("".join(lines_of(str(query), *(f"d{n}" for n in range(900))) for query in range(150)))
-    target = Target(Qrels.from_dict({"1": {"d1": 1}}), [str(query) for query in range(150)])
+    target = ScoringTarget(Qrels.from_dict({"1": {"d1": 1}}), [str(query) for query in range(150)])
     seen: list[float] = []
     score_run(path, target, ["AP"], progress=seen.append)
     assert seen == sorted(seen)
@@ -249,7 +251,7 @@ def test_a_query_with_more_lines_than_a_block_holds(tmp_path: Path) -> None:
             f"{query} Q0 {name} {rank} {-rank} tag\n" for query in "12" for rank, name in enumerate(names, 1)
         )
     )
-    target = Target(
+    target = ScoringTarget(
         Qrels.from_dict({"1": {names[50_000]: 1}, "2": {names[59_999]: 1}}), maximum_depth=100_000
     )
     scored = score_run(path, target, ["RR"])
@@ -265,6 +267,6 @@ def test_documents_are_checked_against_long_and_short_ids(tmp_path: Path) -> Non
     qrels = Qrels.from_dict({"1": dict.fromkeys(names, 1)})
     path = tmp_path / "run.txt"
     path.write_text(lines_of("1", *names))
-    scored = score_run(path, Target(qrels, document_ids=documents), ["R@10"])
+    scored = score_run(path, ScoringTarget(qrels, document_ids=documents), ["R@10"])
     assert scored.means == {"R@10": 1}
     assert scored.report.problems == ()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evaluation.core.order import trec_order
 from evaluation.judgements.qrels import Qrels
-from evaluation.runs.score import Target, score_run
+from evaluation.runs.score import ScoringTarget, score_run
 
 written = st.one_of(
     st.floats(-3e38, 3e38).map(repr),
@@ -36,5 +36,5 @@ def test_scores_are_rounded_as_python_and_then_numpy_round_them(tmp_path: Path, 
     # rising grades from the best to the worst: nDCG tells every order from every other
     expected = sum(grade / np.log2(grade + 1) for grade in grades.values())
     ideal = sum(grade / np.log2(rank + 2) for rank, grade in enumerate(sorted(grades.values(), reverse=True)))
-    scored = score_run(path, Target(Qrels.from_dict({"1": grades})), ["nDCG"])
+    scored = score_run(path, ScoringTarget(Qrels.from_dict({"1": grades})), ["nDCG"])
     assert abs(scored.means["nDCG"] - expected / ideal) < 1e-12

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.collections.beir import read_queries
-from evaluation.runs.similarity import DEPTH, Signature, SignedRun, chain, compare, sign_run
+from evaluation.runs.similarity import (
+    DEPTH,
+    RunFingerprints,
+    Signature,
+    compare,
+    fingerprint_run,
+    linked_submissions,
+)
 
 TOPICS = [f"q{number}" for number in range(60)]
 Run = Mapping[str, Sequence[str]]
@@ -36,8 +43,8 @@ def write(folder: Path, run: Run) -> Path:
     return path
 
 
-def sign(folder: Path, run: Run) -> SignedRun:
-    return sign_run(write(folder, run), TOPICS)
+def sign(folder: Path, run: Run) -> RunFingerprints:
+    return fingerprint_run(write(folder, run), TOPICS)
 
 
 def changed(run: Run, topics: Sequence[str], step: int) -> dict[str, list[str]]:
@@ -105,8 +112,8 @@ def test_a_document_that_is_its_query_is_none_of_the_first_where_such_are_droppe
     run = honest(1)
     with_itself = {topic: [topic, *documents] for topic, documents in run.items()}
     path = write(tmp_path, with_itself)
-    dropped = sign_run(path, TOPICS, drop_self_matches=True).signature
-    assert not same(sign_run(path, TOPICS).signature, dropped)
+    dropped = fingerprint_run(path, TOPICS, drop_self_matches=True).signature
+    assert not same(fingerprint_run(path, TOPICS).signature, dropped)
     assert same(sign(tmp_path, run).signature, dropped)
 
 
@@ -123,7 +130,7 @@ def test_a_walk_of_a_tenth_of_the_queries_at_a_time_is_one_chain(
         base = walks[step % bases]
         probe = changed(base, list(random.choice(TOPICS, 6, replace=False)), step)
         newest = [sign(tmp_path, probe).signature]
-        if len(chain(newest, sent)) + 1 >= 3:
+        if len(linked_submissions(newest, sent)) + 1 >= 3:
             assert step == 2 * bases
             return
         sent.append(newest)
@@ -134,13 +141,13 @@ def test_a_walk_of_a_tenth_of_the_queries_at_a_time_is_one_chain(
 
 def test_honest_runs_and_seeds_make_no_chain(tmp_path: Path) -> None:
     sent = [[sign(tmp_path, honest(10 * one + seed)).signature for seed in range(5)] for one in range(4)]
-    assert chain(sent[0], sent[1:]) == []
+    assert linked_submissions(sent[0], sent[1:]) == []
 
 
 def test_runs_that_groups_sent_to_trec_covid_are_nowhere_near_each_other(shared_folder: Path) -> None:
     folder = shared_folder / "data" / "trec-covid-round1"
     topics = [query.id for query in read_queries(folder / "queries.jsonl")]
-    signed = [sign_run(path, topics) for path in sorted((folder / "runs").iterdir())]
+    signed = [fingerprint_run(path, topics) for path in sorted((folder / "runs").iterdir())]
     assert len(signed) == 18
     assert all(each.answered == 1 and each.usual_documents == DEPTH for each in signed)
     shares = [compare(one.signature, other.signature).share for one, other in combinations(signed, 2)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.core.errors import InvalidRun
-from evaluation.runs.stored import StoredRun
+from evaluation.runs.stored import IndexedRun
 
 
 def written(folder: Path, *lines: str) -> Path:
@@ -17,10 +17,10 @@ def written(folder: Path, *lines: str) -> Path:
     return path
 
 
-def stored(run: Path) -> StoredRun:
+def stored(run: Path) -> IndexedRun:
     folder = run.parent / "stored"
-    StoredRun.write(run, folder)
-    return StoredRun(folder)
+    IndexedRun.write(run, folder)
+    return IndexedRun(folder)
 
 
 def test_order_is_trec_evals_whatever_the_ranks_say(tmp_path: Path) -> None:

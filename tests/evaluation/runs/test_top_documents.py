@@ -12,8 +12,14 @@ import pytest
 from evaluation.collections.excerpts import KEPT_CHARACTERS, DocumentTexts, write_document_texts
 from evaluation.core.order import trec_order
 from evaluation.judgements.qrels import Qrels
-from evaluation.runs.score import Target, score_run
-from evaluation.runs.top_documents import KEPT, TopDocuments, by_query, shown, write_top_documents
+from evaluation.runs.score import ScoringTarget, score_run
+from evaluation.runs.top_documents import (
+    KEPT,
+    TopDocuments,
+    by_query,
+    displayed_documents,
+    write_top_documents,
+)
 
 
 def _top(tmp_path: Path, text: str) -> TopDocuments:
@@ -55,7 +61,7 @@ def test_scoring_a_run_finds_the_first_documents_of_the_dataset_s_queries(tmp_pa
     lines = [
         f"{query} Q0 {name} 1 {score!r} t" for query, found in run.items() for name, score in found.items()
     ]
-    target = Target(Qrels.from_dict({"q1": {"d1": 1}}), queries, drop_self_matches=True)
+    target = ScoringTarget(Qrels.from_dict({"q1": {"d1": 1}}), queries, drop_self_matches=True)
     for order in ("grouped", "shuffled"):
         if order == "shuffled":
             generator.shuffle(lines)
@@ -81,8 +87,8 @@ def test_a_run_of_one_line_and_one_of_none(tmp_path: Path) -> None:
 
 def test_a_document_that_is_its_query_leaves_its_place_to_another() -> None:
     documents = ["a", "q", "b", "c"]
-    assert shown(documents, "q", depth=3, drop_self_matches=True) == ["a", "b", "c"]
-    assert shown(documents, "q", depth=3, drop_self_matches=False) == ["a", "q", "b"]
+    assert displayed_documents(documents, "q", depth=3, drop_self_matches=True) == ["a", "b", "c"]
+    assert displayed_documents(documents, "q", depth=3, drop_self_matches=False) == ["a", "q", "b"]
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evaluation.judgements.qrels import read_qrels
-from evaluation.runs.score import Target, score_run
+from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.statistics import (
     PermutedSums,
+    compare_paired,
     corrected_pairs,
     count_wins,
     holm,
     intervals,
-    paired,
     randomisation_test,
     rank_intervals,
 )
@@ -312,8 +312,8 @@ def test_wins_ties_and_losses_by_query() -> None:
 
 def test_a_pair_says_all_of_its_difference() -> None:
     values = scores(60, 2)
-    found = paired(values[:, 0], values[:, 1], seed=4)
-    back = paired(values[:, 1], values[:, 0], seed=4)
+    found = compare_paired(values[:, 0], values[:, 1], seed=4)
+    back = compare_paired(values[:, 1], values[:, 0], seed=4)
     assert found.difference == pytest.approx((values[:, 0] - values[:, 1]).mean())
     assert found.low < found.difference < found.high
     assert found.p == randomisation_test(values, 1, seed=4)[0]
@@ -323,7 +323,7 @@ def test_a_pair_says_all_of_its_difference() -> None:
 
 def test_a_pair_needs_the_same_queries() -> None:
     with pytest.raises(ValueError, match="same queries"):
-        paired([0.1, 0.2], [0.1])
+        compare_paired([0.1, 0.2], [0.1])
 
 
 # --- Real runs -----------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def test_trec_covid_runs_have_scipys_intervals_and_p_values() -> None:
     if not folder.exists():
         pytest.skip(f"trec-covid-round1 is not at {folder} (RUNBOARD_SHARED names its folder)")
     qrels = read_qrels(folder / "qrels.txt")
-    target = Target(qrels, qrels.query_ids, hidden=False)
+    target = ScoringTarget(qrels, qrels.query_ids, hidden=False)
     paths = sorted((folder / "runs").glob("*.txt.gz"))
     names = [path.name.removesuffix(".txt.gz") for path in paths]
     values = np.column_stack([score_run(path, target, ["nDCG@10"]).per_query[:, 0] for path in paths])

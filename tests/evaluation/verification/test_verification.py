@@ -83,7 +83,7 @@ def collection(folder: Path, seed: int = 1) -> tuple[Path, Path]:
 @QUIET
 def test_right_scores_pass(tmp_path: Path, seed: int, level: int, drop: bool, depth: int) -> None:
     run, qrels = collection(tmp_path, seed)
-    rules = comparing.Rules(level, drop, depth)
+    rules = comparing.ScoringRules(level, drop, depth)
     verified(run, qrels, claimed_of(scored_of(run, qrels, MEASURES, rules)), rules)
 
 
@@ -116,7 +116,7 @@ def test_a_fault_in_a_formula_is_noticed(name: str, tmp_path: Path) -> None:
     assert felt >= 3
 
 
-def noticed(run: Path, qrels: Path, claimed: comparing.Claimed) -> bool:
+def noticed(run: Path, qrels: Path, claimed: comparing.ClaimedScores) -> bool:
     try:
         verified(run, qrels, claimed)
     except ScoresDiffer:

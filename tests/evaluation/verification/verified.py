@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.judgements.qrels import read_qrels
-from evaluation.runs.score import ScoredRun, Target, score_run
-from evaluation.verification import Claimed, Judgements, Rules, verify
+from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
+from evaluation.verification import ClaimedScores, Judgements, ScoringRules, verify
 
 #: Every family of the registry, with and without what it may be cut and parametrised by.
 MEASURES = (
@@ -19,13 +19,15 @@ MEASURES = (
     "Rprec(rel=2)", "Bpref", "Judged@3", "Judged@10", "Hole@3", "Hole@10", "Hole(beir)@3", "Hole(beir)@10",
     "RBP(p=0.8)", "RBP(p=0.8)@3", "RBP(p=0.5,rel=2)",
 )  # fmt: skip
-RULES = Rules(relevance_level=1, drop_self_matches=True, maximum_depth=12)
+RULES = ScoringRules(relevance_level=1, drop_self_matches=True, maximum_depth=12)
 
 
-def scored_of(run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules: Rules = RULES) -> ScoredRun:
+def scored_of(
+    run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules: ScoringRules = RULES
+) -> ScoredRun:
     """What the kernel and the formulas make of a run."""
     judged = read_qrels(qrels)
-    target = Target(
+    target = ScoringTarget(
         judged,
         hidden=False,
         relevance_level=rules.relevance_level,
@@ -35,9 +37,9 @@ def scored_of(run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules:
     return score_run(run, target, measures)
 
 
-def claimed_of(scored: ScoredRun) -> Claimed:
+def claimed_of(scored: ScoredRun) -> ClaimedScores:
     """The scores as they are to be verified."""
-    return Claimed(
+    return ClaimedScores(
         [measure.name for measure in scored.measures],
         scored.query_ids,
         np.array(scored.per_query),
@@ -47,6 +49,8 @@ def claimed_of(scored: ScoredRun) -> Claimed:
     )
 
 
-def verified(run: Path, qrels: Path, claimed: Claimed, rules: Rules = RULES, sha256: str = "00") -> None:
+def verified(
+    run: Path, qrels: Path, claimed: ClaimedScores, rules: ScoringRules = RULES, sha256: str = "00"
+) -> None:
     """Verify the scores. Raises ScoresDiffer."""
     verify(io.BytesIO(run.read_bytes()), Judgements(qrels.read_bytes()), claimed, rules, sha256)

@@ -11,7 +11,7 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.text import deltas
-from leaderboard.importing.reported.tables import printed_over_all
+from leaderboard.importing.reported.tables import published_averages
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset
 from tests.leaderboard.entries import (
     make_source,
@@ -126,7 +126,7 @@ def test_reported_beir_has_the_papers_means_and_leaves_ms_marco_out() -> None:
 def test_the_average_relative_to_bm25_is_the_reading_closest_to_what_beir_prints() -> None:
     load_reported()
     board = board_of("beir")
-    over_all = printed_over_all("beir-2021", "nDCG@10")
+    over_all = published_averages("beir-2021", "nDCG@10")
     printed = {system: each.average for system, each in over_all.items() if each.average is not None}
     ours, other = [], []
     bm25 = values(board, "BM25")

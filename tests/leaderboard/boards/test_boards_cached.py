@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.results.history.rows import forget_rows
+from leaderboard.results.history.rows import clear_rows
 from leaderboard.results.publishing import name_baseline, set_visibility, withdraw_entries
 from leaderboard.wsgi import application
 from tests.leaderboard.entries import (
@@ -122,9 +122,9 @@ def test_a_server_that_has_warmed_up_reads_no_row_for_its_first_visitors(client:
     dataset = scored_dataset()
     benchmark_of(dataset)
     score(dataset, "system", ndcg=0.5)
-    forget_rows()
+    clear_rows()
     application.warm_up()
-    forget_pages()
+    clear_page_cache()
     for page in ("/benchmarks/all/", f"/datasets/{dataset.slug}/"):
         with CaptureQueriesContext(connection) as captured:
             assert "system" in client.get(page).content.decode()

@@ -14,7 +14,7 @@ from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.results.publishing import refresh_scores, withdraw_entries
-from leaderboard.results.values import judged_shares, without_shares
+from leaderboard.results.values import datasets_without_shares, judged_shares
 from leaderboard.systems.baselines import BM25, system_of
 from tests.leaderboard.entries import (
     evaluate,
@@ -284,7 +284,7 @@ def test_results_published_before_these_measures_come_to_have_them() -> None:
     for each in (dataset, hidden):
         score(each, "BM25", baseline=True, ndcg=0.5, **{"Hole@10": 0.25})
     Entry.objects.update(scores={"nDCG@10": 0.5})
-    assert without_shares() == [dataset]
+    assert datasets_without_shares() == [dataset]
     refresh_scores(dataset)
     assert Entry.objects.get(dataset=dataset).scores == {"nDCG@10": 0.5, "Judged@10": 0.75, "Hole@10": 0.25}
-    assert without_shares() == []
+    assert datasets_without_shares() == []

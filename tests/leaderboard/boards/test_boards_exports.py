@@ -14,7 +14,7 @@ from django.db.models import F
 from django.test import Client
 
 from leaderboard.api.answers import BoardSerializer
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import BoardChange
 from leaderboard.results.publishing import withdraw_entries
 from tests.leaderboard.entries import make_system, score, scored_dataset
@@ -118,7 +118,7 @@ def test_the_api_names_what_was_withdrawn_beside_the_board_and_in_the_rows_of_it
     score(dataset, "BM25", baseline=True, ndcg=0.25)
     entry = score(dataset, "Wrong", ndcg=0.5)
     BoardChange.objects.update(at=F("at") - datetime.timedelta(hours=1))
-    forget_pages()
+    clear_page_cache()
     link = client.get(f"/datasets/{dataset.slug}/board.json").json()["permalink"]
     withdraw_entries(entry.submission_reference, "wrong index")
     (told,) = client.get(f"/api/v1/datasets/{dataset.slug}/").json()["withdrawn"]

@@ -12,7 +12,7 @@ import mlcroissant
 import pytest
 from django.test import Client
 
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset
@@ -99,7 +99,7 @@ def test_croissant_names_nothing_closed(client: Client, tmp_path: Path) -> None:
     assert not read.metadata.ctx.issues.errors
     assert {file["@id"] for file in found["distribution"]} == {"document-ids.txt.gz", "qrels.train.tsv.gz"}
     Dataset.objects.update(state=Dataset.State.PREPARING)
-    forget_pages()
+    clear_page_cache()
     assert client.get("/datasets/tiny/croissant.json").status_code == 404
 
 

@@ -17,8 +17,8 @@ from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexNo
 
 from leaderboard.boards.exports.bibtex import bibliography
 from leaderboard.boards.exports.latex import MOST_COLUMNS
-from leaderboard.core.text.bibtex import references_in
-from leaderboard.core.text.latex import address, escape
+from leaderboard.core.text.bibtex import parse_entries
+from leaderboard.core.text.latex import escape, escape_url
 from leaderboard.models import Benchmark, Dataset, Source
 from leaderboard.results.significance import compute_certainty
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
@@ -150,7 +150,7 @@ def test_any_text_becomes_latex_that_a_parser_reads() -> None:
         r"$\alpha$$\beta$ $\omega$ $\Delta$ $^{\ddagger}$ naïve Łukasz fi"
     )
     assert escape('"odd" ("even") 5" a"b') == "``odd'' (``even'') 5'' a''b"
-    assert address("http://x/?a=50%&b=#é{}") == r"http://x/?a=50\%&b=\#\%C3\%A9\%7B\%7D"
+    assert escape_url("http://x/?a=50%&b=#é{}") == r"http://x/?a=50\%&b=\#\%C3\%A9\%7B\%7D"
 
 
 def test_the_tests_are_named_in_latex_and_pyterriers_columns_are_in_csv(client: Client) -> None:
@@ -245,9 +245,9 @@ def test_bibtex_has_the_dated_board_and_every_publication_once_under_a_key_of_it
 
 
 def test_what_is_no_bibtex_is_left_out() -> None:
-    assert references_in("@misc{a, x={1}} noise @comment{c, d} @book{b, y={2}}")[1].key == "b"
-    assert [reference.key for reference in references_in("@a{x, {{} @misc{k, t={u}}")] == ["k"]
-    found = references_in("@misc{K, t={1}} @misc{k, t={2}} @misc{K,  t={1}}")
+    assert parse_entries("@misc{a, x={1}} noise @comment{c, d} @book{b, y={2}}")[1].key == "b"
+    assert [reference.key for reference in parse_entries("@a{x, {{} @misc{k, t={u}}")] == ["k"]
+    found = parse_entries("@misc{K, t={1}} @misc{k, t={2}} @misc{K,  t={1}}")
     assert bibliography(found) == ["@misc{K, t={1}}", "@misc{k-2, t={2}}"]
 
 
@@ -278,7 +278,7 @@ def test_no_reference_ends_or_begins_another(client: Client, text: str) -> None:
 def test_references_are_read_in_linear_time() -> None:
     for text in ("@a{b,", "@", "@a{b,}", "@a{", "{", "@a{b,c={@", "@ a"):
         started = time.process_time()  # of this process alone: a busy machine does not lengthen it
-        references_in(text * 20_000)
+        parse_entries(text * 20_000)
         assert time.process_time() - started < 10
 
 

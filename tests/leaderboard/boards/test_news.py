@@ -12,7 +12,7 @@ from django.db.models import F
 from django.test import Client
 
 from leaderboard.boards import news
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import BoardChange, Dataset, Source
 from leaderboard.results.history.revisions import Kind, board_changed
@@ -101,7 +101,7 @@ def test_days_and_pages(client: Client) -> None:
     first = BoardChange.objects.order_by("at").first()
     assert first is not None
     BoardChange.objects.filter(pk=first.pk).update(at=F("at") - datetime.timedelta(days=2))
-    forget_pages()
+    clear_page_cache()
     page = client.get("/news/").content.decode()
     assert page.count('class="news-kind"') == news.ITEMS_OF_A_PAGE
     assert "?page=2" in page
@@ -136,7 +136,7 @@ def test_ids_of_news_stay_and_are_of_one_installation(client: Client) -> None:
     score(scored_dataset(), "One", ndcg=0.5)
 
     def ids(host: str) -> list[str]:
-        forget_pages()
+        clear_page_cache()
         feed = ElementTree.fromstring(client.get("/news/atom.xml", headers={"host": host}).content)
         return [entry.findtext(f"{ATOM}id") or "" for entry in feed.findall(f"{ATOM}entry")]
 

@@ -12,7 +12,7 @@ from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import (
     Benchmark,
@@ -28,7 +28,7 @@ from leaderboard.models import (
 from leaderboard.results.efficiency import price_changed
 from leaderboard.results.history.past import end_of
 from leaderboard.results.history.revisions import Kind, benchmark_changed, board_changed, record_present
-from leaderboard.results.history.rows import forget_rows
+from leaderboard.results.history.rows import clear_rows
 from leaderboard.results.history.snapshot import LAYOUT, rows_to_store
 from leaderboard.results.publishing import (
     name_baseline,
@@ -51,7 +51,7 @@ def pass_time(hours: int = 1) -> None:
     earlier = F("at") - datetime.timedelta(hours=hours)
     BoardChange.objects.update(at=earlier)
     BenchmarkVersion.objects.update(at=earlier)
-    forget_pages()
+    clear_page_cache()
 
 
 def permalink_of(client: Client, path: str) -> str:
@@ -171,7 +171,7 @@ def test_what_was_private_then_is_not_on_the_board_of_then(client: Client) -> No
     Entry.objects.filter(pk=late.pk).update(
         visibility="unpublished", moderation_reason="asked for by its owner"
     )
-    forget_pages()
+    clear_page_cache()
     assert client.get(second).content.decode() == page  # a curator's act tells no more
 
 
@@ -312,8 +312,8 @@ def test_rows_of_an_earlier_release_are_read_and_stored_anew_at_the_next_start(c
         del row["layout"]
         version.row = {"entry": row, "line": {"system_id": row.pop("system_id")}, **parts}
         version.save()
-    forget_pages()
-    forget_rows()
+    clear_page_cache()
+    clear_rows()
     assert {path: client.get(path).content for path in before} == before
     name_baseline(Entry.objects.get(system__name="Dense"))
     name_baseline(bm25)
@@ -322,7 +322,7 @@ def test_rows_of_an_earlier_release_are_read_and_stored_anew_at_the_next_start(c
         record_present()
         assert BoardChange.objects.count() == revision
     EntryVersion.objects.filter(until_revision=None, entry=bm25).update(row={"layout": 1, **bm25_row(bm25)})
-    forget_rows()
+    clear_rows()
     for _ in range(2):
         record_present()
         assert BoardChange.objects.count() == revision + 1
@@ -344,8 +344,8 @@ def test_a_row_that_was_never_stored_is_at_the_next_start(client: Client) -> Non
     dataset = scored_dataset()
     entry = score(dataset, "BM25", baseline=True, ndcg=0.25)
     EntryVersion.objects.filter(entry=entry).delete()
-    forget_rows()
-    forget_pages()
+    clear_rows()
+    clear_page_cache()
     assert table_of(client, f"/datasets/{dataset.slug}/") == []
     record_present()
     assert [row["system"] for row in table_of(client, f"/datasets/{dataset.slug}/")] == ["BM25"]

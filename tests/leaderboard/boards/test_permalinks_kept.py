@@ -14,7 +14,7 @@ from leaderboard.boards import news, past_pages
 from leaderboard.boards.benchmark import rows as benchmark_rows
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Dataset
 from leaderboard.results.history import past, rows
 from leaderboard.results.history.revisions import Kind, boards_changed
@@ -59,14 +59,14 @@ def test_parts_that_come_or_go_later_change_no_board_of_before(client: Client) -
     added = scored_dataset(name="Owls", part_of=whole)
     boards_changed([added.pk], Kind.DESCRIPTION)
     score(added, "owl", ndcg=0.9)
-    forget_pages()
+    clear_page_cache()
     assert [table_of(client, link) for link, _ in before.values()] == [rows for _, rows in before.values()]
     assert table_of(client, paths[0]) == []
     assert "the 2 parts" in client.get(before[paths[0]][0]).content.decode()
 
     Dataset.objects.filter(pk__in=[added.pk, parts[1].pk]).update(part_of=None)
     boards_changed([whole.pk, added.pk, parts[1].pk], Kind.DESCRIPTION)
-    forget_pages()
+    clear_page_cache()
     assert [table_of(client, link) for link, _ in before.values()] == [rows for _, rows in before.values()]
     assert set(values_of(client, paths[0])) == {"complete", "partial"}
 
@@ -213,7 +213,7 @@ def test_old_boards_are_kept_by_their_size(
     weight = max(rows._weight(each) for each in rows.rows_at(revisions).values())
     assert weight > 4 * 2 * 500  # two rows of half a kilobyte or more, four times their text
     for room, kept in ((3 * weight, 3), (2 * weight, 2), (100, 0)):
-        monkeypatch.setattr(rows, "_remembered", rows.Remembered(room, rows._weight))
+        monkeypatch.setattr(rows, "_remembered", rows.TTLCache(room, rows._weight))
         before = rows.rows_at(revisions)
         keys = [f"{dataset}:{revision.key}" for dataset, revision in revisions.items()]
         assert sum(rows._remembered.get(key) is not None for key in keys) == kept

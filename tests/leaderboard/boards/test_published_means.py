@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from leaderboard.boards.benchmark.published_means import BesidePrinted
+from leaderboard.boards.benchmark.published_means import PublishedMeans
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
 from tests.reported_boards import load_reported
@@ -13,7 +13,7 @@ from tests.reported_boards import load_reported
 pytestmark = pytest.mark.django_db
 
 
-def _printed(slug: str = "beir", **state: object) -> BesidePrinted | None:
+def _printed(slug: str = "beir", **state: object) -> PublishedMeans | None:
     load_reported()
     page = benchmark_page(slug, BoardState(**state))  # type: ignore[arg-type]
     assert page is not None

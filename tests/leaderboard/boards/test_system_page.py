@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from leaderboard.boards.system.badges import Badge, as_svg, width
 from leaderboard.boards.system.team import authors_in
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Team
 from leaderboard.results.publishing import set_visibility, withdraw_entries
 from tests.factories import make_user
@@ -179,7 +179,7 @@ def test_a_badge_says_what_is_reported_stale_or_gone(client: Client) -> None:
     reported = client.get(f"/systems/printed-paper/badge.json?dataset={dataset.slug}").json()
     assert reported["message"] == "0.400 · 1 of 1 reported"
     renew_judgements(dataset)
-    forget_pages()
+    clear_page_cache()
     assert client.get(address).json()["message"] == "0.500, earlier judgements"
     withdraw_entries(entry.submission_reference, "")
     assert client.get(address).json()["message"] == "no result"
@@ -217,7 +217,7 @@ def test_pages_of_systems_and_teams_take_as_many_queries_for_more_results(client
     system = make_system("newcomer", team=team)
 
     def queries(address: str) -> int:
-        forget_pages()
+        clear_page_cache()
         with CaptureQueriesContext(connection) as captured:
             assert client.get(address).status_code == 200
         return len(captured)
@@ -258,7 +258,7 @@ def test_badge_and_system_page_rank_as_the_board_does(client: Client) -> None:
     assert ">c 1 of 1</td>" in client.get(f"/systems/{shut.slug}/").content.decode()
 
     renew_judgements(dataset)
-    forget_pages()
+    clear_page_cache()
     board = {row["slug"]: row for row in client.get(f"/datasets/{dataset.slug}/board.json").json()["rows"]}
     badge, result = said(ours[1].slug)
     assert badge == "0.050, earlier judgements"

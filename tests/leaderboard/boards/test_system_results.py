@@ -9,7 +9,7 @@ from django.test import Client
 
 from leaderboard.models import Dataset
 from leaderboard.results.significance import compute_certainty
-from leaderboard.results.significance.reading import forget_certainty
+from leaderboard.results.significance.reading import clear_certainty
 from tests.leaderboard.entries import make_source, report, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
 
@@ -62,7 +62,7 @@ def test_the_baseline_is_not_compared_with_itself(client: Client) -> None:
 def test_nothing_is_said_over_hidden_judgements_nor_of_reported_figures(client: Client) -> None:
     dataset, slugs = board()
     Dataset.objects.filter(pk=dataset.pk).update(hidden=True)
-    forget_certainty()
+    clear_certainty()
     page = client.get(f"/systems/{slugs['Last']}/").content.decode()
     assert "Judged" in page
     assert "95 % interval" not in page

@@ -12,9 +12,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluation.statistics import holm, randomisation_test
-from leaderboard.comparison.gathering import MOST_SYSTEMS, entries_of
+from leaderboard.comparison.selection import MOST_SYSTEMS, entries_of_systems
 from leaderboard.comparison.table import compare
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from tests.leaderboard.comparison.test_queries import GOOD, POOR, text_of
 from tests.leaderboard.entries import (
@@ -160,7 +160,7 @@ def test_means_are_those_of_the_board_for_every_system_of_every_benchmark(client
         for number in range(0, len(systems) - 1, MOST_SYSTEMS - 1):
             chosen = systems[number : number + MOST_SYSTEMS]
             for wanted in ("", benchmark.slug):
-                found = compare(chosen, entries_of(chosen), "", wanted)
+                found = compare(chosen, entries_of_systems(chosen), "", wanted)
                 assert found.means is not None
                 assert [cell.value for cell in found.means] == [means[slug] for slug in chosen]
                 assert found.whole
@@ -190,7 +190,7 @@ def test_means_over_fewer_datasets_say_so_and_leave_out_what_does_not_count(clie
     assert "Mean over 2 common datasets of All four nDCG@10 0.150 0.500 +0.350" in part
     for system in (first, second):
         score(datasets[4], system, ndcg=0.9)
-    forget_pages()
+    clear_page_cache()
     beyond = text_of(client.get(address(first.slug, second.slug)).content.decode())
     assert "Mean over 5 common datasets nDCG@10 0.380 0.580 +0.200" in beyond
     asked = client.get(address(first.slug, second.slug, benchmark="all")).content.decode()
@@ -212,7 +212,7 @@ def test_the_first_system_can_be_another_and_any_can_go(client: Client, slugs: t
 def test_private_results_are_in_no_comparison(client: Client, slugs: tuple[str, str]) -> None:
     dataset = Dataset.objects.get()
     kept_back = run_for(dataset, "kept back", GOOD | {"q1": ["d2"]}, public=False).system
-    forget_pages()
+    clear_page_cache()
     assert client.get(address(slugs[0], kept_back.slug)).status_code == 400
     assert "kept back" not in client.get("/compare/").content.decode()
 
@@ -223,7 +223,7 @@ def test_as_many_queries_for_six_systems_and_many_datasets_as_for_two(
     from django.core.cache import cache
 
     def queries(*systems: str) -> int:
-        forget_pages()
+        clear_page_cache()
         cache.clear()
         with CaptureQueriesContext(connection) as captured:
             assert client.get(address(*systems)).status_code == 200
@@ -265,7 +265,7 @@ def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(
     assert f"± {seeds.deviations[dataset.primary_measure]:.4f} (2)" in text
     assert "±: a seed set, of which the value is the mean" in text
     assert "BM25, seeded 2.0 0.58" in text
-    forget_pages()
+    clear_page_cache()
     query = text_of(client.get("/datasets/tiny/queries/q1/").content.decode())
     assert "seeded is a set of 2 seeds" in query
     mean = (1 + 2 / (2 + 1 / np.log2(3))) / 2

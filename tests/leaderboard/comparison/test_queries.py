@@ -15,11 +15,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
 from leaderboard.comparison.queries.collection import query_url
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets import derived_files
 from leaderboard.datasets.derived_files import top_documents
-from leaderboard.datasets.qrels import NotOpen, open_judgements
+from leaderboard.datasets.qrels import JudgementsNotOpen, open_judgements
 from leaderboard.models import Dataset
 from tests.leaderboard.entries import make_system
 from tests.leaderboard.open_runs import open_dataset, run_for
@@ -83,12 +83,12 @@ def test_hidden_judgements_have_no_pages_of_queries_and_the_guard_refuses(
     dataset = open_dataset(tmp_path, hidden=True, slug="secret")
     assert client.get("/datasets/secret/queries/").status_code == 404
     assert client.get("/datasets/secret/queries/q1/").status_code == 404
-    with pytest.raises(NotOpen):
+    with pytest.raises(JudgementsNotOpen):
         open_judgements(dataset)
     dataset.hidden = False
     assert open_judgements(dataset).query_ids == ("q1", "q2")
     dataset.state = Dataset.State.PREPARING
-    with pytest.raises(NotOpen):
+    with pytest.raises(JudgementsNotOpen):
         open_judgements(dataset)
 
 
@@ -104,7 +104,7 @@ def test_what_queries_and_documents_say_is_shown_only_where_it_is_public(
     client: Client, dataset: Dataset
 ) -> None:
     Dataset.objects.update(queries_visibility="participants", documents_visibility="curators")
-    forget_pages()
+    clear_page_cache()
     page = text_of(client.get("/datasets/tiny/queries/q1/").content.decode())
     assert "Query q1" in page
     assert "query number" not in page
@@ -158,7 +158,7 @@ def test_systems_are_chosen_by_the_address_and_private_results_are_not_there(
 
 def test_pages_take_as_many_queries_for_many_systems_as_for_few(client: Client, dataset: Dataset) -> None:
     def queries(address: str) -> int:
-        forget_pages()
+        clear_page_cache()
         with CaptureQueriesContext(
             connection,
         ) as captured:

@@ -14,7 +14,7 @@ from django.test import Client
 from django.urls import reverse
 
 from leaderboard.core.cache import pages
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.cache.redis import SignedValues
 from tests.factories import make_user
 from tests.leaderboard.comparison.test_queries import GOOD, POOR
@@ -77,7 +77,7 @@ def test_another_key_of_the_site_signs_other_values(settings: Any) -> None:
 def test_nothing_in_the_broker_is_unpickled(client: Client, broker: redis.Redis, tmp_path: Path) -> None:
     """Pages, limits, sessions' times, tests of comparisons: whatever visits leave there is replaced by pickles."""
     canary = tmp_path / "canary"
-    forget_pages()
+    clear_page_cache()
     open_one = open_dataset(tmp_path)
     systems = [run_for(open_one, name, run).system for name, run in (("first", POOR), ("second", GOOD))]
     page = f"/datasets/{open_one.slug}/"

@@ -15,7 +15,7 @@ from django.utils import timezone
 from leaderboard.core import database_grants
 from leaderboard.core.audit import record
 from leaderboard.models import AuditRecord, User
-from submissions.accounts.sessions import forget_expired
+from submissions.accounts.sessions import delete_expired_sessions
 from submissions.models import TERMINAL, Job, State
 from tests.factories import make_dataset, make_job, make_user
 from tests.roles import make_roles, working_as
@@ -154,7 +154,7 @@ def test_the_site_works_and_can_take_no_protection_away(roles: None) -> None:
         assert client.get("/account/sessions/").status_code == 200
         record("tested", "nothing")
         Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
-        assert forget_expired() == 1
+        assert delete_expired_sessions() == 1
         person.delete()
     assert AuditRecord.objects.filter(action="tested").exists()
     allowed = [each for each in REFUSED_TO_ALL if not refused(each, database_grants.SITE)]

@@ -10,7 +10,7 @@ from django.test import Client
 
 from leaderboard.core.http.downloads import as_attachment, send_private, send_stored
 from leaderboard.core.storage.store import Area, put
-from leaderboard.datasets.files import keep_file, offer_kept
+from leaderboard.datasets.files import offer_file, store_file
 from leaderboard.models import Dataset, DatasetFile
 from tests.submissions.collections import make_collection
 
@@ -24,7 +24,7 @@ def offered(db: None, tmp_path: Path) -> str:
     path = tmp_path / "queries"
     path.write_bytes(CONTENT)
     assert dataset.current_version is not None
-    offer_kept(dataset.current_version, DatasetFile.Kind.QUERIES, keep_file(path), "queries.jsonl")
+    offer_file(dataset.current_version, DatasetFile.Kind.QUERIES, store_file(path), "queries.jsonl")
     return "/datasets/demo/files/queries.jsonl"
 
 

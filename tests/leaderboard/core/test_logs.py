@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import OperationalError
 from django.test import Client
 
-from leaderboard.core.logging.context import ContextFilter, of_job
+from leaderboard.core.logging.context import ContextFilter, job_context
 from leaderboard.models import Membership
 from submissions.accounts.membership import invite
 from submissions.accounts.teams import personal_team
@@ -123,7 +123,7 @@ def test_an_id_is_taken_from_a_proxy_alone(
 
 def test_lines_of_a_job_name_it() -> None:
     record = logging.LogRecord("any", logging.INFO, "", 0, "said", None, None)
-    with of_job(17):
+    with job_context(17):
         ContextFilter().filter(record)
     assert record.__dict__["job_id"] == "17"
     assert record.__dict__["context"] == " [job 17]"
@@ -150,8 +150,8 @@ def run_python(code: str, **environment: str) -> str:
 
 def test_json_lines_are_objects_with_times_levels_and_ids() -> None:
     said = run_python(
-        "import logging\nfrom leaderboard.core.logging.context import of_request\n"
-        "with of_request('abcdefgh'):\n"
+        "import logging\nfrom leaderboard.core.logging.context import request_context\n"
+        "with request_context('abcdefgh'):\n"
         "    try:\n        1 / 0\n    except ZeroDivisionError:\n"
         "        logging.getLogger('site').exception('two\\nlines', extra={'view': 'home'})",
         LOG_FORMAT="json",
@@ -201,9 +201,9 @@ def test_sentry_is_told_of_a_fault_without_what_it_was_about() -> None:
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         run_python(
-            "import logging, sentry_sdk\nfrom leaderboard.core.logging.context import of_job\n"
+            "import logging, sentry_sdk\nfrom leaderboard.core.logging.context import job_context\n"
             "judgement = 'q7-d9-grade-3'\n"
-            "with of_job(5):\n"
+            "with job_context(5):\n"
             "    try:\n        raise ValueError(judgement)\n    except ValueError as error:\n"
             "        logging.getLogger('site').error('fault %s: %s', 'f00', judgement, exc_info=error)\n"
             "sentry_sdk.flush(10)",

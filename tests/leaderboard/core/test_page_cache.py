@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from leaderboard.core.cache import pages
-from leaderboard.core.cache.memory import Slots
-from leaderboard.core.cache.pages import Kept, Recent, accepts_gzip, forget_pages, names_tag
+from leaderboard.core.cache.memory import FixedCache
+from leaderboard.core.cache.pages import CachedPage, PageCache, accepts_gzip, clear_page_cache, etag_matches
 from leaderboard.models import Dataset
 from leaderboard.results.publishing import system_changed
 from leaderboard.settings.environment import site_address
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 @pytest.fixture
 def dataset() -> Dataset:
     """A dataset with one result, of which nothing is kept."""
-    forget_pages()
+    clear_page_cache()
     dataset = scored_dataset()
     score(dataset, "first", ndcg=0.5, recall=0.6)
     return dataset
@@ -79,7 +79,7 @@ def test_there_is_one_address_of_the_last_page(
     client: Client, dataset: Dataset, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So many places that no two of three pages share one.
-    monkeypatch.setattr(pages, "_shared", Slots("page", 2**60, pages.LIFETIME))
+    monkeypatch.setattr(pages, "_shared", FixedCache("page", 2**60, pages.LIFETIME))
     page = f"/datasets/{dataset.slug}/"
     for number in (2, 7, 10**12):
         answer = client.get(f"{page}?sort=R@100&page={number}")
@@ -101,7 +101,7 @@ def test_a_page_that_is_too_large_stays_in_the_process(
 
 
 def test_places_are_as_many_as_they_are_and_never_hold_anothers_value(broker: redis.Redis) -> None:
-    slots = Slots("test", 8, 60)
+    slots = FixedCache("test", 8, 60)
     for number in range(100):
         slots.set(f"key {number}", number)
     assert pages_in(broker) == 8
@@ -127,10 +127,10 @@ def test_what_comparisons_remember_has_so_many_places(
 
 
 def test_pages_of_a_process_are_bounded_by_their_bytes_and_age() -> None:
-    def kept(size: int) -> Kept:
-        return Kept('W/"x"', "text/html", b"x" * size, "")
+    def kept(size: int) -> CachedPage:
+        return CachedPage('W/"x"', "text/html", b"x" * size, "")
 
-    recent = Recent(10_000)
+    recent = PageCache(10_000)
     for key in "abc":
         recent.put(key, kept(3000))
     recent.put("b", kept(2000))
@@ -294,9 +294,9 @@ def test_gzip_is_allowed_by_name_or_star_with_a_weight(accepted: str, expected: 
 
 
 def test_tags_are_compared_whole_and_weakly() -> None:
-    assert names_tag('W/"a", "b"', 'W/"b"')
-    assert not names_tag('W/"ab"', 'W/"b"')
-    assert not names_tag("", 'W/"b"')
+    assert etag_matches('W/"a", "b"', 'W/"b"')
+    assert not etag_matches('W/"ab"', 'W/"b"')
+    assert not etag_matches("", 'W/"b"')
 
 
 # --- addresses that have no answer

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 
 from leaderboard.core.http import slow_requests
-from leaderboard.core.http.errors import answer
+from leaderboard.core.http.errors import error_response
 from leaderboard.core.http.slow_requests import TooSlow, WatchedBody, watch_body
 from leaderboard.wsgi import Answering
 
@@ -82,7 +82,7 @@ def test_the_sender_is_told(rf: RequestFactory) -> None:
         try:
             assert request.body
         except OSError as error:
-            return answer(request, error)
+            return error_response(request, error)
         pytest.fail("it was read")
 
     with sender, ours, ours.makefile("rb") as stream:

@@ -11,8 +11,8 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from leaderboard.datasets.files import judgements_name, keep_file, offer_kept, offered_files
-from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.datasets.files import judgements_name, offer_file, offered_files, store_file
+from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 from tests.factories import make_a_curator, make_user
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 SECRET = "q2\td3\t7\n"
 
 
-def published(folder: Path, **options: Any) -> Imported:
+def published(folder: Path, **options: Any) -> ImportResult:
     """The tiny collection, imported and published."""
     imported = import_dataset(write_folder(folder), ImportOptions(slug="tiny", **options))
     Dataset.objects.update(state=Dataset.State.PUBLISHED)
@@ -81,8 +81,8 @@ def test_hidden_test_judgements_are_never_offered(tmp_path: Path, client: Client
     ]:
         assert client.get(f"/datasets/tiny/files/{name}").status_code == 404
     # Even a row that should not be there is not served.
-    kept = keep_file(tmp_path / "qrels" / "test.tsv")
-    offer_kept(imported.version, DatasetFile.Kind.QRELS, kept, judgements_name("test"))
+    kept = store_file(tmp_path / "qrels" / "test.tsv")
+    offer_file(imported.version, DatasetFile.Kind.QRELS, kept, judgements_name("test"))
     assert client.get(f"/datasets/tiny/files/{judgements_name('test')}").status_code == 404
 
 
@@ -155,8 +155,8 @@ def test_an_example_run_is_offered_once_it_is_there(tmp_path: Path, client: Clie
     imported = published(tmp_path)
     run = tmp_path / "run.txt"
     run.write_text("q1 Q0 d1 1 2.5 bm25\n")
-    offer_kept(imported.version, DatasetFile.Kind.EXAMPLE_RUN, keep_file(run), "tiny.bm25.run.txt")
-    offer_kept(imported.version, DatasetFile.Kind.EXAMPLE_RUN, keep_file(run), "tiny.bm25.run.txt")
+    offer_file(imported.version, DatasetFile.Kind.EXAMPLE_RUN, store_file(run), "tiny.bm25.run.txt")
+    offer_file(imported.version, DatasetFile.Kind.EXAMPLE_RUN, store_file(run), "tiny.bm25.run.txt")
     listed = [
         file for file in client.get("/api/v1/datasets/tiny/files/").json() if file["kind"] == "example_run"
     ]
@@ -178,8 +178,11 @@ def test_beside_hidden_judgements_only_splits_for_training_are_offered(
     assert client.get("/datasets/tiny/files/qrels.heldout.tsv.gz").status_code == 404
     # What an earlier import offered is held against the judgements anew, or withdrawn.
     version = DatasetVersion.objects.get()
-    offer_kept(
-        version, DatasetFile.Kind.QRELS, keep_file(tmp_path / "qrels" / "heldout.tsv"), "qrels.heldout.tsv.gz"
+    offer_file(
+        version,
+        DatasetFile.Kind.QRELS,
+        store_file(tmp_path / "qrels" / "heldout.tsv"),
+        "qrels.heldout.tsv.gz",
     )
     assert client.get("/datasets/tiny/files/qrels.heldout.tsv.gz").status_code == 404
     (tmp_path / "qrels" / "dev2.tsv").unlink()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.figures.model import TEMPLATES
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
@@ -55,7 +55,7 @@ def everything(tmp_path: Path) -> str:
         system.name = f"{NASTY} {system.pk}"
         system.save()
     record_boards()
-    forget_pages()
+    clear_page_cache()
     return datasets[0].slug
 
 

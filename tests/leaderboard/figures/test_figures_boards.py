@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.core.cache.pages import forget_pages
-from leaderboard.figures.pareto import STATED, stated
+from leaderboard.core.cache.pages import clear_page_cache
+from leaderboard.figures.pareto import STATED, reported_figures
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from tests.leaderboard.entries import (
     cost,
@@ -66,7 +66,7 @@ def test_a_reported_board_draws_costs_of_the_publication_and_machine_that_most_p
     for subject, slug, datasets, source in _subjects():
         scored = _scored(f"/api/v1/{subject}s/{slug}/board/")
         for axis in STATED:
-            settings = stated(axis, datasets, source).values()
+            settings = reported_figures(axis, datasets, source).values()
             most = max((len(scored & figures.keys()) for figures in settings), default=0)
             plot = drawn("pareto", f"{subject}={slug}&x={axis}")
             assert len(plot.table.rows) == most, f"{axis} of {slug}: {plot.caption}"
@@ -156,7 +156,7 @@ def test_progress_is_on_no_page_until_results_came_on_three_dates(client: Client
         date_results(*days)
         for page in (f"dataset={dataset.slug}", "benchmark=all"):
             kind, slug = page.split("=")
-            forget_pages()
+            clear_page_cache()
             assert ('id="figure-progress"' in client.get(f"/{kind}s/{slug}/").content.decode()) is shown
             plot = drawn("progress", page)
             assert bool(plot.data) is shown

@@ -16,7 +16,7 @@ from evaluation.runs.score import check_run
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import open_run, run_path, store_run
 from leaderboard.datasets.qrels import load_qrels, scoring_target
-from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.judgements.disclosure import COMPARED
@@ -37,13 +37,13 @@ def results_asked_for() -> list[WorkRequest]:
     return list(WorkRequest.objects.exclude(kind__in=beside))
 
 
-def tiny(path: Path, **options: Any) -> Imported:
+def tiny(path: Path, **options: Any) -> ImportResult:
     """Import the path as `tiny`."""
     return import_dataset(path, ImportOptions(slug="tiny", **options))
 
 
 def score_something(
-    imported: Imported, value: float = 0.123456, *, sha256: str = "0" * 64, baseline: bool = True
+    imported: ImportResult, value: float = 0.123456, *, sha256: str = "0" * 64, baseline: bool = True
 ) -> Entry:
     """An entry as a worker would publish it, with the same value for every default measure."""
     import numpy as np

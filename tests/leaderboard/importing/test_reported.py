@@ -10,10 +10,10 @@ from django.core.management import call_command
 from leaderboard.core.audit import acting
 from leaderboard.importing.reported import tables
 from leaderboard.importing.reported.loader import load_reported
-from leaderboard.importing.reported.tables import printed_over_all
+from leaderboard.importing.reported.tables import published_averages
 from leaderboard.models import Benchmark, Dataset, DatasetVersion, Entry, Source, System
 from leaderboard.results.publishing import training_exposure
-from leaderboard.systems.challenges import Correction, raise_challenge, settle
+from leaderboard.systems.challenges import TrainingCorrection, raise_challenge, settle_challenge
 from tests import reported_boards
 from tests.factories import make_user
 
@@ -72,7 +72,7 @@ def test_averages_relative_to_bm25_come_within_a_point_and_a_half_of_the_printed
     # eighteen datasets, DPR without NQ (its training data), they differ by 0.3 to 1.5 points.
     entries = beir_entries()
     counted = [dataset for system, dataset in entries if system == "BM25" and dataset != "msmarco"]
-    for system, printed in printed_over_all("beir-2021", "nDCG@10").items():
+    for system, printed in published_averages("beir-2021", "nDCG@10").items():
         if printed.average is None:
             continue
         shown = [slug for slug in counted if entries[system, slug].training != Entry.Training.IN_DOMAIN]
@@ -235,8 +235,11 @@ def test_loading_again_keeps_what_a_challenge_corrected() -> None:
     entry = beir_entries()["ColBERT", "scifact"]
     doubt = raise_challenge(entry.system, make_user("Bob"), "training", "Its repository names SciFact too.")
     with acting(None, "read it"):
-        settle(
-            doubt, upheld=True, decision="It does.", correction=Correction(True, ["msmarco", "scifact"], [])
+        settle_challenge(
+            doubt,
+            upheld=True,
+            decision="It does.",
+            correction=TrainingCorrection(True, ["msmarco", "scifact"], []),
         )
     load_reported()
     entry = beir_entries()["ColBERT", "scifact"]

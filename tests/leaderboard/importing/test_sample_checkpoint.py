@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from evaluation.checkpoints import CheckpointKind, rebuild, validate_archive
 from leaderboard.importing.demo.sample_checkpoint import (
     archive_checkpoint,
-    archive_refused,
+    archive_with_pickle,
     embed_words,
     make_sample_checkpoint,
 )
@@ -92,7 +92,7 @@ def test_the_same_corpus_gives_the_same_archive(corpus: Path, checkpoint: Path, 
 
 
 def test_the_refused_archive_has_a_pickle_instead_of_weights(checkpoint: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(archive_refused(checkpoint, tmp_path / "refused.zip")) as archive:
+    with zipfile.ZipFile(archive_with_pickle(checkpoint, tmp_path / "refused.zip")) as archive:
         assert "pytorch_model.bin" in archive.namelist()
         assert "model.safetensors" not in archive.namelist()
 
@@ -104,7 +104,7 @@ def test_the_sites_own_validation_takes_the_one_and_refuses_the_other(
     assert not taken.report.errors
     description = rebuild(taken, tmp_path / "rebuilt")
     assert (description.kind, description.dimension) == (CheckpointKind.STATIC_EMBEDDINGS, 4)
-    refused = validate_archive(archive_refused(checkpoint, tmp_path / "refused.zip"), tmp_path / "other")
+    refused = validate_archive(archive_with_pickle(checkpoint, tmp_path / "refused.zip"), tmp_path / "other")
     assert "pickle_weights" in {problem.code for problem in refused.report.errors}
 
 

@@ -11,7 +11,7 @@ import pytrec_eval
 
 from evaluation.collections.check import check_corpus, check_queries
 from evaluation.engines import retrieve
-from evaluation.runs.score import Target, check_run
+from evaluation.runs.score import ScoringTarget, check_run
 from leaderboard.importing.demo.stdlib_search import (
     StdlibSearch,
     build_stdlib_search,
@@ -147,6 +147,6 @@ def test_bm25_finds_some_but_not_all(built: StdlibSearch, run: Path) -> None:
 def test_the_broken_run_is_told_line_by_line(built: StdlibSearch, run: Path, tmp_path: Path) -> None:
     mistakes = write_broken_run(run, tmp_path / "broken.txt")
     queries = [json.loads(line)["_id"] for line in built.queries_path.read_text("utf-8").splitlines()]
-    assert check_run(run, Target(query_ids=queries)).valid
-    report = check_run(tmp_path / "broken.txt", Target(query_ids=queries))
+    assert check_run(run, ScoringTarget(query_ids=queries)).valid
+    report = check_run(tmp_path / "broken.txt", ScoringTarget(query_ids=queries))
     assert {problem.code: problem.lines for problem in report.errors} == mistakes

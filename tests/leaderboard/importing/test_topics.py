@@ -14,7 +14,7 @@ from django.core.management import call_command
 from leaderboard.core.audit import acting
 from leaderboard.datasets.files import open_file
 from leaderboard.datasets.qrels import scoring_target
-from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, DatasetVersion
 from tests.factories import make_user
@@ -38,17 +38,17 @@ SPLITS = {
 }
 
 
-def splits(folder: Path, changes: Mapping[str, str | None] = {}, **options: Any) -> Imported:
+def splits(folder: Path, changes: Mapping[str, str | None] = {}, **options: Any) -> ImportResult:
     """Import the five queries as `tiny`, with other files."""
     return import_dataset(write_folder(folder, {**SPLITS, **changes}), ImportOptions(slug="tiny", **options))
 
 
-def topics_of(imported: Imported) -> list[str]:
+def topics_of(imported: ImportResult) -> list[str]:
     """The ids of the queries that a run is checked against."""
     return sorted(scoring_target(DatasetVersion.objects.get(pk=imported.version.pk)).query_ids)
 
 
-def offered(imported: Imported) -> dict[str, tuple[str, str]]:
+def offered(imported: ImportResult) -> dict[str, tuple[str, str]]:
     """The files of queries: name → description and expanded content."""
     files = imported.version.files.filter(kind__in=["queries", "all_queries"])
     contents = {}

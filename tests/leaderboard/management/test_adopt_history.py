@@ -113,7 +113,7 @@ def test_rights_of_the_sites_roles_are_no_difference(earlier_database: None) -> 
     from leaderboard.core import database_grants
 
     with connection.cursor() as cursor:
-        database_grants._hold_retrievers_to_their_kinds(cursor)
+        database_grants._restrict_retrievers(cursor)
     assert "recorded as applied" in adopt()
 
 

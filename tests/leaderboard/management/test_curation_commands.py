@@ -10,7 +10,7 @@ from django.test import Client
 
 from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, Entry, System, SystemRedirect
-from leaderboard.systems.challenges import Correction, raise_challenge, settle
+from leaderboard.systems.challenges import TrainingCorrection, raise_challenge, settle_challenge
 from leaderboard.systems.merge import conflicts_of
 from submissions.models import Submission
 from tests.factories import make_user
@@ -144,7 +144,9 @@ def test_what_a_challenge_corrected_is_not_merged_away() -> None:
     score(dataset, duplicate, ndcg=0.5)
     doubt = raise_challenge(duplicate, make_user("Bob"), "training", "Its repository names these nuts too.")
     with acting(None, "read it"):
-        settle(doubt, upheld=True, decision="It does.", correction=Correction(True, ["nuts"], []))
+        settle_challenge(
+            doubt, upheld=True, decision="It does.", correction=TrainingCorrection(True, ["nuts"], [])
+        )
     duplicate.refresh_from_db()
     assert any("Correct that first" in conflict for conflict in conflicts_of(duplicate, into))
     System.objects.filter(pk=into.pk).update(training_declared=True, training_datasets=["nuts"])

@@ -18,7 +18,7 @@ from leaderboard.models import Dataset, Entry, Seed
 from leaderboard.results.history import revisions
 from leaderboard.results.history.revisions import Kind, boards_changed
 from leaderboard.results.publishing import publish_seed_set, set_visibility, withdraw_entries
-from leaderboard.results.significance import find_certainty, keep_certainty
+from leaderboard.results.significance import analyse_board, store_certainty
 from tests.factories import make_dataset
 from tests.leaderboard.entries import evaluate, make_system, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
@@ -89,10 +89,10 @@ def test_a_submission_on_several_datasets_and_a_change_of_them_all_never_wait_in
 def test_what_is_found_of_a_part_and_a_change_of_its_whole_never_wait_in_a_circle(slow_locks: None) -> None:
     whole, _, part = whole_and_others()
     score_queries(part, "BM25", spread(0.4, 1), baseline=True)
-    finding = find_certainty(part)
+    finding = analyse_board(part)
     assert finding is not None
     changed = [whole.pk, part.pk]
-    assert at_once(lambda: boards_changed(changed, Kind.PRICE), lambda: keep_certainty(finding)) == []
+    assert at_once(lambda: boards_changed(changed, Kind.PRICE), lambda: store_certainty(finding)) == []
 
 
 def test_of_two_who_publish_one_seed_set_the_second_finds_it() -> None:

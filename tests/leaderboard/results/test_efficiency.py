@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from leaderboard.models import Dataset, HardwareClass, Measurement, Price, User
 from leaderboard.results.efficiency import (
+    apply_due_prices,
     cost_per_million,
-    prices_come_into_force,
     record_measurement,
 )
 from leaderboard.results.history.measurements import measured_of
@@ -175,7 +175,7 @@ def test_a_price_of_today_reaches_boards_once() -> None:
     dataset = scored_dataset()
     measurement = cost(score(dataset, "mine", ndcg=0.5), 2.0)
     before = Dataset.objects.get(pk=dataset.pk).board_revision
-    assert prices_come_into_force() == 0
+    assert apply_due_prices() == 0
     today = timezone.now().date()
     for day, price in (
         (today - datetime.timedelta(days=3), 1),
@@ -183,9 +183,9 @@ def test_a_price_of_today_reaches_boards_once() -> None:
         (today + datetime.timedelta(days=1), 3),
     ):
         Price.objects.create(hardware=measurement.hardware, valid_from=day, per_hour=price)
-    assert prices_come_into_force() == 1
+    assert apply_due_prices() == 1
     assert Dataset.objects.get(pk=dataset.pk).board_revision == before + 1
-    assert prices_come_into_force() == 0
+    assert apply_due_prices() == 0
 
 
 def test_saving_an_older_copy_of_a_dataset_leaves_the_revision_of_its_board() -> None:

@@ -10,26 +10,26 @@ import pytest
 from django.test import Client
 
 from leaderboard.core.audit import acting
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.storage.runs import store_run
 from leaderboard.core.storage.store import work_folder
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import Dataset, Entry, Rescore, Run
-from leaderboard.results.profiles.public import lengths_of, neighbours, overlaps, retrieved_lengths
+from leaderboard.results.profiles.public import lengths_of, neighbours, public_overlaps, retrieved_lengths
 from leaderboard.results.profiles.store import (
-    find_beside,
-    find_collection,
-    record_beside,
-    record_collection,
+    find_overlaps,
+    profile_collection,
+    store_collection_profile,
+    store_overlaps,
 )
 from leaderboard.results.publishing import publish_entry
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system
-from submissions.jobs.runner import work_through
-from submissions.queue.queue import take_requests
+from submissions.jobs.runner import drain_queue
+from submissions.queue.queue import create_requested_jobs
 from tests.leaderboard.figure_checks import column, drawn, trace
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder
 
@@ -42,11 +42,11 @@ def look(dataset: Dataset) -> None:
     """What a worker does."""
     dataset = Dataset.objects.get(pk=dataset.pk)
     with work_folder("statistics") as folder:
-        found = find_collection(dataset, folder)
+        found = profile_collection(dataset, folder)
     if found is not None:
-        record_collection(found)
-    record_beside(dataset, find_beside(dataset))
-    forget_pages()
+        store_collection_profile(found)
+    store_overlaps(dataset, find_overlaps(dataset))
+    clear_page_cache()
 
 
 def collection(
@@ -66,8 +66,8 @@ def collection(
 
 def switch_to_new_judgements(slug: str) -> None:
     """What the rescore that an import started comes to: every run evaluated by a worker, and the switch."""
-    take_requests()
-    work_through("score", "test-worker")
+    create_requested_jobs()
+    drain_queue("score", "test-worker")
     with acting(None, "more was judged"):
         switch_board(Rescore.objects.get(dataset__slug=slug))
 
@@ -101,7 +101,7 @@ def publish(dataset: Dataset, folder: Path, name: str = "Words", values: float =
 
 
 def page_of(client: Client, slug: str = "tiny") -> str:
-    forget_pages()
+    clear_page_cache()
     return client.get(f"/datasets/{slug}/").content.decode()
 
 
@@ -209,7 +209,7 @@ def test_collections_are_compared_where_their_documents_are_public(client: Clien
     one, two = collection(tmp_path, "one"), collection(tmp_path, "two")
     hidden = collection(tmp_path, "hidden", hidden=True)
     kept = collection(tmp_path, "kept", documents_visibility="curators")
-    assert [dataset.slug for dataset in overlaps().datasets] == ["hidden", "one", "two"]
+    assert [dataset.slug for dataset in public_overlaps().datasets] == ["hidden", "one", "two"]
     assert one.current_version_id is not None
     assert {near.slug for near in neighbours(one.current_version_id)} == {"hidden", "two"}
     plot = drawn("overlap")

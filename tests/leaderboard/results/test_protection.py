@@ -32,12 +32,17 @@ from leaderboard.models.datasets import Protection
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing import (
     CannotReveal,
+    publish_due,
     publish_entry,
     refresh_scores,
     reveal_private,
-    tell_due,
 )
-from leaderboard.results.publishing.protection import CannotProtect, find_parts, request_change, switch
+from leaderboard.results.publishing.protection import (
+    CannotProtect,
+    find_parts,
+    request_change,
+    switch_protection,
+)
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system
 from tests.factories import make_user
@@ -68,7 +73,7 @@ def change(dataset: Dataset, protection: Any, **options: Any) -> None:
     with acting(None, "because"):
         request_change(dataset, competition=protection == "competition", **options)
         find_parts(dataset, lambda share: None)
-        assert switch(dataset, Protection(protection))
+        assert switch_protection(dataset, Protection(protection))
 
 
 def evaluation(
@@ -168,9 +173,9 @@ def test_a_first_result_is_held_against_the_baseline_and_not_told_for_free(conte
 def test_before_there_is_a_baseline_nothing_is_told_of_a_competition(contest: Dataset) -> None:
     strong = publish(contest, "Strong", 0.34, 0.9)
     assert (strong.visibility, strong.scores, strong.waits_for_its_turn) == ("held", {}, True)
-    assert tell_due() == 0
+    assert publish_due() == 0
     baseline(contest, 0.3, 0.9)
-    assert tell_due() == 1
+    assert publish_due() == 1
     strong.refresh_from_db()
     assert (strong.visibility, strong.scores["nDCG@10"]) == ("public", 0.34)
 
@@ -296,11 +301,11 @@ def test_the_switch_waits_for_results_that_came_meanwhile(hidden: Dataset) -> No
         request_change(hidden, competition=True)
         find_parts(hidden, lambda share: None)
         late = evaluation(hidden, make_system("Late"), 0.1, 0.2)
-        assert not switch(hidden, Protection.COMPETITION)
+        assert not switch_protection(hidden, Protection.COMPETITION)
         hidden.refresh_from_db()
         assert hidden.protection == "standard"
         evaluate_parts(late)
-        assert switch(hidden, Protection.COMPETITION)
+        assert switch_protection(hidden, Protection.COMPETITION)
 
 
 def test_nothing_is_revealed_of_a_dataset_in_no_competition(hidden: Dataset) -> None:

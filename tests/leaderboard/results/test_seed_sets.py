@@ -260,7 +260,7 @@ def test_intervals_and_tests_use_each_querys_mean_over_the_seeds() -> None:
     entry = score_seeds(dataset, "seeds", {"ndcg": 0.30}, {"ndcg": 0.34})
     score(dataset, "BM25", ndcg=0.2, baseline=True)
     assert significance.compute_certainty(Dataset.objects.get(pk=dataset.pk)) is not None
-    found = significance.read([dataset.pk])[dataset.pk].of("nDCG@10")
+    found = significance.read_certainty([dataset.pk])[dataset.pk].of("nDCG@10")
     assert found is not None
     of_set = found.of(entry.pk)
     assert of_set is not None

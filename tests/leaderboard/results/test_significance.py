@@ -8,21 +8,21 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from evaluation.statistics import holm, paired
+from evaluation.statistics import compare_paired, holm
 from leaderboard.boards.columns.significance import CALLED
 from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results import significance
 from leaderboard.results.history.revisions import Kind, board_changed
 from leaderboard.results.publishing import name_baseline, system_changed, withdraw_entries
 from leaderboard.results.significance import (
-    Finding,
+    BoardAnalysis,
+    analyse_board,
     compute_certainty,
-    find_certainty,
-    keep_certainty,
     request_missing_certainty,
+    store_certainty,
     verdict_of,
 )
-from leaderboard.results.significance.reading import forget_certainty
+from leaderboard.results.significance.reading import clear_certainty
 from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
 from tests.leaderboard.entries_by_query import (
     QUERIES,
@@ -55,7 +55,7 @@ def test_it_says_what_the_tests_of_the_single_pairs_say(board: Dataset) -> None:
     entries = {entry.system.name: entry for entry in Entry.objects.select_related("system")}
     others = [name for name in entries if name != "BM25"]
     singly = {
-        name: paired(spread(mean, seed), spread(0.4, 1), seed=1)
+        name: compare_paired(spread(mean, seed), spread(0.4, 1), seed=1)
         for name, mean, seed in (("First", 0.601, 2), ("Second", 0.6, 3), ("Last", 0.2, 4))
     }
     corrected = dict(zip(others, holm([singly[name].p for name in others]), strict=True))
@@ -177,15 +177,15 @@ def test_what_is_found_is_a_change_of_the_board_with_a_date(board: Dataset) -> N
 def test_nothing_is_found_twice(board: Dataset) -> None:
     assert compute_certainty(board) is not None
     assert compute_certainty(board) is None
-    assert find_certainty(board) is None
+    assert analyse_board(board) is None
     assert Certainty.objects.count() == 1
 
 
 def test_what_was_found_of_an_earlier_board_is_not_kept(board: Dataset) -> None:
-    finding = find_certainty(board)
-    assert isinstance(finding, Finding)
+    finding = analyse_board(board)
+    assert isinstance(finding, BoardAnalysis)
     score_queries(board, "Newcomer", spread(0.5))
-    assert keep_certainty(finding) is None
+    assert store_certainty(finding) is None
     assert not Certainty.objects.exists()
     assert requests_of(board) == 1
 
@@ -293,7 +293,7 @@ def test_what_an_earlier_method_kept_is_read_and_asked_for_again(client: Client,
     }
     kept.key = "1:" + kept.key.partition(":")[2]
     kept.save()
-    forget_certainty()
+    clear_certainty()
     WorkRequest.objects.all().delete()
     assert not found_of(board).current
     assert cells(shown(board), "First") == {
@@ -322,7 +322,7 @@ def test_nothing_is_found_asked_for_or_kept_of_hidden_judgements(client: Client)
     assert requests_of(dataset) == 0
     assert compute_certainty(dataset) is None
     assert not Certainty.objects.exists()
-    assert significance.read([dataset.pk]) == {}
+    assert significance.read_certainty([dataset.pk]) == {}
     page = page_text(client, dataset)
     assert "Intervals, tests and wins by query are withheld" in page
     assert "95 % interval" not in page
@@ -333,8 +333,8 @@ def test_a_board_that_becomes_hidden_shows_none_of_it_any_more(client: Client, b
     board.hidden = True
     board.save()
     board_changed(board, Kind.MEASURES)
-    assert significance.read([board.pk]) == {}
-    assert significance.read_at(board.pk, board.board_revision + 99, []) is None
+    assert significance.read_certainty([board.pk]) == {}
+    assert significance.read_certainty_at(board.pk, board.board_revision + 99, []) is None
     page = page_text(client, board)
     assert "whisker" not in page.replace("whiskers.css", "")
     assert "withheld" in page

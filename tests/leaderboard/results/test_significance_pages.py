@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 
 from evaluation.judgements.qrels import read_qrels
-from evaluation.runs.score import Target, score_run
+from evaluation.runs.score import ScoringTarget, score_run
 from leaderboard.api.answers import BoardSerializer
 from leaderboard.boards.state import Sort
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
@@ -143,9 +143,9 @@ def test_reading_takes_four_queries_for_any_number_of_boards_and_one_where_they_
     for dataset in (board, other):
         compute_certainty(dataset)
     with django_assert_num_queries(4):
-        assert set(significance.read([board.pk, other.pk])) == {board.pk, other.pk}
+        assert set(significance.read_certainty([board.pk, other.pk])) == {board.pk, other.pk}
     with django_assert_num_queries(1):
-        significance.read([board.pk, other.pk])
+        significance.read_certainty([board.pk, other.pk])
 
 
 def test_an_old_board_has_what_was_known_then(board: Dataset) -> None:
@@ -155,12 +155,12 @@ def test_an_old_board_has_what_was_known_then(board: Dataset) -> None:
     score_queries(board, "Newcomer", spread(0.9))
     second = compute_certainty(board)
     assert second is not None
-    old = significance.read_at(board.pk, second.from_revision - 1, then)
+    old = significance.read_certainty_at(board.pk, second.from_revision - 1, then)
     assert old is not None
     assert old.current
     assert old.from_revision == first.from_revision
-    assert significance.read_at(board.pk, first.from_revision - 1, then) is None
-    between = significance.read_at(board.pk, second.from_revision - 1, [*then, 10**9])
+    assert significance.read_certainty_at(board.pk, first.from_revision - 1, then) is None
+    between = significance.read_certainty_at(board.pk, second.from_revision - 1, [*then, 10**9])
     assert between is not None
     assert not between.current
 
@@ -243,7 +243,7 @@ def test_the_board_of_trec_covid_round_1_shows_its_rank_intervals(
 ) -> None:
     folder = shared_folder / "data" / "trec-covid-round1"
     qrels = read_qrels(folder / "qrels.txt")
-    target = Target(qrels, qrels.query_ids, hidden=False)
+    target = ScoringTarget(qrels, qrels.query_ids, hidden=False)
     dataset = scored_dataset(measures=["nDCG@10"])
     for path in sorted((folder / "runs").glob("*.txt.gz")):
         name = path.name.removesuffix(".txt.gz")

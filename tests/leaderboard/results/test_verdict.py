@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leaderboard.results.significance import BoardCertainty, Settings, Verdict, verdict_of
+from leaderboard.results.significance import BoardCertainty, TestSettings, Verdict, verdict_of
 from leaderboard.results.significance.board import ComparedBoard
-from leaderboard.results.significance.computing import certainty_of
+from leaderboard.results.significance.computing import measure_certainty
 
 Values = NDArray[np.float64]
 #: Makes the noise of so many queries and copies.
@@ -48,10 +48,10 @@ def board_of(values: Values) -> BoardCertainty:
     entries = list(range(values.shape[1]))
     compared = ComparedBoard(1, "group", entries, 0, [MEASURE])
     nothing = np.zeros(len(entries)), np.zeros(len(entries))
-    found = certainty_of(MEASURE, entries, values, compared, nothing, nothing)
+    found = measure_certainty(MEASURE, entries, values, compared, nothing, nothing)
     at = datetime.datetime(2026, 11, 23, tzinfo=datetime.UTC)
     return BoardCertainty(
-        1, "key", "group", 1, at, Settings(), current=True, baseline=0, content={MEASURE: found.as_dict()}
+        1, "key", "group", 1, at, TestSettings(), current=True, baseline=0, content={MEASURE: found.as_dict()}
     )
 
 

@@ -29,9 +29,17 @@ from leaderboard.models import (
     User,
     WorkRequest,
 )
-from leaderboard.rounds.lifecycle import NotYet, Phase, current_round, in_words, phase, reveal, save_round
-from leaderboard.rounds.topics import sum_up
-from submissions.queue.queue import take_requests
+from leaderboard.rounds.lifecycle import (
+    Phase,
+    RevealTooEarly,
+    current_round,
+    phase,
+    relative_time,
+    reveal,
+    save_round,
+)
+from leaderboard.rounds.topics import summarise_topics
+from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_dataset, make_user, team_of
 from tests.submissions.clients import Api
 from tests.submissions.collections import make_collection, run_text
@@ -83,7 +91,7 @@ def test_phases_follow_the_clock_to_the_second() -> None:
      (3 * 86400, "in 3 days"), (-5 * 86400, "5 days ago")],
 )  # fmt: skip
 def test_how_far_off_is_said_in_words(seconds: int, words: str) -> None:
-    assert in_words(OPENS + timedelta(seconds=seconds), OPENS) == words
+    assert relative_time(OPENS + timedelta(seconds=seconds), OPENS) == words
 
 
 def test_the_round_that_governs_is_the_open_one_then_the_closed_then_the_next() -> None:
@@ -155,7 +163,7 @@ def test_a_round_is_made_and_revealed_from_a_terminal() -> None:
 
 def test_revealing_has_its_time_its_right_and_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
     row = make_round(make_dataset())
-    with pytest.raises(NotYet, match="from 15 October 2026, 12:00 UTC on"):
+    with pytest.raises(RevealTooEarly, match="from 15 October 2026, 12:00 UTC on"):
         reveal(row, CLOSES)
     at(monkeypatch, REVEALS)
     chosen = {"action": "reveal_round", "_selected_action": row.pk}
@@ -217,7 +225,7 @@ def revealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Round, li
     at(monkeypatch, REVEALS)
     with acting(None, "over"):
         reveal(row)
-    take_requests()
+    create_requested_jobs()
     work()
     return Round.objects.get(), people
 
@@ -258,7 +266,7 @@ def test_best_median_and_worst_give_away_no_other_teams_values(revealed: tuple[R
 
     def again() -> RoundSummary:
         row.summaries.all().delete()
-        return sum_up(row, first.dataset, first.qrels, first.queries)
+        return summarise_topics(row, first.dataset, first.qrels, first.queries)
 
     assert set(again().values) == set(first.values) == {"nDCG@10", "RR@10", "R@100"}
     of_cleo = Entry.objects.filter(system__team__members=cleo)

@@ -18,7 +18,7 @@ from django.utils import timezone
 from leaderboard.core import anonymity as shown_names
 from leaderboard.models import AuditRecord, BoardChange, Dataset, System, Team, User
 from leaderboard.systems import anonymity
-from leaderboard.systems.anonymity import EmbargoRefused, latest_end, lift_due, make_anonymous
+from leaderboard.systems.anonymity import EmbargoRefused, end_due_anonymity, latest_end, make_anonymous
 from leaderboard.systems.merge import conflicts_of
 from submissions.accounts.teams import rename_team
 from tests.factories import team_of
@@ -199,14 +199,14 @@ def test_one_system_that_cannot_be_lifted_keeps_no_other_waiting(
         real(system)
 
     monkeypatch.setattr(anonymity, "system_changed", fails_for_the_first)
-    assert lift_due(timezone.now()) == 1
+    assert end_due_anonymity(timezone.now()) == 1
     planted.refresh_from_db()
     other.refresh_from_db()
     assert planted.anonymous_until is not None
     assert other.anonymous_until is None
     assert re.search(rf"fault [0-9a-f]{{8}}: system {planted.pk} is still anonymous", caplog.text)
     monkeypatch.undo()
-    assert lift_due(timezone.now()) == 1
+    assert end_due_anonymity(timezone.now()) == 1
 
 
 def test_after_it_is_lifted_everyone_reads_it_but_not_in_permalinks_of_that_time(
@@ -216,8 +216,8 @@ def test_after_it_is_lifted_everyone_reads_it_but_not_in_permalinks_of_that_time
     System.objects.filter(pk=planted.pk).update(anonymous_until=in_days(-1))
     # A board has one revision a second for permalinks.
     BoardChange.objects.update(at=at - timedelta(seconds=5))
-    assert lift_due(timezone.now()) == 1
-    assert lift_due(timezone.now()) == 0
+    assert end_due_anonymity(timezone.now()) == 1
+    assert end_due_anonymity(timezone.now()) == 0
     planted.refresh_from_db()
     assert planted.anonymous_until is None
     assert AuditRecord.objects.filter(action="anonymity lifted").exists()
@@ -269,7 +269,7 @@ def test_it_lasts_nine_months_of_the_calendar_from_the_first_time(db: None) -> N
     history.update(history_date=now - timedelta(days=100))
     end = latest_end(system, now)
     assert end == latest_end(None, now - timedelta(days=100))
-    anonymity.lift(system)
+    anonymity.end_anonymity(system)
     with pytest.raises(EmbargoRefused):
         make_anonymous(system, end + timedelta(days=1))
     make_anonymous(system, end)
@@ -284,7 +284,7 @@ def test_what_everyone_has_seen_cannot_be_made_anonymous(db: None) -> None:
     dataset = scored_dataset()
     score(dataset, system, public=False, ndcg=0.5)
     make_anonymous(system, in_days(9).date())
-    anonymity.lift(system)
+    anonymity.end_anonymity(system)
     score(dataset, system, ndcg=0.6)
     with pytest.raises(EmbargoRefused, match="Everyone has seen"):
         make_anonymous(system, in_days(9).date())
@@ -321,7 +321,7 @@ def test_a_facet_finds_anonymous_systems_apart_from_the_sites_own(planted: Syste
 
 
 def test_a_copy_without_names_is_never_the_row_itself(planted: System) -> None:
-    assert shown_names.shown_system(planted).team is None
+    assert shown_names.public_system(planted).team is None
     assert planted.team is not None
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.boards import filtering
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Dataset
 from tests.leaderboard.entries import cost, make_system, score, scored_dataset
 
@@ -20,7 +20,7 @@ PART = {"HX-Request": "true"}
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
-    forget_pages()
+    clear_page_cache()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.http import errors
 from leaderboard.models import Benchmark, Dataset, Entry, System
 from leaderboard.results.publishing import withdraw_entries
@@ -163,8 +163,8 @@ def test_a_withdrawn_result_leaves_a_tombstone_on_the_dataset_and_no_row(client:
 def test_pages_that_say_sorry_need_no_database(rf: RequestFactory) -> None:
     request = rf.get("/")
     with CaptureQueriesContext(connection) as queries:
-        page = errors.answer(request, ValueError("something")).content.decode()
-        away = errors.answer(request, OperationalError("no route")).content.decode()
+        page = errors.error_response(request, ValueError("something")).content.decode()
+        away = errors.error_response(request, OperationalError("no route")).content.decode()
         bare = render_to_string("500.html")
     assert len(queries) == 0
     assert "Fault <code>" in page
@@ -249,7 +249,7 @@ def test_a_board_takes_few_queries_however_many_rows_and_makes_no_entries(
     for model in (Entry, System, Benchmark):
         monkeypatch.setattr(model, "__init__", lambda self, *args, **kwargs: made.append(type(self).__name__))
     for address in (f"/datasets/{datasets[0].slug}/", "/benchmarks/all/"):
-        forget_pages()
+        clear_page_cache()
         with CaptureQueriesContext(connection) as queries:
             assert client.get(address).status_code == 200
         assert len(queries) <= 12, address  # a constant: rounds and protection are asked for too

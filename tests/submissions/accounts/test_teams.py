@@ -17,7 +17,14 @@ from django.utils import timezone
 
 from leaderboard.models import AuditRecord, Dataset, Invitation, Membership, System, Team, User
 from submissions.accounts import membership
-from submissions.accounts.membership import TeamRefused, create_team, leave, remove, set_role, transfer
+from submissions.accounts.membership import (
+    TeamRefused,
+    create_team,
+    leave_team,
+    remove_member,
+    set_role,
+    transfer_team,
+)
 from submissions.accounts.teams import make_team
 from submissions.models import Submission, Webhook
 from tests.factories import make_a_curator, make_user, team_of
@@ -215,7 +222,7 @@ def test_who_is_removed_loses_access_at_once(demo: Dataset, lab: Team, alice: Us
     work()
     Webhook.objects.create(team=lab, url="https://example.org/", secret="s" * 40, created_by=carol)
     assert api.get(f"submissions/{identifier}/").status == 200
-    remove(lab, key(lab, carol), by=alice)
+    remove_member(lab, key(lab, carol), by=alice)
     assert api.get(f"submissions/{identifier}/").status == 404
     assert api.post(f"submissions/{identifier}/withdraw/", reason="spite").status == 404
     assert client.get(f"/submissions/{identifier}/").status_code == 404
@@ -229,8 +236,8 @@ def test_who_is_removed_loses_access_at_once(demo: Dataset, lab: Team, alice: Us
 def test_the_last_owner_stays(lab: Team, alice: User, signed_in: Client) -> None:
     carol = member(lab)
     for act in (
-        lambda: leave(lab, alice),
-        lambda: remove(lab, key(lab, alice), by=alice),
+        lambda: leave_team(lab, alice),
+        lambda: remove_member(lab, key(lab, alice), by=alice),
         lambda: set_role(lab, key(lab, alice), owner=False, by=alice),
     ):
         with pytest.raises(TeamRefused, match="never without an owner"):
@@ -238,9 +245,9 @@ def test_the_last_owner_stays(lab: Team, alice: User, signed_in: Client) -> None
     page = signed_in.post(f"/teams/{lab.slug}/manage/leave/")
     assert page.status_code == 400
     assert "hand the team over" in page.content.decode()
-    transfer(lab, key(lab, carol), by=alice)
+    transfer_team(lab, key(lab, carol), by=alice)
     assert owners(lab) == 1
-    leave(lab, alice)
+    leave_team(lab, alice)
     assert list(Membership.objects.filter(team=lab).values_list("user", "owner")) == [(carol.pk, True)]
 
 
@@ -320,7 +327,7 @@ def test_of_two_owners_who_leave_at_once_one_stays() -> None:
     for _ in range(4):
         team = create_team("Lab", alice)
         carol = member(team, owner=True)
-        refused = at_once(lambda t=team: leave(t, alice), lambda t=team, c=carol: leave(t, c))  # type: ignore[misc]
+        refused = at_once(lambda t=team: leave_team(t, alice), lambda t=team, c=carol: leave_team(t, c))  # type: ignore[misc]
         assert [type(each) for each in refused] == [TeamRefused], refused
         assert owners(team) == 1
 
@@ -334,8 +341,8 @@ def test_of_two_owners_who_remove_each_other_at_once_one_stays() -> None:
         carol = member(team, owner=True)
         keys = key(team, alice), key(team, carol)
         refused = at_once(
-            lambda t=team, k=keys: remove(t, k[1], by=alice),  # type: ignore[misc]
-            lambda t=team, k=keys, c=carol: remove(t, k[0], by=c),  # type: ignore[misc]
+            lambda t=team, k=keys: remove_member(t, k[1], by=alice),  # type: ignore[misc]
+            lambda t=team, k=keys, c=carol: remove_member(t, k[0], by=c),  # type: ignore[misc]
         )
         assert [type(each) for each in refused] == [TeamRefused], refused
         assert owners(team) == 1

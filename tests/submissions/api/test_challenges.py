@@ -10,10 +10,16 @@ from django.test import Client
 
 from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, BoardChange, Challenge, Dataset, Entry, System, User, WorkRequest
-from leaderboard.systems.challenges import ChallengeRefused, Correction, raise_challenge, retract, settle
+from leaderboard.systems.challenges import (
+    ChallengeRefused,
+    TrainingCorrection,
+    raise_challenge,
+    retract_challenge,
+    settle_challenge,
+)
 from leaderboard.systems.records import ClaimsSettled, SystemFields, update_system
 from submissions.models import Notice
-from submissions.notifications.events import take_events
+from submissions.notifications.events import process_events
 from tests.factories import make_user
 from tests.submissions.clients import Api, describe_anew
 from tests.submissions.collections import run_text
@@ -84,7 +90,7 @@ def test_boards_mark_it_while_it_is_open_and_no_number_changes(
     assert any(note.startswith("Challenged") for note in before["notes"])
     assert "is-challenged" in page_of("/datasets/demo/")
     with acting(curator, "looked up"):
-        settle(challenge, upheld=False, decision="The model card is of another model.")
+        settle_challenge(challenge, upheld=False, decision="The model card is of another model.")
     after = nobody.get("datasets/demo/board/").body
     assert not any(row["challenged"] for row in after["rows"])
     assert [row["values"] for row in after["rows"]] == [row["values"] for row in before["rows"]]
@@ -92,9 +98,9 @@ def test_boards_mark_it_while_it_is_open_and_no_number_changes(
 
 
 def test_what_is_upheld_corrects_the_system_in_the_same_step(challenge: Challenge, curator: User) -> None:
-    correction = Correction(training_declared=True, training_datasets=["demo"], adapted_to=[])
+    correction = TrainingCorrection(training_declared=True, training_datasets=["demo"], adapted_to=[])
     with acting(curator, "its model card"):
-        settle(challenge, upheld=True, decision="The model card says so.", correction=correction)
+        settle_challenge(challenge, upheld=True, decision="The model card says so.", correction=correction)
     assert Entry.objects.get(system__slug="my-system").training == "in-domain"
     page = page_of()
     assert "The model card says so." in page
@@ -113,7 +119,12 @@ def test_what_is_upheld_corrects_the_system_in_the_same_step(challenge: Challeng
 def uphold(challenge: Challenge, curator: User, *trained_on: str) -> None:
     """The doubt is right: it was trained on these, and saw no other corpus."""
     with acting(curator, "its model card"):
-        settle(challenge, upheld=True, decision="So it is.", correction=Correction(True, [*trained_on], []))
+        settle_challenge(
+            challenge,
+            upheld=True,
+            decision="So it is.",
+            correction=TrainingCorrection(True, [*trained_on], []),
+        )
 
 
 @pytest.mark.parametrize("undoing", [{"training_none": "on"}, {"training_datasets": "Elsewhere"}])
@@ -156,7 +167,7 @@ def test_what_was_upheld_without_a_correction_its_team_corrects(
     challenge: Challenge, curator: User, signed_in: Client
 ) -> None:
     with acting(curator, "its model card"):
-        settle(challenge, upheld=True, decision="Its team should say what it used.")
+        settle_challenge(challenge, upheld=True, decision="Its team should say what it used.")
     assert describe_anew(signed_in, name="My system", training_datasets="Demo").status_code == 302
     assert Entry.objects.get(system__slug="my-system").training == "in-domain"
 
@@ -166,10 +177,10 @@ def test_a_doubt_asks_for_no_test_anew(challenge: Challenge, bob: User, curator:
         return WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, taken_at=None).count()
 
     WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY).delete()
-    retract(challenge, bob)
+    retract_challenge(challenge, bob)
     again = raise_challenge(challenge.system, bob, "training", WHY)
     with acting(curator, "looked up"):
-        settle(again, upheld=False, decision="No.")
+        settle_challenge(again, upheld=False, decision="No.")
     assert asked() == 0
     kinds = (
         BoardChange.objects.filter(dataset__slug="demo").order_by("-revision").values_list("kind", flat=True)
@@ -208,11 +219,11 @@ def test_a_curator_takes_words_out_and_the_record_has_none_of_them(
 
 def test_a_settled_challenge_stays_settled(challenge: Challenge, curator: User, bob: User) -> None:
     with acting(curator):
-        settle(challenge, upheld=False, decision="No.")
+        settle_challenge(challenge, upheld=False, decision="No.")
         with pytest.raises(ChallengeRefused, match="settled already"):
-            settle(challenge, upheld=True, decision="Yes.")
+            settle_challenge(challenge, upheld=True, decision="Yes.")
     with pytest.raises(ChallengeRefused):
-        retract(challenge, bob)
+        retract_challenge(challenge, bob)
     assert Challenge.objects.get().state == "rejected"
 
 
@@ -327,11 +338,11 @@ def test_a_curator_settles_in_the_admin(challenge: Challenge, curator: User) -> 
 def test_the_team_is_told_and_then_who_raised_it(
     challenge: Challenge, alice: User, bob: User, curator: User
 ) -> None:
-    take_events()
+    process_events()
     assert set(Notice.objects.values_list("person", flat=True)) == {alice.pk}
     with acting(curator):
-        settle(challenge, upheld=False, decision="No.")
-    take_events()
+        settle_challenge(challenge, upheld=False, decision="No.")
+    process_events()
     told = Notice.objects.filter(kind="challenged").values_list("person", flat=True)
     assert sorted(told) == sorted([alice.pk, alice.pk, bob.pk])
     assert not WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None).exists()
@@ -339,7 +350,7 @@ def test_the_team_is_told_and_then_who_raised_it(
 
 def test_old_boards_keep_the_mark_of_then(challenge: Challenge, curator: User) -> None:
     with acting(curator):
-        settle(challenge, upheld=False, decision="No.")
+        settle_challenge(challenge, upheld=False, decision="No.")
     last = BoardChange.objects.filter(dataset__slug="demo").latest("pk")
     BoardChange.objects.exclude(pk=last.pk).update(at=last.at - timedelta(hours=1))
     then = f"{last.at - timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"

@@ -92,7 +92,7 @@ def test_another_process_counts_and_one_that_dies_does_not(monkeypatch: pytest.M
     process.start()
     try:
         assert there.wait(120)
-        with pytest.raises(concurrency.Busy), concurrency.checking_slot():
+        with pytest.raises(concurrency.TooManyChecks), concurrency.checking_slot():
             pass
     finally:
         process.kill()

@@ -17,8 +17,8 @@ from leaderboard.models import AuditRecord, Dataset, Entry, System, User
 from leaderboard.systems.anonymity import make_anonymous
 from submissions.accounts.teams import personal_team
 from submissions.models import Notice, QuotaUse, Submission
-from submissions.notifications.events import tell_of_ended
-from submissions.notifications.sending import take_turn
+from submissions.notifications.events import notify_finished
+from submissions.notifications.sending import send_notifications
 from tests.factories import make_a_curator, make_user
 from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
@@ -71,13 +71,13 @@ def test_each_run_is_by_its_participant_and_one_notice_tells_of_all(
     demo: Dataset, folder: Path, curator: User, client: Client
 ) -> None:
     bring(folder, "demo", curator, table(folder, GOOD))
-    assert tell_of_ended() == 0
+    assert notify_finished() == 0
     work()
-    assert tell_of_ended() == 3
-    assert tell_of_ended() == 0
+    assert notify_finished() == 3
+    assert notify_finished() == 0
     notice = Notice.objects.get(person=curator)
     assert notice.subject == "Scored: 3 of 3 runs on Demo"
-    take_turn()
+    send_notifications()
     assert len(mail.outbox) == 1
     page = client.get("/datasets/demo/").content.decode()
     for name in ("University of Glasgow", "Waterloo", "Delft"):
@@ -201,5 +201,5 @@ def test_real_runs_of_a_round(shared_folder: Path, tmp_path: Path, curator: User
     work()
     runs = len(list((source / "runs").iterdir()))
     assert Entry.objects.public().filter(dataset__slug="tc1").count() == runs
-    assert tell_of_ended() == runs
+    assert notify_finished() == runs
     assert Notice.objects.count() == 1

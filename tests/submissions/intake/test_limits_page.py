@@ -10,7 +10,7 @@ from allauth.account import app_settings
 from django.conf import settings
 from django.urls import reverse
 
-from evaluation.archives.compression import Limits
+from evaluation.archives.compression import FileLimits
 from leaderboard.systems import challenges
 from submissions.accounts import membership, tokens
 from submissions.checkpoints import concurrency
@@ -61,7 +61,7 @@ def value_of(name: str) -> str:
     if head == "DEFAULT_THROTTLE_RATES":
         return str(settings.REST_FRAMEWORK[head][last])
     if head == "Limits":
-        return str(getattr(Limits(), last))
+        return str(getattr(FileLimits(), last))
     if name == "tokens.LIFETIME":
         return str(tokens.LIFETIME.days)
     if name == "ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS":

@@ -18,13 +18,13 @@ from leaderboard.core.storage.runs import store_run
 from leaderboard.models import Dataset, Entry, Qrels, Run, User
 from submissions.accounts.teams import personal_team
 from submissions.checkpoints.service import (
-    Source,
+    CheckpointArchive,
     folder_of,
-    keep_checkpoint,
-    keep_files,
+    store_checkpoint,
+    store_files,
     sweep_checkpoints,
 )
-from submissions.jobs.kinds.score import Result, current_qrels, evaluate_run, publish_results
+from submissions.jobs.kinds.score import ScoredResult, current_qrels, evaluate_run, publish_results
 from submissions.jobs.models.run_model import fetched_checkpoint
 from submissions.jobs.withdrawal import set_public
 from submissions.models import Checkpoint, Job, State, Submission
@@ -111,10 +111,10 @@ def test_what_is_built_on_runs_names_them_and_its_model(api: Api, stranger: Api,
     assert 'href="/systems/my-system/"' in page
 
 
-def result_of(path: Path, job: Job, qrels: Qrels) -> Result:
+def result_of(path: Path, job: Job, qrels: Qrels) -> ScoredResult:
     """A run that was retrieved for the job, stored and scored."""
     stored = store_run(path)
-    return Result(stored, evaluate_run(stored, job.dataset, qrels, Lease(job).report))
+    return ScoredResult(stored, evaluate_run(stored, job.dataset, qrels, Lease(job).report))
 
 
 def published(tmp_path: Path) -> Submission:
@@ -172,9 +172,9 @@ def test_what_a_model_found_can_be_had_where_all_that_it_saw_is_open(
 def test_folders_that_no_row_names_are_swept(alice: User, tmp_path: Path) -> None:
     path = tmp_path / "static.zip"
     path.write_bytes(static_archive(seed=1))
-    named = keep_checkpoint(team=personal_team(alice), archive=path, file_name="static.zip", person=alice)
+    named = store_checkpoint(team=personal_team(alice), archive=path, file_name="static.zip", person=alice)
     path.write_bytes(static_archive(seed=2))
-    unnamed = keep_files(personal_team(alice), Source("static.zip", path))
+    unnamed = store_files(personal_team(alice), CheckpointArchive("static.zip", path))
     folder = folder_of(named).with_name(unnamed.description.sha256)
     assert folder.exists()
     assert sweep_checkpoints(grace=3600) == 0
@@ -188,7 +188,10 @@ def test_pooling_that_was_asked_for_makes_another_model(alice: User, tmp_path: P
     path = tmp_path / "static.zip"
     path.write_bytes(static_archive())
     team = personal_team(alice)
-    kept = {keep_files(team, Source("static.zip", path, pooling)).sha256 for pooling in ("", "mean", "cls")}
+    kept = {
+        store_files(team, CheckpointArchive("static.zip", path, pooling)).sha256
+        for pooling in ("", "mean", "cls")
+    }
     assert len(kept) == 3
 
 

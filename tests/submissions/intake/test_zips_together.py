@@ -137,7 +137,7 @@ def test_a_zip_leaves_the_reserve_to_the_database(
     sent = upload(zipped({"demo.txt": run_text()}), "runs.zip")
     free = settings.DISK_RESERVE_BYTES - 1
     monkeypatch.setattr("evaluation.archives.zip.shutil.disk_usage", lambda path: SimpleNamespace(free=free))
-    monkeypatch.setattr("submissions.uploads.handler.require_room", lambda folder, size=0: None)
+    monkeypatch.setattr("submissions.uploads.handler.require_free_space", lambda folder, size=0: None)
     api.client.raise_request_exception = False
     answer = api.submit(dataset=None, file=sent)
     assert (answer.status, answer.body["code"]) == (503, "disk_full")

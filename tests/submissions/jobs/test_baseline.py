@@ -12,15 +12,15 @@ import pytest
 from django.test import Client
 
 from leaderboard.core.storage.runs import open_run
-from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.demo.collection import DEMO_SLUG
 from leaderboard.models import Dataset, Entry, Evaluation
 from leaderboard.results.records import per_query_values
 from leaderboard.systems.baselines import request_baseline
-from submissions.jobs.runner import work_through
+from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import HEADER
 from tests.submissions.workers import work
@@ -32,7 +32,7 @@ DOCUMENTS = 130
 QUERIES = {"t1": "common word", "t2": "common text", "t3": "common words of train"}
 
 
-def make_baseline(folder: Path, slug: str = "small", **options: Any) -> Imported:
+def make_baseline(folder: Path, slug: str = "small", **options: Any) -> ImportResult:
     """A collection whose every document holds a word of every query, published by a worker."""
     (folder / "qrels").mkdir(parents=True)
     rows = [{"_id": f"d{n}", "title": f"word {n}", "text": "common " * n} for n in range(1, DOCUMENTS + 1)]
@@ -42,8 +42,8 @@ def make_baseline(folder: Path, slug: str = "small", **options: Any) -> Imported
     (folder / "qrels" / "test.tsv").write_text(HEADER + "t1\td1\t1\n")
     (folder / "qrels" / "train.tsv").write_text(HEADER + "t3\td2\t1\n")
     imported = import_dataset(folder, ImportOptions(slug=slug, **options))
-    take_requests()
-    work_through("cpu", "test-worker")
+    create_requested_jobs()
+    drain_queue("cpu", "test-worker")
     assert Job.objects.get(dataset=imported.dataset, kind=Job.Kind.BASELINE).state == State.DONE
     return imported
 
@@ -96,7 +96,7 @@ def test_the_baseline_made_again_offers_the_same_example(tmp_path: Path) -> None
     before = set(imported.version.files.values_list("name", "sha256"))
     again = Job.objects.get(kind=Job.Kind.BASELINE)
     Job.objects.create(kind=Job.Kind.BASELINE, queue="cpu", dataset=again.dataset, state=State.QUEUED)
-    work_through("cpu", "test-worker")
+    drain_queue("cpu", "test-worker")
     assert set(imported.version.files.values_list("name", "sha256")) == before
 
 
@@ -122,8 +122,8 @@ def test_the_mistakes_of_the_demos_broken_run_are_told_on_the_submit_page(
 def test_a_baseline_asked_for_again_ends_well_and_stays_one_entry(tmp_path: Path) -> None:
     imported = make_baseline(tmp_path)
     request_baseline(imported.dataset)
-    take_requests()
-    work_through("cpu", "test-worker")
+    create_requested_jobs()
+    drain_queue("cpu", "test-worker")
     assert set(Job.objects.values_list("state", flat=True)) == {State.DONE}
     assert Entry.objects.count() == 1
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from submissions.jobs.models.run_model import _quicker
+from submissions.jobs.models.run_model import _faster_measurement
 from tests.leaderboard.entries import figures
 
 
@@ -20,8 +20,10 @@ def test_the_quicker_of_two_measurements_counts_and_half_their_difference_is_in_
         (measured(0.20, 0.001), measured(0.12, 0.001)),
         (measured(0.12, 0.001), measured(0.2, 0.001)),
     ):
-        found = _quicker(one, other)["figures"]
+        found = _faster_measurement(one, other)["figures"]
         assert found["latency_ms"]["mean"] == 0.12
         assert found["spread_ms"] == pytest.approx(0.04)
-    assert _quicker(measured(0.12, 0.01), measured(0.121, 0.001))["figures"]["spread_ms"] == 0.01
-    assert _quicker({"figures": None}, measured(0.12, 0.01))["figures"]["latency_ms"]["mean"] == 0.12
+    assert _faster_measurement(measured(0.12, 0.01), measured(0.121, 0.001))["figures"]["spread_ms"] == 0.01
+    assert (
+        _faster_measurement({"figures": None}, measured(0.12, 0.01))["figures"]["latency_ms"]["mean"] == 0.12
+    )

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.core.audit import acting
-from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.storage.runs import run_path
 from leaderboard.judgements import rescoring
 from leaderboard.judgements.rescoring.comparison import comparison_of, digest
@@ -31,7 +31,7 @@ from leaderboard.models import (
 )
 from submissions.jobs.kinds import score as score_kind
 from submissions.models import Job, State
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.leaderboard.boards.test_permalinks import body_of, pass_time, permalink_of
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import add_baseline, make_collection, run_text
@@ -99,7 +99,7 @@ def test_permalinks_and_old_evaluations_keep_the_old_numbers(
 ) -> None:
     api.submit()
     work()
-    take_requests()
+    create_requested_jobs()
     work()  # intervals too: they are of the old numbers, and go with them
     entry = Entry.objects.get(system__name="My system")
     old, score = entry.evaluation, f"{entry.scores['nDCG@10']:.4f}"
@@ -108,7 +108,7 @@ def test_permalinks_and_old_evaluations_keep_the_old_numbers(
     then = body_of(Client(), kept)
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
     switched(rescore, curator)
-    forget_pages()
+    clear_page_cache()
     entry.refresh_from_db()
     assert f"{entry.scores['nDCG@10']:.4f}" != score
     assert old is not None
@@ -123,7 +123,7 @@ def test_every_public_number_has_its_record_and_nothing_is_told_before_the_switc
 ) -> None:
     api.submit()
     work()
-    take_requests()
+    create_requested_jobs()
     work()
     page = Client().get("/datasets/demo/").content
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
@@ -172,7 +172,7 @@ def test_what_changed_meanwhile_is_looked_at_again(
     work()
     with pytest.raises(CannotSwitch, match="it is: evaluating"):
         switched(rescore, curator)
-    take_requests()
+    create_requested_jobs()
     work()
     with acting(curator, "a pool"), pytest.raises(CannotSwitch, match="Numbers changed since you looked"):
         switch_board(rescore, seen=seen)
@@ -180,8 +180,8 @@ def test_what_changed_meanwhile_is_looked_at_again(
     with pytest.raises(CannotSwitch, match=r"Settings of Demo changed .*\(measures\)"):
         switched(rescore, curator)
     with acting(curator, "one measure"):
-        rescoring.go_on(rescore)
-    take_requests()
+        rescoring.resume_rescore(rescore)
+    create_requested_jobs()
     work()
     switched(rescore, curator)
     assert "RR@10" not in Entry.objects.get(system__name="Late").scores
@@ -198,7 +198,7 @@ def test_the_second_curator_sees_what_the_first_decided(
     with pytest.raises(CannotSwitch, match="it is: on the board by Cora"):
         switched(stale, alice)
     with acting(alice, "no"), pytest.raises(rescoring.CannotRescore, match="on the board by Cora"):
-        rescoring.discard(stale)
+        rescoring.discard_rescore(stale)
 
 
 def test_back_to_the_first_judgements_gives_the_first_numbers(
@@ -272,7 +272,9 @@ def test_of_two_who_switch_at_once_one_does(demo: Dataset, api: Api, curator: Us
         finally:
             connections["default"].close()
 
-    threads = [Thread(target=decide, args=[verb]) for verb in (switch_board, rescoring.discard, switch_board)]
+    threads = [
+        Thread(target=decide, args=[verb]) for verb in (switch_board, rescoring.discard_rescore, switch_board)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -294,14 +296,14 @@ def test_a_result_that_is_being_published_comes_before_the_switch(
     work()
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
     api.submit(run_text(skip=1), system="Slow")
-    record, inside = score_kind.record, Event()
+    record, inside = score_kind.record_result, Event()
 
     def slowly(*arguments: Any) -> Any:
         inside.set()  # the board is locked, and nothing of it is committed
         sleep(0.5)
         return record(*arguments)
 
-    monkeypatch.setattr(score_kind, "record", slowly)
+    monkeypatch.setattr(score_kind, "record_result", slowly)
 
     def publish() -> None:
         try:

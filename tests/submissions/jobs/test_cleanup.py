@@ -21,10 +21,10 @@ from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import User
 from submissions.jobs.cleanup import unreferenced_files
-from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
-from submissions.jobs.kinds.score import forget_upload
+from submissions.jobs.cleanup.unreferenced_files import GRACE, remove_unreferenced
+from submissions.jobs.kinds.score import delete_upload
 from submissions.models import State
-from submissions.sandbox.watching import remove
+from submissions.sandbox.processes import remove
 from submissions.tasks import sweep_files
 from submissions.uploads import storage
 from tests.factories import make_dataset, make_job, make_user
@@ -50,7 +50,7 @@ def test_old_files_without_a_row_are_swept(tmp_path: Path) -> None:
     upload = stored(Area.UPLOADS, tmp_path, "to be validated", old=True)
     make_job(make_dataset(), payload={"run_sha256": waiting.name})
     make_job(make_dataset(), state=State.VALIDATING, upload_sha256=upload.name)
-    assert sweep() >= 1  # other tests may have left something old, too
+    assert remove_unreferenced() >= 1  # other tests may have left something old, too
     assert [path.exists() for path in (orphan, fresh, waiting, upload)] == [False, True, True, True]
 
 
@@ -66,7 +66,7 @@ def deep(area: str, name: str) -> Path:
 
 def test_no_depth_stops_the_sweep() -> None:
     folders = [deep("work", "tmp1"), deep(Area.CHECKPOINTS.value, "7/" + "5" * 64)]
-    assert sweep() >= 2
+    assert remove_unreferenced() >= 2
     assert not any(folder.exists() for folder in folders)
 
 
@@ -74,11 +74,11 @@ def test_what_cannot_be_swept_does_not_keep_the_rest(tmp_path: Path, monkeypatch
     def fail() -> int:
         raise RecursionError
 
-    monkeypatch.setattr("submissions.jobs.cleanup.unreferenced_files.named_runs", fail)
+    monkeypatch.setattr("submissions.jobs.cleanup.unreferenced_files.referenced_runs", fail)
     monkeypatch.setattr("submissions.jobs.cleanup.unreferenced_files.sweep_embeddings", fail)
     upload = stored(Area.UPLOADS, tmp_path, "of nobody", old=True)
     folder = deep(Area.CHECKPOINTS.value, "7/" + "5" * 64)
-    assert sweep() >= 2
+    assert remove_unreferenced() >= 2
     assert not upload.exists()
     assert not folder.exists()
 
@@ -95,18 +95,18 @@ def test_a_backup_that_begins_during_a_sweep_stops_it(
     piece.touch()
     os.utime(piece, (0, 0))
     orphans += [piece, deep(Area.CHECKPOINTS.value, "7/" + "6" * 64)]
-    named_runs = unreferenced_files.named_runs
+    named_runs = unreferenced_files.referenced_runs
     with ExitStack() as backup:
 
         def asked_as_a_backup_begins() -> set[str]:
-            backup.enter_context(deletion_lock.paused())
+            backup.enter_context(deletion_lock.pause_deletions())
             return named_runs()
 
-        monkeypatch.setattr(unreferenced_files, "named_runs", asked_as_a_backup_begins)
-        sweep()
+        monkeypatch.setattr(unreferenced_files, "referenced_runs", asked_as_a_backup_begins)
+        remove_unreferenced()
         assert [path for path in orphans if not path.exists()] == []
-    monkeypatch.setattr(unreferenced_files, "named_runs", named_runs)
-    sweep()
+    monkeypatch.setattr(unreferenced_files, "referenced_runs", named_runs)
+    remove_unreferenced()
     assert [path for path in orphans if path.exists()] == []
 
 
@@ -116,14 +116,14 @@ def test_a_backup_that_begins_while_others_are_asked_for_keeps_an_upload(tmp_pat
     with ExitStack() as backup:
 
         def asked_as_a_backup_begins(execute: Callable[..., Any], *asked: Any) -> Any:
-            if not deletion_lock.are_paused():
-                backup.enter_context(deletion_lock.paused())
+            if not deletion_lock.deletions_are_paused():
+                backup.enter_context(deletion_lock.pause_deletions())
             return execute(*asked)
 
         with connection.execute_wrapper(asked_as_a_backup_begins):
-            forget_upload(job)
+            delete_upload(job)
         assert upload.exists()
-    forget_upload(job)
+    delete_upload(job)
     assert not upload.exists()
 
 
@@ -173,7 +173,9 @@ def test_sessions_that_have_expired_are_forgotten_every_hour(monkeypatch: pytest
     def full() -> int:
         raise OSError("no disk")
 
-    monkeypatch.setattr("submissions.tasks.sweep", full)  # which keeps no session from being forgotten
+    monkeypatch.setattr(
+        "submissions.tasks.remove_unreferenced", full
+    )  # which keeps no session from being forgotten
     sweep_files()
     assert set(Session.objects.values_list("session_key", flat=True)) == {"good"}
     assert set(UserSession.objects.values_list("session_key", flat=True)) == {"good", "just begun"}

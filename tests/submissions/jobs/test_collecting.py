@@ -11,8 +11,8 @@ from django.test import Client
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Entry, Run
-from submissions.jobs.runner import work_through
-from submissions.queue.queue import take_requests
+from submissions.jobs.runner import drain_queue
+from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user
 from tests.leaderboard.tiny_collection import write_folder
 from tests.submissions.clients import Api
@@ -28,14 +28,14 @@ def test_runs_wait_for_the_first_judgements_and_are_then_scored(tmp_path: Path) 
     run = "".join(f"{query} Q0 d{n} {n} {9 - n} tag\n" for query in ("q1", "q2", "q3") for n in (1, 2, 3))
     sent = api.submit(run, dataset="tiny")
     assert sent.status == 201
-    assert work_through("score", "worker") == 0
+    assert drain_queue("score", "worker") == 0
     assert api.get(f"submissions/{sent.body['id']}/").body["state"] == "queued"
 
     judged = write_folder(tmp_path / "2", {"qrels/train.tsv": None})
     import_dataset(judged, ImportOptions(slug="tiny"))
-    take_requests()
-    assert work_through("score", "worker") == 2  # the run, and what the board says of it
-    assert work_through("cpu", "worker") == 2  # the baseline, and what the texts are like
+    create_requested_jobs()
+    assert drain_queue("score", "worker") == 2  # the run, and what the board says of it
+    assert drain_queue("cpu", "worker") == 2  # the baseline, and what the texts are like
     assert api.get(f"submissions/{sent.body['id']}/").body["state"] == "done"
     assert Dataset.objects.get(slug="tiny").state == Dataset.State.PUBLISHED
     assert Entry.objects.filter(dataset__slug="tiny", is_baseline=True).count() == 1
@@ -53,7 +53,7 @@ def collect(folder: Path, *, hidden: bool) -> Dataset:
 def judge(folder: Path) -> None:
     """Its first judgements come."""
     import_dataset(write_folder(folder / "judged", {"qrels/train.tsv": None}), ImportOptions(slug="tiny"))
-    take_requests()
+    create_requested_jobs()
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -65,9 +65,9 @@ def test_while_it_collects_runs_and_bm25_are_kept_and_then_all_are_scored(
     public = api.submit(RUN, dataset="tiny", system="Open one", run_type="manual", tag="ann-1")
     private = other.submit(RUN, dataset="tiny", system="Quiet one", public="no")
     assert (public.status, private.status) == (201, 201), public.body
-    take_requests()
-    work_through("cpu", "worker")
-    work_through("score", "worker")
+    create_requested_jobs()
+    drain_queue("cpu", "worker")
+    drain_queue("score", "worker")
     kept = {run.system.name: run for run in Run.objects.all()}
     assert set(kept) == {"BM25", "Open one", "Quiet one"}  # pools are drawn from all of them
     assert (kept["Open one"].tag, kept["Open one"].run_type) == ("ann-1", "manual")
@@ -86,8 +86,8 @@ def test_while_it_collects_runs_and_bm25_are_kept_and_then_all_are_scored(
     assert "Awaiting judgements" in api.get(f"submissions/{public.body['id']}/").body["jobs"][0]["meaning"]
 
     judge(tmp_path)
-    work_through("cpu", "worker")
-    work_through("score", "worker")
+    drain_queue("cpu", "worker")
+    drain_queue("score", "worker")
     bm25 = Entry.objects.get(dataset__slug="tiny", is_baseline=True)
     assert bm25.evaluation is not None
     assert bm25.evaluation.run == kept["BM25"]  # the very run that was kept
@@ -105,14 +105,14 @@ def test_a_large_file_is_checked_while_the_dataset_collects(tmp_path: Path, sett
     api = Api(make_user())
     good = api.submit(RUN, dataset="tiny")
     bad = api.submit(RUN + "broken\n", dataset="tiny", system="Another")
-    assert work_through("score", "worker") == 2
+    assert drain_queue("score", "worker") == 2
     assert api.get(f"submissions/{bad.body['id']}/").body["state"] == "rejected"
     told = api.get(f"submissions/{good.body['id']}/").body
     assert (told["state"], told["jobs"][0]["awaiting_judgements"]) == ("queued", True)
     assert [run.tag for run in Run.objects.all()] == ["mine"]
-    assert work_through("score", "worker") == 0
+    assert drain_queue("score", "worker") == 0
     judge(tmp_path)
-    work_through("score", "worker")
+    drain_queue("score", "worker")
     assert api.get(f"submissions/{good.body['id']}/").body["state"] == "done"
 
 
@@ -132,5 +132,5 @@ def test_what_is_taken_back_while_it_waits_feeds_no_pool_and_is_named_nowhere(
     api.post(f"submissions/{two}/visibility/", public="true")
     assert "Second" in client.get("/datasets/tiny/").content.decode()
     judge(tmp_path)
-    work_through("score", "worker")
+    drain_queue("score", "worker")
     assert api.get(f"submissions/{one}/").body["state"] == "withdrawn"

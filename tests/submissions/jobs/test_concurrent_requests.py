@@ -13,11 +13,11 @@ from django.db import connection, connections, transaction
 from leaderboard.models import Dataset, Entry, RunProfile, WorkRequest
 from leaderboard.results import significance
 from leaderboard.results.history.revisions import Kind, board_changed
-from leaderboard.results.profiles.store import find_beside, record_beside
-from leaderboard.results.significance import find_certainty
+from leaderboard.results.profiles.store import find_overlaps, store_overlaps
+from leaderboard.results.significance import analyse_board
 from submissions.jobs.kinds import significance as significance_jobs
-from submissions.jobs.runner import work_through
-from submissions.queue.queue import take_requests
+from submissions.jobs.runner import drain_queue
+from submissions.queue.queue import create_requested_jobs
 from tests.leaderboard.entries import scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
 from tests.submissions.jobs.test_profiles import imported
@@ -66,31 +66,31 @@ def test_intervals_of_a_result_that_was_not_committed_yet_are_asked_for_again(
     dataset = scored_dataset(measures=["nDCG@10"])
     score_queries(dataset, "BM25", spread(0.4, 1), baseline=True)
     if known:
-        take_requests()
-        work_through("score", "worker")
+        create_requested_jobs()
+        drain_queue("score", "worker")
         board_changed(dataset, Kind.SYSTEM)
     with under_way(lambda: score_queries(dataset, "Newcomer", spread(0.6, 3))) as commit:
-        assert take_requests() == 1
+        assert create_requested_jobs() == 1
 
         def find_and_commit(board: Dataset, report: Callable[[float], None]) -> object:
-            finding = find_certainty(board, report)
+            finding = analyse_board(board, report)
             commit()
             return finding
 
-        monkeypatch.setattr(significance_jobs, "find_certainty", find_and_commit)
-        assert work_through("score", "worker") == 1
+        monkeypatch.setattr(significance_jobs, "analyse_board", find_and_commit)
+        assert drain_queue("score", "worker") == 1
     monkeypatch.undo()
     assert waiting("certainty") == 1
-    take_requests()
-    work_through("score", "worker")
-    assert significance.read([dataset.pk])[dataset.pk].current
+    create_requested_jobs()
+    drain_queue("score", "worker")
+    assert significance.read_certainty([dataset.pk])[dataset.pk].current
     assert waiting("certainty") == 0
 
 
 def test_a_run_that_was_not_committed_yet_is_looked_at_later(tmp_path: Path) -> None:
     dataset = imported(tmp_path).dataset
-    take_requests()
-    work_through("cpu", "worker")
+    create_requested_jobs()
+    drain_queue("cpu", "worker")
     assert Entry.objects.exists()
     RunProfile.objects.all().delete()
     Entry.objects.update(visibility=Entry.Visibility.PRIVATE)
@@ -103,14 +103,14 @@ def test_a_run_that_was_not_committed_yet_is_looked_at_later(tmp_path: Path) -> 
         board_changed(dataset, Kind.VISIBILITY)
 
     with under_way(show) as commit:
-        take_requests()
-        found = find_beside(dataset)
+        create_requested_jobs()
+        found = find_overlaps(dataset)
         assert not found.runs
         commit()
     with transaction.atomic():
-        record_beside(dataset, found)
+        store_overlaps(dataset, found)
     assert waiting("statistics") == 1
-    take_requests()
-    work_through("cpu", "worker")
+    create_requested_jobs()
+    drain_queue("cpu", "worker")
     assert RunProfile.objects.exists()
     assert waiting("statistics") == 0

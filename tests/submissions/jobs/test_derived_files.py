@@ -11,7 +11,7 @@ import pytest
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets import derived_files
 from leaderboard.models import Dataset, Run
-from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
+from submissions.jobs.cleanup.unreferenced_files import GRACE, remove_unreferenced
 from submissions.models import Job, State
 from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
@@ -45,7 +45,7 @@ def test_a_fault_while_preparing_costs_no_result(
     def broken(target: Path) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(derived_files, "writing", broken)
+    monkeypatch.setattr(derived_files, "atomic_write", broken)
     api.submit(run_text(tag="unlucky"), system="Mine")
     work()
     assert Job.objects.get().state == State.DONE
@@ -60,6 +60,6 @@ def test_first_documents_of_no_run_are_swept(demo: Dataset, api: Api) -> None:
     orphan.write_bytes(b"")
     for path in (kept, orphan):
         os.utime(path, (time.time() - GRACE - 60,) * 2)
-    assert sweep() == 1
+    assert remove_unreferenced() == 1
     assert kept.exists()
     assert not orphan.exists()

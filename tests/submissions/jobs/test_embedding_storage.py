@@ -18,19 +18,19 @@ from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset
 from leaderboard.settings.environment import embeddings_storage
 from submissions.jobs.models import embedding_cache
-from submissions.jobs.models.embedding_cache import sweep_embeddings, tidy_up
-from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder, put_in_place
+from submissions.jobs.models.embedding_cache import sweep_embeddings, trim_cache
+from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder, move_into_place
 from submissions.jobs.models.embedding_storage import (
     InvalidManifest,
     Manifest,
-    bring_shards,
-    note_use,
-    publish,
+    fetch_shards,
+    mark_used,
+    publish_shard,
     send_shard,
     stored_keys,
 )
-from submissions.jobs.models.encodings import Setting, keep_single, use
-from submissions.jobs.runner import do
+from submissions.jobs.models.encodings import EncodingSetting, store_single_shard, use_encoding
+from submissions.jobs.runner import run_job
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost
 from submissions.queue.queue import claim
@@ -114,7 +114,7 @@ def send(tmp_path: Path, files: dict[str, bytes], report: Callable[[str, float, 
         (folder / name).write_bytes(content)
     manifest = send_shard(folder, KEY, 0, report)
     assert manifest is not None
-    publish(manifest, KEY, 0)
+    publish_shard(manifest, KEY, 0)
     return manifest.size
 
 
@@ -141,7 +141,7 @@ def work(storage: Storage, machine: str, kind: Job.Kind) -> Job:
     job = claim(["cpu"], machine)
     assert job is not None
     assert job.kind == kind
-    do(job)
+    run_job(job)
     job.refresh_from_db()
     return job
 
@@ -200,73 +200,73 @@ def test_two_machines_with_a_bucket_between_them_write_the_run_of_one_process(
 
 
 @pytest.fixture
-def setting(db: None, storage: Storage) -> Setting:
+def setting(db: None, storage: Storage) -> EncodingSetting:
     """A model over a corpus of one shard."""
     dataset = make_dataset()
     version = make_version(dataset, corpus_sha256="c" * 64, statistics={"documents": 25})
     checkpoint = Checkpoint.objects.create(
         sha256="a" * 64, model_sha256="b" * 64, kind="static-embeddings", description={}, size=1
     )
-    return Setting(checkpoint, version, "dense", {}, "a-machine", "cpu", 2)
+    return EncodingSetting(checkpoint, version, "dense", {}, "a-machine", "cpu", 2)
 
 
-def keep_encoded(setting: Setting, folder: Path) -> None:
+def keep_encoded(setting: EncodingSetting, folder: Path) -> None:
     """Keep the one shard as the job that needs it does."""
     folder.mkdir()
     (folder / "embeddings.npy").write_bytes(folder.name.encode())
-    keep_single(setting, folder, documents=25, seconds=1.0, hardware="a-machine")
+    store_single_shard(setting, folder, documents=25, seconds=1.0, hardware="a-machine")
 
 
 @pytest.mark.django_db
 @pytest.mark.database
 def test_a_small_corpus_is_encoded_once_for_all_machines(
-    setting: Setting, storage: Storage, tmp_path: Path
+    setting: EncodingSetting, storage: Storage, tmp_path: Path
 ) -> None:
     keep_encoded(setting, tmp_path / "first")
     storage.be("b")
     job = make_job(setting.version.dataset, kind=Job.Kind.MODEL)
-    encoded = use(job, setting)
+    encoded = use_encoding(job, setting)
     assert encoded is not None
     assert (encoded.folder / "00000" / "embeddings.npy").read_bytes() == b"first"
     for name in storage.names("/manifest.json"):
         storage.delete(name)
     storage.be("c")
-    assert use(job, setting) is None
+    assert use_encoding(job, setting) is None
     keep_encoded(setting, tmp_path / "second")
     storage.be("d")
-    again = use(job, setting)
+    again = use_encoding(job, setting)
     assert again is not None
     assert (again.folder / "00000" / "embeddings.npy").read_bytes() == b"second"
     # The first machine goes by what the rows mean now, not by what it has.
     storage.be("a")
-    assert use(job, setting) is not None
+    assert use_encoding(job, setting) is not None
     assert (again.folder / "00000" / "embeddings.npy").read_bytes() == b"second"
 
 
 @pytest.mark.django_db
 @pytest.mark.database
 def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
-    setting: Setting, storage: Storage, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    setting: EncodingSetting, storage: Storage, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     keep_encoded(setting, tmp_path / "first")
     key = setting.key
-    note_use(KEY)  # of a row that is gone
+    mark_used(KEY)  # of a row that is gone
     job = make_job(setting.version.dataset, waits_for=Encoding.objects.get())
     settings.EMBEDDINGS_CACHE_BYTES = 0
     monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
 
     assert sweep_embeddings() == 0  # what the scorer does, which has no client of S3
-    tidy_up()
+    trim_cache()
     assert sorted(stored_keys()) == sorted([key, KEY])  # in use, and not there for long
     assert embeddings_folder(key).exists()
 
     Job.objects.filter(pk=job.pk).update(waits_for=None)
-    tidy_up()
+    trim_cache()
     assert not embeddings_folder(key).exists()
     assert Encoding.objects.exists()  # the bucket's turn is once an hour
     monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
     monkeypatch.setattr(embedding_cache, "GRACE", -60)
-    tidy_up()
+    trim_cache()
     assert storage.names() == []
     assert not Encoding.objects.exists()
 
@@ -279,11 +279,11 @@ def test_progress_is_told_both_ways(storage: Storage, tmp_path: Path) -> None:
     size = send(tmp_path, {"a.npy": b"a" * 300, "texts/b.npy": b"b" * 700}, lambda *what: told.append(what))
     assert told == [("storing", 0.0, ""), ("storing", 0.3, "")]
     told.clear()
-    assert bring_shards(KEY, {0: size}, lambda *what: told.append(what)) == frozenset()
+    assert fetch_shards(KEY, {0: size}, lambda *what: told.append(what)) == frozenset()
     assert [(stage, share) for stage, share, _ in told] == [("bringing", 0.3), ("bringing", 1.0)]
     assert (embeddings_folder(KEY) / "00000" / "texts" / "b.npy").read_bytes() == b"b" * 700
     told.clear()
-    assert bring_shards(KEY, {0: size}, lambda *what: told.append(what)) == frozenset()
+    assert fetch_shards(KEY, {0: size}, lambda *what: told.append(what)) == frozenset()
     assert told == []  # it is here
 
 
@@ -295,7 +295,7 @@ def test_a_shard_that_was_sent_by_half_is_not_taken(storage: Storage, tmp_path: 
     with pytest.raises(LeaseLost):
         send(tmp_path, {"a.npy": b"a" * 300, "b.npy": b"b" * 700}, report)
     assert len(storage.names()) == 2  # one file of two, and the note of use
-    assert bring_shards(KEY, {0: 1000}, silent) == {0}
+    assert fetch_shards(KEY, {0: 1000}, silent) == {0}
     assert not embeddings_folder(KEY).exists()
 
 
@@ -336,7 +336,7 @@ def test_a_manifest_that_is_none_of_ours_brings_nothing(storage: Storage, tmp_pa
     ]
     for manifest in wrong:
         storage.write(f"{KEY}/00000/manifest.json", manifest)
-        assert bring_shards(KEY, {0: 4}, silent) == {0}
+        assert fetch_shards(KEY, {0: 4}, silent) == {0}
     assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", ".lock"]
 
 
@@ -345,12 +345,12 @@ def test_an_object_that_is_not_what_was_written_is_not_taken(storage: Storage, t
     [name] = [name for name in storage.names() if len(Path(name).name) == 64]
     for damage in (b"", b"goo", b"goof", b"good and more"):
         storage.write(name, damage)
-        assert bring_shards(KEY, {0: size}, silent) == {0}
+        assert fetch_shards(KEY, {0: size}, silent) == {0}
     storage.delete(name)
-    assert bring_shards(KEY, {0: size}, silent) == {0}
+    assert fetch_shards(KEY, {0: size}, silent) == {0}
     assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", ".lock"]
     send(tmp_path, {"a.npy": b"good"})
-    assert bring_shards(KEY, {0: size}, silent) == frozenset()
+    assert fetch_shards(KEY, {0: size}, silent) == frozenset()
     assert (embeddings_folder(KEY) / "00000" / "a.npy").read_bytes() == b"good"
 
 
@@ -370,7 +370,7 @@ def test_a_folder_on_another_disk_is_moved_whole(tmp_path: Path, settings: Any) 
         (source / "texts").mkdir(parents=True)
         (source / "texts" / "a.npy").write_bytes(b"good")
         settings.EMBEDDINGS_FOLDER = str(tmp_path / "here")
-        put_in_place(source, embeddings_folder(KEY) / "00000")
+        move_into_place(source, embeddings_folder(KEY) / "00000")
     finally:
         for path in sorted(source.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()

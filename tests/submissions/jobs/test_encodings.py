@@ -17,13 +17,13 @@ from leaderboard.models import Dataset
 from submissions.jobs.models.embedding_cache import sweep_embeddings
 from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder
 from submissions.jobs.models.encodings import (
-    Setting,
+    EncodingSetting,
+    cancel_unneeded_shards,
     finish_shard,
-    keep_single,
-    settle,
-    settle_shard,
-    stop_unneeded,
-    use,
+    settle_shard_waiters,
+    settle_waiting_jobs,
+    store_single_shard,
+    use_encoding,
     wait_for_shards,
 )
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
@@ -48,7 +48,7 @@ def dataset(db: None) -> Dataset:
 
 
 @pytest.fixture
-def setting(dataset: Dataset, settings: LazySettings, tmp_path: Path) -> Setting:
+def setting(dataset: Dataset, settings: LazySettings, tmp_path: Path) -> EncodingSetting:
     """A model over that corpus, in three shards, and a store of the test's own: keys repeat as row ids do."""
     settings.VAR = tmp_path / "var"
     settings.SHARD_SIZE = 10
@@ -57,7 +57,7 @@ def setting(dataset: Dataset, settings: LazySettings, tmp_path: Path) -> Setting
     )
     version = dataset.current_version
     assert version is not None
-    return Setting(checkpoint, version, "dense", {"maximum_length": 512}, "a-machine", "cpu", 2)
+    return EncodingSetting(checkpoint, version, "dense", {"maximum_length": 512}, "a-machine", "cpu", 2)
 
 
 def model_job(dataset: Dataset) -> Job:
@@ -98,7 +98,7 @@ def state_of(job: Job) -> str:
 
 
 def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
-    dataset: Dataset, setting: Setting, encode: Callable[..., None]
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None]
 ) -> None:
     parent = model_job(dataset)
     assert wait_for_shards(parent, setting)
@@ -111,14 +111,14 @@ def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
     assert again is not None
     assert again.pk == parent.pk
     assert again.attempts == 1  # to wait is no failed attempt
-    encoded = use(again, setting)
+    encoded = use_encoding(again, setting)
     assert encoded is not None
     assert sorted(path.name for path in encoded.folder.iterdir()) == ["00000", "00001", "00002"]
     assert (encoded.documents, encoded.seconds, encoded.hardware) == (30, 4.5, {"a-machine"})
     assert claim(["cpu"], "worker") is None
 
 
-def test_a_waiting_job_is_neither_claimed_nor_reaped(dataset: Dataset, setting: Setting) -> None:
+def test_a_waiting_job_is_neither_claimed_nor_reaped(dataset: Dataset, setting: EncodingSetting) -> None:
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
     Job.objects.filter(kind=Job.Kind.SHARD).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
@@ -128,7 +128,7 @@ def test_a_waiting_job_is_neither_claimed_nor_reaped(dataset: Dataset, setting: 
 
 
 def test_jobs_with_the_same_setting_share_the_shards(
-    dataset: Dataset, setting: Setting, encode: Callable[..., None]
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None]
 ) -> None:
     first = model_job(dataset)
     wait_for_shards(first, setting)
@@ -145,30 +145,30 @@ def test_jobs_with_the_same_setting_share_the_shards(
 
 
 def test_a_third_job_finds_the_shards_there(
-    dataset: Dataset, setting: Setting, encode: Callable[..., None]
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None]
 ) -> None:
     wait_for_shards(model_job(dataset), setting)
     for _ in range(SHARDS):
         encode(next_shard())
     Job.objects.filter(kind=Job.Kind.MODEL).update(state=State.DONE, waits_for=None)
     late = model_job(dataset)
-    assert use(late, setting) is not None
+    assert use_encoding(late, setting) is not None
     late.refresh_from_db()
     assert late.waits_for is not None  # so that nothing removes them meanwhile
 
 
 @pytest.mark.parametrize("change", ["hardware", "parameters", "threads", "shard_size", "owner"])
-def test_another_setting_shares_nothing(setting: Setting, change: str) -> None:
-    values: dict[str, Any] = {name: getattr(setting, name) for name in Setting.__dataclass_fields__}
+def test_another_setting_shares_nothing(setting: EncodingSetting, change: str) -> None:
+    values: dict[str, Any] = {name: getattr(setting, name) for name in EncodingSetting.__dataclass_fields__}
     if change == "owner":
         values["checkpoint"] = Checkpoint(team_id=7, model_sha256=setting.checkpoint.model_sha256)
     else:
         values[change] = {"hardware": "other", "parameters": {}, "threads": 1, "shard_size": 11}[change]
-    assert Setting(**values).key != setting.key
+    assert EncodingSetting(**values).key != setting.key
 
 
 def test_a_worker_that_lost_its_shard_writes_nothing(
-    dataset: Dataset, setting: Setting, encode: Callable[..., None]
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None]
 ) -> None:
     wait_for_shards(model_job(dataset), setting)
     zombie = next_shard("zombie")
@@ -183,7 +183,9 @@ def test_a_worker_that_lost_its_shard_writes_nothing(
     assert Shard.objects.exclude(done_at=None).count() == 1
 
 
-def test_a_shard_that_fails_three_times_fails_those_who_wait(dataset: Dataset, setting: Setting) -> None:
+def test_a_shard_that_fails_three_times_fails_those_who_wait(
+    dataset: Dataset, setting: EncodingSetting
+) -> None:
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
     for _ in range(3):
@@ -191,48 +193,48 @@ def test_a_shard_that_fails_three_times_fails_those_who_wait(dataset: Dataset, s
         lost = next_shard()
         Job.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
         reap()
-        settle()
+        settle_waiting_jobs()
     parent.refresh_from_db()
     assert (parent.state, parent.error_code) == (State.FAILED, "worker_lost")
     assert "Shard 1 of the corpus could not be encoded." in parent.log
-    settle()
+    settle_waiting_jobs()
     others = Job.objects.filter(kind=Job.Kind.SHARD).exclude(pk=lost.pk)
     assert set(others.values_list("state", flat=True)) == {State.CANCELLED}
 
 
-def test_the_reason_of_a_rejected_shard_is_the_jobs(dataset: Dataset, setting: Setting) -> None:
+def test_the_reason_of_a_rejected_shard_is_the_jobs(dataset: Dataset, setting: EncodingSetting) -> None:
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
     shard = next_shard()
     report = {"problems": [{"code": "not_finite_output"}]}
     advance(shard.pk, State.REJECTED, fence=shard.fence, error_code="not_finite_output", report=report)
-    settle_shard(shard)
+    settle_shard_waiters(shard)
     parent.refresh_from_db()
     assert (parent.state, parent.error_code, parent.report) == (State.REJECTED, "not_finite_output", report)
 
 
 def test_a_job_that_comes_after_a_failure_has_its_shards_tried_anew(
-    dataset: Dataset, setting: Setting
+    dataset: Dataset, setting: EncodingSetting
 ) -> None:
     wait_for_shards(model_job(dataset), setting)
     shard = next_shard()
     advance(shard.pk, State.FAILED, fence=shard.fence)
-    settle()
+    settle_waiting_jobs()
     later = model_job(dataset)
     wait_for_shards(later, setting)
-    settle()
+    settle_waiting_jobs()
     assert state_of(later) == State.RETRIEVING
     under_way = Job.objects.filter(kind=Job.Kind.SHARD, state=State.QUEUED, shard__isnull=False)
     assert under_way.count() == SHARDS
 
 
-def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: Setting) -> None:
+def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: EncodingSetting) -> None:
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
     running = next_shard()
     parent.refresh_from_db()
     assert request_cancel(parent)
-    stop_unneeded()
+    cancel_unneeded_shards()
     assert state_of(parent) == State.CANCELLED
     running.refresh_from_db()
     assert running.cancel_requested
@@ -240,7 +242,7 @@ def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: S
     assert set(waiting.values_list("state", flat=True)) == {State.CANCELLED}
 
 
-def test_shards_that_somebody_else_waits_for_go_on(dataset: Dataset, setting: Setting) -> None:
+def test_shards_that_somebody_else_waits_for_go_on(dataset: Dataset, setting: EncodingSetting) -> None:
     first = model_job(dataset)
     wait_for_shards(first, setting)
     Job.objects.filter(kind=Job.Kind.SHARD).update(queue="gpu")
@@ -248,12 +250,12 @@ def test_shards_that_somebody_else_waits_for_go_on(dataset: Dataset, setting: Se
     wait_for_shards(second, setting)
     first.refresh_from_db()
     request_cancel(first)
-    stop_unneeded()
+    cancel_unneeded_shards()
     assert set(Job.objects.filter(kind=Job.Kind.SHARD).values_list("state", flat=True)) == {State.QUEUED}
 
 
 def test_a_shard_cancelled_while_somebody_came_is_made_again(
-    dataset: Dataset, setting: Setting, encode: Callable[..., None]
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None]
 ) -> None:
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
@@ -262,12 +264,14 @@ def test_a_shard_cancelled_while_somebody_came_is_made_again(
     with pytest.raises(Cancelled):
         encode(shard)
     advance(shard.pk, State.CANCELLED, fence=shard.fence)
-    settle()
+    settle_waiting_jobs()
     assert Shard.objects.filter(job__state=State.QUEUED).count() == SHARDS
     assert state_of(parent) == State.RETRIEVING
 
 
-def test_a_wish_to_cancel_that_came_while_claimed_is_heard(dataset: Dataset, setting: Setting) -> None:
+def test_a_wish_to_cancel_that_came_while_claimed_is_heard(
+    dataset: Dataset, setting: EncodingSetting
+) -> None:
     parent = model_job(dataset)
     request_cancel(parent)
     wait_for_shards(parent, setting)
@@ -275,7 +279,7 @@ def test_a_wish_to_cancel_that_came_while_claimed_is_heard(dataset: Dataset, set
 
 
 def test_the_dispatcher_wakes_a_job_whose_shards_are_all_there(
-    dataset: Dataset, setting: Setting, encode: Callable[..., None]
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None]
 ) -> None:
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
@@ -283,12 +287,12 @@ def test_the_dispatcher_wakes_a_job_whose_shards_are_all_there(
         encode(next_shard())
     # As if its release had been lost.
     Job.objects.filter(pk=parent.pk).update(state=State.RETRIEVING)
-    settle()
+    settle_waiting_jobs()
     assert state_of(parent) == State.QUEUED
 
 
 def test_shards_whose_files_are_gone_are_made_again(
-    dataset: Dataset, setting: Setting, encode: Callable[..., None]
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None]
 ) -> None:
     wait_for_shards(model_job(dataset), setting)
     for _ in range(SHARDS):
@@ -296,7 +300,7 @@ def test_shards_whose_files_are_gone_are_made_again(
     (embeddings_folder(setting.key) / "00001").rename(embeddings_folder(setting.key) / "gone")
     again = claim(["cpu"], "merger")
     assert again is not None
-    assert use(again, setting) is None
+    assert use_encoding(again, setting) is None
     advance(again.pk, State.RETRIEVING, fence=again.fence)
     wait_for_shards(again, setting)
     assert next_shard().shard.number == 1
@@ -304,20 +308,20 @@ def test_shards_whose_files_are_gone_are_made_again(
 
 
 def test_the_one_shard_of_a_small_corpus_is_kept_once(
-    dataset: Dataset, setting: Setting, settings: LazySettings, tmp_path: Path
+    dataset: Dataset, setting: EncodingSetting, settings: LazySettings, tmp_path: Path
 ) -> None:
     settings.SHARD_SIZE = 50
-    single = Setting(setting.checkpoint, setting.version, "dense", {}, "a-machine", "cpu", 2)
+    single = EncodingSetting(setting.checkpoint, setting.version, "dense", {}, "a-machine", "cpu", 2)
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "embeddings.npy").write_bytes(name.encode())
-        keep_single(single, tmp_path / name, documents=25, seconds=1.0, hardware="a-machine")
-    encoded = use(model_job(dataset), single)
+        store_single_shard(single, tmp_path / name, documents=25, seconds=1.0, hardware="a-machine")
+    encoded = use_encoding(model_job(dataset), single)
     assert encoded is not None
     assert (encoded.folder / "00000" / "embeddings.npy").read_bytes() == b"first"
 
 
-def test_a_link_is_not_kept(dataset: Dataset, setting: Setting, tmp_path: Path) -> None:
+def test_a_link_is_not_kept(dataset: Dataset, setting: EncodingSetting, tmp_path: Path) -> None:
     wait_for_shards(model_job(dataset), setting)
     job = next_shard()
     (tmp_path / "out" / "texts").mkdir(parents=True)
@@ -328,16 +332,16 @@ def test_a_link_is_not_kept(dataset: Dataset, setting: Setting, tmp_path: Path) 
 
 
 def test_what_was_used_longest_ago_goes_first_and_what_is_in_use_stays(
-    dataset: Dataset, setting: Setting, settings: LazySettings, tmp_path: Path
+    dataset: Dataset, setting: EncodingSetting, settings: LazySettings, tmp_path: Path
 ) -> None:
     settings.SHARD_SIZE = 50
     keys = []
     for age, hardware in enumerate(["new", "old", "oldest"]):
-        each = Setting(setting.checkpoint, setting.version, "dense", {}, hardware, "cpu", 2)
+        each = EncodingSetting(setting.checkpoint, setting.version, "dense", {}, hardware, "cpu", 2)
         folder = tmp_path / hardware
         folder.mkdir()
         (folder / "embeddings.npy").write_bytes(b"x" * 100)
-        keep_single(each, folder, documents=25, seconds=1.0, hardware=hardware)
+        store_single_shard(each, folder, documents=25, seconds=1.0, hardware=hardware)
         keys.append(each.key)
         stamp = time.time() - 1000 * age
         os.utime(embeddings_folder(each.key), (stamp, stamp))

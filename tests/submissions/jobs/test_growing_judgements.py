@@ -18,14 +18,14 @@ from leaderboard.core.storage.store import Area, path_of
 from leaderboard.core.work_requests import request_work
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.judgements.imports import Conflicts, bring_judgements, request_merge
+from leaderboard.judgements.imports import Conflicts, import_judgements, request_merge
 from leaderboard.judgements.pools import request_pool
 from leaderboard.judgements.rescoring.comparison import comparison_of
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import Dataset, Entry, JudgementImport, Pool, Rescore, User, WorkRequest
 from leaderboard.results.records import per_query_values
-from submissions.jobs.runner import work_through
-from submissions.queue.queue import take_requests
+from submissions.jobs.runner import drain_queue
+from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ Judgements = dict[tuple[str, str], int]
 
 def worker() -> None:
     """Do everything that is asked for."""
-    while take_requests() or work_through("score", "test-worker") + work_through("cpu", "test-worker"):
+    while create_requested_jobs() or drain_queue("score", "test-worker") + drain_queue("cpu", "test-worker"):
         pass
 
 
@@ -119,7 +119,7 @@ def grow(
         pool.refresh_from_db()
         text, pooled = judged_pool(pool, removed)
         (tmp_path / "judged.csv").write_text(text)
-        brought = bring_judgements(dataset, tmp_path / "judged.csv", note="assessors", pool=pool)
+        brought = import_judgements(dataset, tmp_path / "judged.csv", note="assessors", pool=pool)
         worker()
         brought.refresh_from_db()
         assert brought.counts["new"] == len(removed)

@@ -12,13 +12,13 @@ from django.utils import timezone
 
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, path_of
-from leaderboard.datasets.qrels import NotOpen, lay_out_open_judgements, open_judgements
+from leaderboard.datasets.qrels import JudgementsNotOpen, copy_open_judgements, open_judgements
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Entry
-from submissions.jobs.runner import work_through
+from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
-from submissions.queue.queue import request_cancel, seconds_before, take_requests
+from submissions.queue.queue import create_requested_jobs, request_cancel, seconds_worked_before
 from tests.submissions.collections import HEADER
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -34,14 +34,14 @@ def baseline_job(db: None, tmp_path: Path) -> Job:
     (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "common word7"}\n')
     (folder / "qrels" / "test.tsv").write_text(HEADER + "q1\td7\t1\n")
     dataset = import_dataset(folder, ImportOptions(slug="small", hidden=False)).dataset
-    take_requests()
+    create_requested_jobs()
     return Job.objects.get(dataset=dataset, kind=Job.Kind.BASELINE)
 
 
 def retrieve_only(settings: Any) -> None:
     """What a worker does that has no private storage: reading any judgement there raises."""
     settings.PRIVATE_STORAGE = False
-    work_through("cpu", "a-retriever")
+    drain_queue("cpu", "a-retriever")
     settings.PRIVATE_STORAGE = True
 
 
@@ -52,8 +52,8 @@ def test_a_retriever_without_judgements_hands_over_and_a_scorer_publishes(
     baseline_job.refresh_from_db()
     assert (baseline_job.state, baseline_job.queue, baseline_job.attempts) == (State.QUEUED, "score", 0)
     assert "a scorer goes on" in baseline_job.log
-    assert seconds_before(baseline_job.payload) > 0
-    work_through("score", "a-scorer")
+    assert seconds_worked_before(baseline_job.payload) > 0
+    drain_queue("score", "a-scorer")
     baseline_job.refresh_from_db()
     assert baseline_job.state == State.DONE
     entry = Entry.objects.get(dataset=baseline_job.dataset, is_baseline=True)
@@ -69,11 +69,11 @@ def test_what_was_retrieved_over_other_content_is_retrieved_again(baseline_job: 
     payload = baseline_job.payload
     payload["retrieved"]["version"] += 1
     Job.objects.filter(pk=baseline_job.pk).update(payload=payload)
-    work_through("score", "a-scorer")
+    drain_queue("score", "a-scorer")
     baseline_job.refresh_from_db()
     assert (baseline_job.state, baseline_job.queue) == (State.QUEUED, "cpu")
     assert "retrieved" not in baseline_job.payload
-    work_through("cpu", "a-retriever")
+    drain_queue("cpu", "a-retriever")
     baseline_job.refresh_from_db()
     assert baseline_job.state == State.DONE
 
@@ -88,7 +88,7 @@ def test_a_run_that_its_scorer_never_finds_fails_the_third_time(
         assert (baseline_job.state, baseline_job.queue) == (State.QUEUED, "score"), f"turn {turn}"
         for run in baseline_job.payload["retrieved"]["runs"]:
             run_path(run["sha256"]).unlink()
-        work_through("score", "a-scorer")
+        drain_queue("score", "a-scorer")
     baseline_job.refresh_from_db()
     assert (baseline_job.state, baseline_job.error_code) == (State.FAILED, "run_missing")
     assert baseline_job.fault
@@ -101,7 +101,7 @@ def test_a_run_that_its_scorer_never_finds_fails_the_third_time(
 def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(
     baseline_job: Job, settings: Any
 ) -> None:
-    from submissions.jobs.cleanup.unreferenced_files import sweep
+    from submissions.jobs.cleanup.unreferenced_files import remove_unreferenced
 
     retrieve_only(settings)
     baseline_job.refresh_from_db()
@@ -110,25 +110,25 @@ def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(
     import os
 
     os.utime(run_path(run["sha256"]), (old, old))
-    sweep()
+    remove_unreferenced()
     assert run_path(run["sha256"]).exists()
     assert request_cancel(baseline_job)
     os.utime(run_path(run["sha256"]), (old, old))
-    sweep()
+    remove_unreferenced()
     assert not run_path(run["sha256"]).exists()
 
 
 def test_open_judgements_are_laid_out_for_who_has_no_private_storage(
     baseline_job: Job, settings: Any
 ) -> None:
-    work_through("cpu", "a-worker")
+    drain_queue("cpu", "a-worker")
     dataset = Dataset.objects.get(slug="small")
     assert dataset.current_qrels is not None
     settings.PRIVATE_STORAGE = False
-    with pytest.raises(NotOpen):
+    with pytest.raises(JudgementsNotOpen):
         open_judgements(dataset)
     settings.PRIVATE_STORAGE = True
-    assert lay_out_open_judgements() == 1
+    assert copy_open_judgements() == 1
     settings.PRIVATE_STORAGE = False
     assert open_judgements(dataset).query_ids == ("q1",)
     with pytest.raises(PermissionError):
@@ -136,7 +136,7 @@ def test_open_judgements_are_laid_out_for_who_has_no_private_storage(
 
     settings.PRIVATE_STORAGE = True
     Dataset.objects.filter(pk=dataset.pk).update(hidden=True)
-    assert lay_out_open_judgements() == 0
+    assert copy_open_judgements() == 0
     assert not path_of(Area.OPEN_QRELS, dataset.current_qrels.sha256).exists()
 
 
@@ -144,7 +144,7 @@ def test_judgements_that_are_gone_keep_no_others_from_being_laid_out(
     baseline_job: Job, settings: Any
 ) -> None:
     """The dispatcher says which are missing each time, after it has done what it can."""
-    work_through("cpu", "a-worker")
+    drain_queue("cpu", "a-worker")
     there = Dataset.objects.get(slug="small")
     assert there.current_qrels is not None
     for number in range(3):
@@ -154,5 +154,5 @@ def test_judgements_that_are_gone_keep_no_others_from_being_laid_out(
         gone.current_qrels = version.qrels.create(sha256=f"{number:064x}")
         gone.save()
     with pytest.raises(FileNotFoundError, match=f"{0:064x}, {1:064x}, {2:064x}"):
-        lay_out_open_judgements()
+        copy_open_judgements()
     assert path_of(Area.OPEN_QRELS, there.current_qrels.sha256).exists()

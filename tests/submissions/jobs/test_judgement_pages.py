@@ -15,8 +15,8 @@ from django.test import Client
 from leaderboard.core.storage.store import Area, put
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.models import AuditRecord, Dataset, DatasetVersion, JudgementImport, Pool, Qrels, User
-from submissions.jobs.runner import work_through
-from submissions.queue.queue import take_requests
+from submissions.jobs.runner import drain_queue
+from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import QUERIES, run_text
@@ -44,8 +44,8 @@ def judge(db: None) -> Client:
 
 def scorer() -> None:
     """Take up what was asked for, and do it."""
-    take_requests()
-    work_through("score", "test-worker")
+    create_requested_jobs()
+    drain_queue("score", "test-worker")
 
 
 def bring(client: Client, text: str, **fields: Any) -> str:

@@ -16,13 +16,13 @@ from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.judgements import pools
-from leaderboard.judgements.comparing import listed_conflicts
-from leaderboard.judgements.errors import JudgingRefused, Overtaken
+from leaderboard.judgements.comparing import list_conflicts
+from leaderboard.judgements.errors import ConcurrentChange, JudgingRefused
 from leaderboard.judgements.imports import (
     State,
-    bring_judgements,
     compare_again,
     discard_import,
+    import_judgements,
     request_merge,
 )
 from leaderboard.models import (
@@ -38,9 +38,9 @@ from leaderboard.models import (
     WorkRequest,
 )
 from leaderboard.results.publishing import withdraw_entries
-from submissions.jobs.runner import work_through
+from submissions.jobs.runner import drain_queue
 from submissions.models import Job, Submission
-from submissions.queue.queue import ATTEMPTS, take_requests
+from submissions.queue.queue import ATTEMPTS, create_requested_jobs
 from tests.factories import make_user
 from tests.submissions.clients import Api
 from tests.submissions.collections import DOCUMENTS, HEADER, JUDGED, QUERIES, run_text
@@ -59,8 +59,8 @@ def curator(db: None) -> User:
 
 def scorer() -> None:
     """Take up what was asked for, and do it."""
-    take_requests()
-    work_through("score", "test-worker")
+    create_requested_jobs()
+    drain_queue("score", "test-worker")
 
 
 def give_texts(dataset: Dataset, folder: Path) -> None:
@@ -87,7 +87,7 @@ def bring(dataset: Dataset, curator: User, tmp_path: Path, text: str, **more: An
     path = tmp_path / "judged.qrels"
     path.write_text(text)
     with acting(curator, "for a test"):
-        brought = bring_judgements(dataset, path, **more)
+        brought = import_judgements(dataset, path, **more)
     scorer()
     brought.refresh_from_db()
     return brought
@@ -172,7 +172,7 @@ def test_a_file_with_problems_is_listed_whole_and_nothing_is_stored(
     path = tmp_path / "judged.qrels"
     path.write_text("q1 0 d2 1\nq1 0 d2 1\nq99 0 d2 1\nq1 0 nowhere 1\nq1 0 d4 eleven\n")
     with acting(curator), pytest.raises(InvalidContent) as caught:
-        bring_judgements(demo, path)
+        import_judgements(demo, path)
     assert [each.code for each in caught.value.report.problems] == [
         "duplicate", "grade", "unknown_document", "unknown_query",
     ]  # fmt: skip
@@ -195,7 +195,7 @@ def test_conflicts_are_listed_and_the_curator_says_which_grade_counts(
         "lines": 6, "pairs": 5, "unjudged": 1, "new": 2, "same": 1, "conflicts": 2, "raised": 1, "lowered": 1,
         "queries": 3, "new_queries": 1,
     }  # fmt: skip
-    assert list(listed_conflicts(brought)) == [("q1", "d1", 1, 2), ("q1", "d3", 2, 0)]
+    assert list(list_conflicts(brought)) == [("q1", "d1", 1, 2), ("q1", "d3", 2, 0)]
     merged(brought, curator, policy)
     demo.refresh_from_db()
     assert brought.state == State.MERGED
@@ -280,9 +280,9 @@ def test_of_two_curators_the_second_is_told_and_the_judgements_are_compared_agai
     second = bring(demo, curator, tmp_path, "q1 0 d2 2\n")
     assert second.counts["new"] == 1
     merged(first, curator)
-    with acting(curator), pytest.raises(Overtaken, match="decided before you: this import is merged"):
+    with acting(curator), pytest.raises(ConcurrentChange, match="decided before you: this import is merged"):
         request_merge(first, Policy.REPLACE)
-    with acting(curator), pytest.raises(Overtaken, match="have changed since"):
+    with acting(curator), pytest.raises(ConcurrentChange, match="have changed since"):
         request_merge(second, Policy.KEEP)
     scorer()
     second.refresh_from_db()
@@ -292,7 +292,7 @@ def test_of_two_curators_the_second_is_told_and_the_judgements_are_compared_agai
     assert demo.current_qrels is not None
     assert load_qrels(demo.current_qrels).as_dict()["q1"] == {"d1": 1, "d2": 2, "d3": 2, "d4": 1, "d900": 0}
     assert demo.current_qrels.number == 3
-    with acting(curator), pytest.raises(Overtaken):
+    with acting(curator), pytest.raises(ConcurrentChange):
         discard_import(second)
 
 
@@ -329,14 +329,14 @@ def test_a_fault_of_ours_is_said_and_can_be_tried_again(demo: Dataset, curator: 
     path = tmp_path / "judged.qrels"
     path.write_text("q1 0 d2 1\n")
     with acting(curator):
-        brought = bring_judgements(demo, path)
+        brought = import_judgements(demo, path)
     lost = path_of(Area.CURATION, brought.sha256)
     content = lost.read_bytes()
     lost.unlink()
-    take_requests()
+    create_requested_jobs()
     for _ in range(ATTEMPTS):
         Job.objects.update(not_before=None)
-        work_through("score", "test-worker")
+        drain_queue("score", "test-worker")
     brought.refresh_from_db()
     assert brought.state == State.FAILED
     lost.write_bytes(content)

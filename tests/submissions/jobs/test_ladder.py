@@ -34,7 +34,7 @@ from leaderboard.rounds.lifecycle import save_round
 from submissions.accounts.membership import create_team
 from submissions.jobs.withdrawal import set_public, withdraw
 from submissions.models import Submission
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from submissions.status.scores import outcome_text
 from tests.curating import filled
 from tests.factories import make_user
@@ -50,7 +50,7 @@ def compete(dataset: Dataset) -> None:
     drawn = SimpleNamespace(token_bytes=bytes)
     with acting(None, "a competition"), patch.object(judged_parts, "secrets", drawn):
         request_change(dataset, competition=True, share=0.5)
-        take_requests()
+        create_requested_jobs()
         work()
     dataset.refresh_from_db()
     assert dataset.protection == "competition"
@@ -243,7 +243,7 @@ def test_a_seed_set_is_held_by_its_mean_and_tells_no_seed(
 
     with acting(None, "back"):
         request_change(contest, competition=False, although_reveals=True)
-    take_requests()
+    create_requested_jobs()
     work()
     entry.refresh_from_db()
     assert (entry.dataset.protection, entry.visibility, entry.scores) == ("standard", "held", {})

@@ -21,7 +21,7 @@ from submissions.intake.models.readiness import quota_of
 from submissions.jobs.models.embedding_files import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
 from submissions.queue.queue import request_cancel
-from submissions.sandbox.running import Outcome, run_job
+from submissions.sandbox.running import SandboxOutcome, run_job
 from tests.submissions.model_jobs import (
     make_published,
     make_submission,
@@ -234,7 +234,7 @@ def test_what_our_own_process_does_wrong_is_tried_three_times_and_not_counted(
 def test_what_nobody_can_walk_through_is_not_kept(
     small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_and_dig(backend: Any, work: ExecutionJob, *given: Any) -> Outcome:
+    def run_and_dig(backend: Any, work: ExecutionJob, *given: Any) -> SandboxOutcome:
         outcome = run_job(backend, work, *given)
         if work.shards is not None:
             make_deep(work.shards / "00000")

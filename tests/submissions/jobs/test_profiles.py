@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leaderboard.datasets.qrels import lay_out_open_judgements
-from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.datasets.qrels import copy_open_judgements
+from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import (
@@ -25,16 +25,16 @@ from leaderboard.results.history.revisions import board_changed
 from leaderboard.results.profiles.store import request_missing_statistics
 from leaderboard.results.publishing import set_visibility
 from leaderboard.results.publishing.visibility import mark_published
-from submissions.jobs.runner import work_through
+from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost
-from submissions.queue.queue import claim, take_requests
+from submissions.queue.queue import claim, create_requested_jobs
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
-def imported(folder: Path, slug: str = "tiny", **options: Any) -> Imported:
+def imported(folder: Path, slug: str = "tiny", **options: Any) -> ImportResult:
     """A tiny collection with open judgements, unless told otherwise."""
     done = import_dataset(write_folder(folder), ImportOptions(slug=slug, **{"hidden": False, **options}))
     mark_published(done.dataset)
@@ -44,10 +44,10 @@ def imported(folder: Path, slug: str = "tiny", **options: Any) -> Imported:
 
 def work() -> None:
     """Take up every request and do all jobs."""
-    take_requests()
-    work_through("cpu", "test-worker")
-    take_requests()
-    work_through("cpu", "test-worker")
+    create_requested_jobs()
+    drain_queue("cpu", "test-worker")
+    create_requested_jobs()
+    drain_queue("cpu", "test-worker")
 
 
 def statistics_requests() -> int:
@@ -95,20 +95,20 @@ def test_what_finds_no_judgements_laid_out_yet_waits_and_costs_no_attempt(
 ) -> None:
     imported(tmp_path)
     settings.PRIVATE_STORAGE = False  # a retriever, before the dispatcher's next turn
-    take_requests()
+    create_requested_jobs()
     for _ in range(4):
         Job.objects.update(not_before=None)
-        work_through("cpu", "a-retriever")
+        drain_queue("cpu", "a-retriever")
     job = Job.objects.get(kind=Job.Kind.STATISTICS)
     assert (job.state, job.attempts) == (State.QUEUED, 0)
     assert job.not_before is not None
     assert job.log.count("not laid out") == 1
     assert "fault" not in caplog.text
     settings.PRIVATE_STORAGE = True
-    lay_out_open_judgements()
+    copy_open_judgements()
     settings.PRIVATE_STORAGE = False
     Job.objects.update(not_before=None)
-    work_through("cpu", "a-retriever")
+    drain_queue("cpu", "a-retriever")
     job.refresh_from_db()
     assert job.state == State.DONE
 
@@ -152,7 +152,7 @@ def test_other_judgements_change_what_follows_from_them_and_nothing_else(tmp_pat
     folder = write_folder(tmp_path / "2", {"qrels/test.tsv": qrels})
     import_dataset(folder, ImportOptions(slug="tiny", hidden=False))
     work()
-    work_through("score", "test-worker")
+    drain_queue("score", "test-worker")
     switch_board(Rescore.objects.get())
     work()
     after = CollectionProfile.objects.get()
@@ -163,9 +163,9 @@ def test_other_judgements_change_what_follows_from_them_and_nothing_else(tmp_pat
 
 def test_requests_that_come_while_a_job_waits_make_no_second_one(tmp_path: Path) -> None:
     done = imported(tmp_path)
-    take_requests()
+    create_requested_jobs()
     WorkRequest.objects.create(kind=WorkRequest.Kind.STATISTICS, dataset=done.dataset)
-    take_requests()
+    create_requested_jobs()
     assert Job.objects.filter(kind=Job.Kind.STATISTICS).count() == 1
 
 
@@ -173,7 +173,7 @@ def test_a_worker_that_lost_its_claim_writes_nothing(tmp_path: Path) -> None:
     from submissions.jobs.kinds.profiles import statistics_job
 
     imported(tmp_path)
-    take_requests()
+    create_requested_jobs()
     Job.objects.exclude(kind=Job.Kind.STATISTICS).delete()
     zombie = claim(["cpu"], "first")
     assert zombie is not None
@@ -197,7 +197,7 @@ def test_collections_of_an_earlier_release_are_asked_for_once(tmp_path: Path) ->
     WorkRequest.objects.all().delete()
     assert request_missing_statistics() == 1
     assert request_missing_statistics() == 0
-    take_requests()
+    create_requested_jobs()
     assert request_missing_statistics() == 0  # whether that job succeeds or fails
 
 

@@ -13,7 +13,7 @@ from leaderboard.core.audit import acting
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import AuditRecord, Dataset, Entry, Rescore, User
 from leaderboard.results.publishing.visibility import quarantine, restore, unpublish
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user
 from tests.submissions.clients import Api
 from tests.submissions.collections import make_collection, run_text
@@ -154,7 +154,7 @@ def test_the_note_is_public_and_why_is_for_the_record_alone(
     first, second = (more_judgements(demo, tmp_path, extra) for extra in ("d2", "d4"))
     sent = {"qrels": first.pk, "note": "The pool of October", "why": "Internal: a team cheats"}
     assert desk.post("/admin/leaderboard/rescore/add/", sent).status_code == 302
-    take_requests()
+    create_requested_jobs()
     work()
     address = f"/admin/leaderboard/rescore/{Rescore.objects.get().pk}/switch/"
     assert desk.post(address, {"seen": "", "why": "Internal: as agreed"}).status_code == 302

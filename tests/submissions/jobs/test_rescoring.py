@@ -25,10 +25,10 @@ from leaderboard.judgements import rescoring
 from leaderboard.judgements.comparing import adopt_qrels
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Qrels, Rescore, Run, User, WorkRequest
 from submissions.jobs.kinds import rescore as job_module
-from submissions.jobs.kinds.rescore import give_up_lost, rescore_job
+from submissions.jobs.kinds.rescore import fail_lost_rescores, rescore_job
 from submissions.models import Job, State
-from submissions.queue.lease import holding
-from submissions.queue.queue import claim, reap, take_requests
+from submissions.queue.lease import hold_lease
+from submissions.queue.queue import claim, create_requested_jobs, reap
 from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
 from tests.submissions.rescores import more_judgements, rescored
@@ -48,11 +48,11 @@ def test_one_rescore_at_a_time_and_each_act_is_recorded(
         assert rescore is not None
         with pytest.raises(rescoring.RescoreUnderWay, match="on qrels 2 already"):
             adopt_qrels(demo, third, "another pool")
-        rescoring.discard(rescore)
+        rescoring.discard_rescore(rescore)
         assert rescore.state == Rescore.State.DISCARDED
         with pytest.raises(rescoring.CannotRescore, match="thrown away by Cora"):
-            rescoring.discard(rescore)
-        rescoring.start(demo, third, "another pool")
+            rescoring.discard_rescore(rescore)
+        rescoring.start_rescore(demo, third, "another pool")
     demo.refresh_from_db()
     assert demo.current_qrels is not None
     assert demo.current_qrels.number == 1
@@ -87,7 +87,7 @@ def test_judgements_of_another_split_are_another_test(
         acting(curator, "dev"),
         pytest.raises(rescoring.CannotRescore, match="not for the version and split"),
     ):
-        rescoring.start(demo, qrels, "dev")
+        rescoring.start_rescore(demo, qrels, "dev")
 
 
 def test_every_stored_run_is_evaluated_and_no_board_changes(
@@ -96,7 +96,7 @@ def test_every_stored_run_is_evaluated_and_no_board_changes(
     api.submit(public="false")
     api.submit(run_text(skip=2), system="Other")
     work()
-    take_requests()
+    create_requested_jobs()
     work()
     before = list(Entry.objects.order_by("pk").values("pk", "scores", "comparison_group", "evaluation"))
     revision = Dataset.objects.get(pk=demo.pk).board_revision
@@ -136,7 +136,7 @@ def test_a_submission_meanwhile_is_scored_as_ever_and_caught_up_with(
     assert late.evaluation.qrels == demo.current_qrels
     rescore.refresh_from_db()
     assert rescore.state == Rescore.State.EVALUATING
-    take_requests()
+    create_requested_jobs()
     work()
     rescore.refresh_from_db()
     assert (rescore.state, rescore.done) == (Rescore.State.READY, 2)
@@ -173,7 +173,7 @@ def lose_worker(monkeypatch: pytest.MonkeyPatch, number: int) -> Job:
     job = claim(["score"], "a worker")
     assert job is not None
     assert job.kind == Job.Kind.RESCORE
-    with holding(job) as lease, killed_at(monkeypatch, number):
+    with hold_lease(job) as lease, killed_at(monkeypatch, number):
         rescore_job(job, lease)
     Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
     assert reap() == 1
@@ -188,8 +188,8 @@ def campaign(demo: Dataset, api: Api, curator: User, tmp_path: Path) -> Rescore:
         api.submit(run_text(skip=number), system=f"System {number}")
     work()
     with acting(curator, "a pool"):
-        rescore = rescoring.start(demo, more_judgements(demo, tmp_path), "a pool")
-    take_requests()
+        rescore = rescoring.start_rescore(demo, more_judgements(demo, tmp_path), "a pool")
+    create_requested_jobs()
     return rescore
 
 
@@ -220,12 +220,12 @@ def test_a_run_over_which_workers_are_lost_keeps_no_other_from_its_numbers(
 
 def test_a_campaign_that_failed_goes_on_where_it_was(campaign: Rescore, curator: User) -> None:
     Job.objects.filter(kind=Job.Kind.RESCORE).update(state=State.FAILED)
-    assert give_up_lost() == 1
+    assert fail_lost_rescores() == 1
     campaign.refresh_from_db()
     assert campaign.state == Rescore.State.FAILED
     with acting(curator, "the disk was full"):
-        rescoring.go_on(campaign)
-    take_requests()
+        rescoring.resume_rescore(campaign)
+    create_requested_jobs()
     work()
     campaign.refresh_from_db()
     assert (campaign.state, campaign.done) == (Rescore.State.READY, 5)
@@ -237,7 +237,7 @@ def test_what_people_wait_for_comes_between(
     monkeypatch.setattr(job_module, "SLICE", -1.0)
     job = claim(["score"], "a worker")
     assert job is not None
-    with holding(job) as lease:
+    with hold_lease(job) as lease:
         rescore_job(job, lease)
     job.refresh_from_db()
     assert (job.state, job.attempts) == (State.QUEUED, 0)
@@ -249,7 +249,7 @@ def test_what_people_wait_for_comes_between(
 
 def test_a_rescore_that_was_thrown_away_is_worked_on_no_further(campaign: Rescore, curator: User) -> None:
     with acting(curator, "the wrong file"):
-        rescoring.discard(campaign)
+        rescoring.discard_rescore(campaign)
     work()
     assert not Evaluation.objects.filter(qrels=campaign.to_qrels).exists()
     assert Job.objects.get(kind=Job.Kind.RESCORE).state == State.CANCELLED
@@ -286,7 +286,7 @@ def test_a_worker_that_is_killed_half_way_is_made_good_by_the_next(campaign: Res
         "    if len(count) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return evaluate(*arguments)\n"
         "rescore.evaluate_run = third\n"
-        "runner.work_through('score', 'the killed one')\n"
+        "runner.drain_queue('score', 'the killed one')\n"
     )
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "leaderboard.settings"}
     if url := os.environ.get("DATABASE_URL", ""):

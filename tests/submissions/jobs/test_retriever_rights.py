@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from leaderboard.core.database_grants import RETRIEVER
-from leaderboard.datasets.qrels import lay_out_open_judgements
+from leaderboard.datasets.qrels import copy_open_judgements
 from leaderboard.models import CollectionProfile, Entry
 from leaderboard.results.profiles.store import request_statistics
-from submissions.jobs.models.running import TimedOut
-from submissions.jobs.runner import work_through
+from submissions.jobs.models.running import ModelTimedOut
+from submissions.jobs.runner import drain_queue
 from submissions.models import Job, QuotaUse, State
 from submissions.queue.lease import Cancelled
-from submissions.queue.queue import ATTEMPTS, take_requests
+from submissions.queue.queue import ATTEMPTS, create_requested_jobs
 from submissions.quotas.ledger import charge, settle_requested
 from tests.roles import make_roles, working_as
 from tests.submissions.model_jobs import import_small, make_submission, queue_model, use_toy_engine
@@ -36,23 +36,23 @@ def roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Non
 
 def retrieve(settings: Any) -> None:
     """What waits for a retriever, done as one, then what waits for a scorer."""
-    lay_out_open_judgements()
+    copy_open_judgements()
     settings.PRIVATE_STORAGE = False
     with working_as(RETRIEVER):
-        work_through("cpu", "a-retriever")
+        drain_queue("cpu", "a-retriever")
     settings.PRIVATE_STORAGE = True
-    work_through("score", "a-scorer")
+    drain_queue("score", "a-scorer")
 
 
 def test_a_retriever_does_its_jobs_with_the_rights_it_has(tmp_path: Path, settings: Any) -> None:
     dataset = import_small(tmp_path / "collection")
-    take_requests()
+    create_requested_jobs()
     retrieve(settings)
     baseline = Job.objects.get(kind=Job.Kind.BASELINE)
     assert baseline.state == State.DONE, baseline.log
     dataset.refresh_from_db()
     request_statistics(dataset.pk)
-    take_requests()
+    create_requested_jobs()
     job = queue_model(dataset, make_submission())
     retrieve(settings)
     job.refresh_from_db()
@@ -92,7 +92,7 @@ def raises(error: Exception) -> Callable[..., None]:
     [
         ("not_finite", None, State.REJECTED, {"submission": True, "refusal": False}),
         ("crash", None, State.REJECTED, {"submission": True, "refusal": False}),
-        ("", TimedOut(), State.TIMED_OUT, {"submission": False}),
+        ("", ModelTimedOut(), State.TIMED_OUT, {"submission": False}),
         ("", Cancelled(), State.CANCELLED, {"submission": False}),
         ("", OSError("a disk of ours"), State.FAILED, {"submission": True}),
     ],

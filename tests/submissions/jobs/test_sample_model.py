@@ -13,7 +13,7 @@ from leaderboard.importing.demo.sample_checkpoint import ARCHIVE_NAME, REFUSED_N
 from leaderboard.models import Entry, WorkRequest
 from submissions import sandbox
 from submissions.models import Checkpoint, Job, State
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.submissions.model_jobs import make_published, run_waiting, use_backend
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +28,7 @@ def test_the_sample_is_made_measured_and_offered(
     dataset = make_published(tmp_path / "collection")
     use_backend(settings, "auto" if sandbox.backend().available else "none")
     request_work(WorkRequest.Kind.SAMPLE_MODEL, dataset)
-    take_requests()
+    create_requested_jobs()
     run_waiting()
     job = Job.objects.get(kind=Job.Kind.SAMPLE_MODEL)
     assert (job.state, job.error_code) == (State.DONE, ""), job.log

@@ -17,7 +17,7 @@ from django.conf import settings as site
 from django.db import connections
 
 from leaderboard.core.storage.runs import open_run
-from submissions.jobs.models.encodings import settle
+from submissions.jobs.models.encodings import settle_waiting_jobs
 from submissions.models import Job, Shard, State
 from submissions.queue.queue import reap
 from tests.servers import processes
@@ -64,7 +64,7 @@ def wait_for(condition: Callable[[], Any], seconds: float = 180.0) -> Any:
     while not (found := condition()):
         assert time.monotonic() < deadline, list(Job.objects.values("kind", "state", "worker", "log"))
         reap()
-        settle()
+        settle_waiting_jobs()
         time.sleep(0.1)
     return found
 

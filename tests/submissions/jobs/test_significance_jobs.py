@@ -11,10 +11,10 @@ from leaderboard.models import Certainty, Dataset, DatasetVersion, Entry
 from leaderboard.results import significance
 from leaderboard.results.publishing import set_visibility, withdraw_entries
 from submissions.jobs.kinds import significance as significance_jobs
-from submissions.jobs.runner import work_through
+from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost
-from submissions.queue.queue import claim, put_back, queue_position, take_requests
+from submissions.queue.queue import claim, create_requested_jobs, queue_position, requeue
 from submissions.tasks import dispatch
 from tests.factories import make_dataset, make_job
 from tests.leaderboard.entries import scored_dataset
@@ -46,43 +46,43 @@ def claimed() -> Job:
 def test_publishing_leads_to_one_job_that_a_worker_does(board: Dataset) -> None:
     dispatch()
     assert jobs_of(board) == ["queued"]
-    assert work_through("score", "worker") == 1
+    assert drain_queue("score", "worker") == 1
     assert jobs_of(board) == ["done"]
-    assert significance.read([board.pk])[board.pk].current
+    assert significance.read_certainty([board.pk])[board.pk].current
     dispatch()
     assert jobs_of(board) == ["done"]
 
 
 def test_a_job_that_waits_serves_later_changes_too(board: Dataset) -> None:
-    take_requests()
+    create_requested_jobs()
     score_queries(board, "Newcomer", spread(0.6, 3))
-    take_requests()
+    create_requested_jobs()
     assert jobs_of(board) == ["queued"]
-    work_through("score", "worker")
-    assert significance.read([board.pk])[board.pk].current
+    drain_queue("score", "worker")
+    assert significance.read_certainty([board.pk])[board.pk].current
 
 
 def test_a_change_while_it_runs_leads_to_another(board: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    take_requests()
-    found = significance_jobs.find_certainty
+    create_requested_jobs()
+    found = significance_jobs.analyse_board
 
     def find_and_publish(*arguments: object) -> object:
         finding = found(*arguments)  # type: ignore[arg-type]
         if not Entry.objects.filter(system__name="Newcomer").exists():
             score_queries(board, "Newcomer", spread(0.6, 3))
-            take_requests()
+            create_requested_jobs()
         return finding
 
-    monkeypatch.setattr(significance_jobs, "find_certainty", find_and_publish)
-    assert work_through("score", "worker") == 2
+    monkeypatch.setattr(significance_jobs, "analyse_board", find_and_publish)
+    assert drain_queue("score", "worker") == 2
     assert jobs_of(board) == ["done", "done"]
     assert Certainty.objects.count() == 1
-    assert significance.read([board.pk])[board.pk].current
+    assert significance.read_certainty([board.pk])[board.pk].current
     assert "changed meanwhile" in Job.objects.filter(kind="certainty").order_by("pk")[0].log
 
 
 def test_verdicts_come_before_it(board: Dataset) -> None:
-    take_requests()
+    create_requested_jobs()
     waits = Job.objects.get(kind="certainty")
     run = make_job(make_dataset())
     assert run.pk > waits.pk
@@ -92,9 +92,9 @@ def test_verdicts_come_before_it(board: Dataset) -> None:
 
 
 def test_a_lost_claim_keeps_nothing(board: Dataset) -> None:
-    take_requests()
+    create_requested_jobs()
     zombie = claimed()
-    assert put_back(zombie, counted=True)
+    assert requeue(zombie, counted=True)
     heir = claimed()
     with pytest.raises(LeaseLost):
         significance_jobs.certainty_job(zombie, Lease(zombie))
@@ -108,8 +108,8 @@ def test_a_board_whose_last_result_is_withdrawn_has_nothing_to_find() -> None:
     dataset = scored_dataset(measures=["nDCG@10"])
     entry = score_queries(dataset, "Alone", spread(0.4))
     withdraw_entries(entry.submission_reference, "A mistake.")
-    take_requests()
-    work_through("score", "worker")
+    create_requested_jobs()
+    drain_queue("score", "worker")
     assert jobs_of(dataset) == ["done"]
     assert "Nothing new" in Job.objects.get(dataset=dataset, kind="certainty").log
     assert not Certainty.objects.exists()
@@ -148,15 +148,15 @@ def test_a_board_that_is_again_what_it_was_has_what_was_found_then_and_keeps_it_
     seen = []
     for public in (True, False, True, False, True):
         set_visibility(newest.submission_reference, public=public)
-        take_requests()
-        work_through("score", "worker")
-        found = significance.read([board.pk])[board.pk]
+        create_requested_jobs()
+        drain_queue("score", "worker")
+        found = significance.read_certainty([board.pk])[board.pk]
         assert found.current
         seen.append(len(found.content["nDCG@10"]["entries"]))
     assert seen == [3, 2, 3, 2, 3]
     kept = Certainty.objects.all()
     assert [bool(each.content) for each in kept] == [True, True, False, False, False]
     entries = {each.pk for each in Entry.objects.all()}
-    past = significance.read_at(board.pk, kept[2].from_revision, entries)
+    past = significance.read_certainty_at(board.pk, kept[2].from_revision, entries)
     assert past is not None
     assert past.current

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from evaluation.measures import Measure
-from evaluation.measures.formulas import Ranking, Values
+from evaluation.measures.formulas import JudgedRankings, Values
 from leaderboard.core.audit import acting
 from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, Entry, Evaluation, Rescore, Run, User
 from submissions.jobs.kinds import score
 from submissions.models import Job, QuotaUse, State
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.submissions.clients import Api
 from tests.submissions.jobs.test_baseline import make_baseline
 from tests.submissions.rescores import more_judgements
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 RIGHT = Measure.values
 
 
-def wrong_by_a_little(measure: Measure, ranking: Ranking) -> Values:
+def wrong_by_a_little(measure: Measure, ranking: JudgedRankings) -> Values:
     """A formula with a fault that no reader of a board would see."""
     return RIGHT(measure, ranking) + (2e-9 if measure.name == "AP" else 0)
 
@@ -78,8 +78,8 @@ def test_a_rescore_whose_scores_are_wrong_fails(
     assert Evaluation.objects.count() == 1
     before = Entry.objects.get().evaluation_id
     with acting(curator, "a pool"):
-        rescore = rescoring.start(demo, more_judgements(demo, tmp_path), "a pool")
-    take_requests()
+        rescore = rescoring.start_rescore(demo, more_judgements(demo, tmp_path), "a pool")
+    create_requested_jobs()
     work()
     assert Job.objects.get(kind=Job.Kind.RESCORE).error_code == "scores_differ"
     assert (Evaluation.objects.count(), Entry.objects.get().evaluation_id) == (1, before)

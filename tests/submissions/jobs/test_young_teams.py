@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Team
-from leaderboard.results.publishing import tell_due
-from submissions.notifications.events import ended_submissions
+from leaderboard.results.publishing import publish_due
+from submissions.notifications.events import finished_submissions
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api
 from tests.submissions.collections import JUDGED, QUERIES, make_collection
@@ -81,13 +81,13 @@ def test_beyond_a_days_budget_results_wait_and_are_told_the_next_day(
     page.force_login(bob.user)  # type: ignore[arg-type]
     assert "waits for its turn" in page.get(f"/submissions/{later}/").content.decode()
     assert "told in its turn" in page.get("/submissions/").content.decode()
-    assert later not in [each.pk for each in ended_submissions()], "the mail would come without a score"
+    assert later not in [each.pk for each in finished_submissions()], "the mail would come without a score"
     assert "0.700" not in Client().get("/datasets/contest/").content.decode()
-    assert tell_due() == 0
+    assert publish_due() == 0
     clock[0] += timedelta(days=1)
-    assert tell_due() == 1
+    assert publish_due() == 1
     assert told(bob, later) == {"nDCG@10": 0.7}
-    assert later in [each.pk for each in ended_submissions()]
+    assert later in [each.pk for each in finished_submissions()]
     assert "0.700" in Client().get("/datasets/contest/").content.decode()
 
 
@@ -103,10 +103,10 @@ def test_what_waits_is_not_compared_before_its_turn(hidden: Dataset, clock: list
     assert waiting[0]["meaning"] == waiting[1]["meaning"]
     assert all(job["told_later"] for job in waiting)
     clock[0] += timedelta(days=1)
-    assert tell_due() == 1
+    assert publish_due() == 1
     assert told(bob, good) == {"nDCG@10": 0.7}
     clock[0] += timedelta(days=1)
-    assert tell_due() == 0
+    assert publish_due() == 0
     assert "told on 30 May 2026" in alice.get(f"submissions/{poor}/").body["jobs"][0]["meaning"]
 
 
@@ -119,10 +119,10 @@ def test_a_team_with_many_results_takes_turns_with_others(
     last = send(bob, JUDGED[:5])
     settings.YOUNG_TEAM_READINGS = 2
     clock[0] += timedelta(days=1)
-    assert tell_due() == 2
+    assert publish_due() == 2
     assert (told(alice, first), told(bob, last)) == ({"nDCG@10": 0.2}, {"nDCG@10": 0.5})
     clock[0] += timedelta(days=1)
-    assert tell_due() == 1
+    assert publish_due() == 1
     assert told(alice, further) == {"nDCG@10": 0.8}
 
 
@@ -133,9 +133,9 @@ def test_what_is_held_is_told_once_no_team_is_young(
     send(alice, JUDGED[:5])
     clock[0] += timedelta(days=1)
     held = send(alice, JUDGED[:4], "b")
-    assert tell_due() == 0
+    assert publish_due() == 0
     settings.YOUNG_TEAM_DAYS = 0
-    assert tell_due() == 1
+    assert publish_due() == 1
     assert Entry.objects.get(submission_reference=held).scores == {"nDCG@10": 0.4}
 
 
@@ -151,7 +151,7 @@ def test_a_further_result_is_told_where_it_is_far_better_and_else_when_the_team_
     assert "told on 30 May 2026" in job["meaning"]
     assert told(alice, send(alice, JUDGED, "c")) == {"nDCG@10": 1.0}
     clock[0] += timedelta(days=90)
-    assert tell_due() == 1
+    assert publish_due() == 1
     assert Entry.objects.get(submission_reference=worse).scores == {"nDCG@10": 0.1}
     assert "0.100" in Client().get("/datasets/contest/").content.decode()
 
@@ -168,7 +168,7 @@ def test_teams_that_nobody_approved_count_as_one_until_they_are(
     listed = tmp_path / "teams.csv"
     listed.write_text(f"email\n{bob.user.email}\n")  # type: ignore[union-attr]
     call_command("approve_teams", listed, by=make_a_curator().email, why="registered")
-    tell_due()
+    publish_due()
     assert told(bob, again) == {"nDCG@10": 0.5}
 
 
@@ -178,6 +178,6 @@ def test_who_was_told_least_is_told_first(hidden: Dataset, clock: list[datetime]
     second, first = send(alice, JUDGED, "b"), send(bob, JUDGED[:3])
     for expected in (({}, {"nDCG@10": 0.3}), ({"nDCG@10": 1.0}, {"nDCG@10": 0.3})):
         clock[0] += timedelta(days=1)
-        assert tell_due() == 1
+        assert publish_due() == 1
         shown = told(alice, second)
         assert (shown if shown != {"nDCG@10": 0.1} else {}, told(bob, first)) == expected

@@ -31,8 +31,8 @@ from submissions.models import (
     Webhook,
 )
 from submissions.notifications import sending
-from submissions.notifications.events import tell_of_ended
-from submissions.notifications.sending import ring_for_notices, take_turn
+from submissions.notifications.events import notify_finished
+from submissions.notifications.sending import send_notifications, wake_notifier
 from tests.factories import make_user
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import run_text
@@ -53,13 +53,13 @@ def test_a_rescore_is_told_to_teams_with_results_there(
     demo: Dataset, baseline: None, api: Api, alice: User, stranger: Api, tmp_path: Path
 ) -> None:
     scored(api)
-    tell_of_ended()
+    notify_finished()
     before = Entry.objects.get(system__name="My system").scores["nDCG@10"]
     rescore = rescored(demo, more_judgements(demo, tmp_path), make_user("Carol"))
     with acting(make_user("Dan"), "a pool"):
         switch_board(rescore)
-    take_turn()
-    take_turn()
+    send_notifications()
+    send_notifications()
     notice = Notice.objects.get(person=alice, kind=NoticeKind.RESCORED)
     assert "Demo" in notice.subject
     after = Entry.objects.get(system__name="My system").scores["nDCG@10"]
@@ -76,13 +76,13 @@ def test_a_rescore_tells_of_its_dataset_alone(
     answer = api.submit(dataset=["demo", "secret"], file=[upload(run_text()), upload(run_text())])
     assert answer.status == 201, answer.body
     work()
-    tell_of_ended()
+    notify_finished()
     qrels = secret.current_qrels
     rescore = Rescore.objects.create(
         dataset=secret, from_qrels=qrels, to_qrels=qrels, state=Rescore.State.SWITCHED
     )
     request_notice("rescored", rescore=rescore.pk)
-    take_turn()
+    send_notifications()
     text = Notice.objects.get(person=alice, kind=NoticeKind.RESCORED).text
     message = receiver.json()
     assert (message["event"], message["datasets"]) == ("rescored", ["secret"])
@@ -97,7 +97,7 @@ def test_a_rescore_that_was_thrown_away_is_told_to_nobody(demo: Dataset, api: Ap
     qrels = demo.current_qrels
     rescore = Rescore.objects.create(dataset=demo, from_qrels=qrels, to_qrels=qrels, state="discarded")
     request_notice("rescored", rescore=rescore.pk)
-    take_turn()
+    send_notifications()
     assert not Notice.objects.filter(kind=NoticeKind.RESCORED).exists()
 
 
@@ -105,14 +105,14 @@ def test_a_challenge_is_told_to_the_systems_team_and_its_end_to_the_challenger(
     demo: Dataset, api: Api, alice: User
 ) -> None:
     scored(api)
-    tell_of_ended()
+    notify_finished()
     doubter = make_user("Doubter")
     system = Entry.objects.get(jobs__submission__submitter=alice).system
     challenge = Challenge.objects.create(
         system=system, claim="training", text="Buy watches at http://spam.example", raised_by=doubter
     )
     request_notice("challenged", challenge=challenge.pk)
-    take_turn()
+    send_notifications()
     told = Notice.objects.get(person=alice, kind=NoticeKind.CHALLENGED)
     assert told.subject == "Challenged: My system"
     assert "spam" not in told.text  # what strangers write is on the page, not in anybody's mail
@@ -120,7 +120,7 @@ def test_a_challenge_is_told_to_the_systems_team_and_its_end_to_the_challenger(
     assert notices_of(doubter) == []
     Challenge.objects.update(state=Challenge.State.UPHELD, decision="It was trained on it.")
     request_notice("challenged", challenge=challenge.pk)
-    take_turn()
+    send_notifications()
     assert "It was trained on it." in only_notice(doubter).text
     assert Notice.objects.filter(person=alice, kind=NoticeKind.CHALLENGED).count() == 2
 
@@ -128,9 +128,9 @@ def test_a_challenge_is_told_to_the_systems_team_and_its_end_to_the_challenger(
 def test_an_event_whose_rows_are_gone_is_taken_and_told_to_nobody(db: None) -> None:
     for event, name in (("rescored", "rescore"), ("challenged", "challenge"), ("round_revealed", "round")):
         request_notice(event, **{name: 987654})
-    take_turn()
+    send_notifications()
     assert not Notice.objects.exists()
-    assert not ring_for_notices()
+    assert not wake_notifier()
 
 
 def test_a_turn_that_took_too_long_leaves_the_next_ones_lock_alone(
@@ -145,8 +145,8 @@ def test_a_turn_that_took_too_long_leaves_the_next_ones_lock_alone(
 
     monkeypatch.setattr(sending.notice_mailer, "send", while_it_sends)
     cache.delete("notices-turn")
-    take_turn()
-    take_turn()
+    send_notifications()
+    send_notifications()
     assert held == [False]
     assert cache.get("notices-turn") == "another's"
     cache.delete("notices-turn")
@@ -173,20 +173,20 @@ def test_a_round_is_told_when_it_opens_before_it_closes_and_when_it_is_revealed(
     demo: Dataset, api: Api, alice: User, stranger: Api
 ) -> None:
     scored(api)
-    tell_of_ended()
+    notify_finished()
     Notice.objects.all().delete()
     round_ = make_round(demo)
     for _ in range(2):
-        take_turn()
+        send_notifications()
     opening = only_notice(alice)
     assert opening.kind == NoticeKind.ROUND_OPENING
     assert f"{round_.closes_at:%H:%M} UTC" in opening.text
     Round.objects.update(closes_at=timezone.now() + timedelta(hours=20))
     for _ in range(2):
-        take_turn()
+        send_notifications()
     Round.objects.update(revealed_at=timezone.now())
     request_notice("round_revealed", round=round_.pk)
-    take_turn()
+    send_notifications()
     assert [notice.kind for notice in notices_of(alice)] == [
         NoticeKind.ROUND_OPENING,
         NoticeKind.ROUND_CLOSING,
@@ -206,7 +206,7 @@ def test_rounds_of_a_benchmark_concern_those_who_submitted_to_a_part_and_who_wan
     eager = make_user("Eager")
     NoticePreference.objects.create(person=eager, kind=NoticeKind.ROUND_OPENING, everywhere=True)
     make_round(benchmark=benchmark)
-    take_turn()
+    send_notifications()
     told = set(Notice.objects.values_list("person__name", flat=True))
     assert told == {"Alice", "Eager"}
 
@@ -215,9 +215,9 @@ def test_a_round_before_its_time_or_of_a_dataset_in_preparation_is_told_to_nobod
     eager = make_user("Eager")
     NoticePreference.objects.create(person=eager, kind=NoticeKind.ROUND_OPENING, everywhere=True)
     make_round(demo, opens_at=timezone.now() + timedelta(hours=1))
-    assert not ring_for_notices()
+    assert not wake_notifier()
     make_round(demo)
     Dataset.objects.update(state=Dataset.State.PREPARING)
-    assert not ring_for_notices()
-    take_turn()
+    assert not wake_notifier()
+    send_notifications()
     assert notices_of(eager) == []

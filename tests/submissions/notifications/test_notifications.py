@@ -28,9 +28,9 @@ from submissions.models import (
     Submission,
 )
 from submissions.notifications import events
-from submissions.notifications.events import tell_of_ended
+from submissions.notifications.events import notify_finished
 from submissions.notifications.outbox import Message, notify
-from submissions.notifications.sending import ring_for_notices, take_turn
+from submissions.notifications.sending import send_notifications, wake_notifier
 from submissions.queue.lifecycle import advance
 from tests.factories import make_user
 from tests.submissions.clients import Api
@@ -51,7 +51,7 @@ def test_a_scored_submission_is_told_to_the_submitter_and_the_team(
     mate, outsider = make_user("Mate"), make_user("Outsider")
     Membership.objects.create(team=personal_team(alice), user=mate)
     identifier = scored(api)
-    assert tell_of_ended() == 1
+    assert notify_finished() == 1
     notice = only_notice(alice)
     assert notice.kind == NoticeKind.FINISHED
     assert notice.subject == "Scored: My system on Demo"
@@ -66,16 +66,16 @@ def test_a_scored_submission_is_told_to_the_submitter_and_the_team(
 
 def test_what_is_under_way_is_not_told(demo: Dataset, api: Api, alice: User) -> None:
     api.submit()
-    assert tell_of_ended() == 0
+    assert notify_finished() == 0
     assert notices_of(alice) == []
 
 
 def test_an_end_is_told_once(demo: Dataset, api: Api, alice: User) -> None:
     scored(api)
-    assert tell_of_ended() == 1
-    assert tell_of_ended() == 0
+    assert notify_finished() == 1
+    assert notify_finished() == 0
     Submission.objects.update(noticed_at=None)  # even so
-    tell_of_ended()
+    notify_finished()
     assert len(notices_of(alice)) == 1
 
 
@@ -88,11 +88,11 @@ def test_a_crash_while_telling_tells_nobody_and_the_next_look_tells(
         raise OSError("out of power")
 
     with monkeypatch.context() as patch:
-        patch.setattr(events, "deliver", crash)  # after the notices were written
-        assert tell_of_ended() == 0
+        patch.setattr(events, "queue_delivery", crash)  # after the notices were written
+        assert notify_finished() == 0
     assert notices_of(alice) == []
     assert Submission.objects.get().noticed_at is None
-    assert tell_of_ended() == 1
+    assert notify_finished() == 1
     assert len(notices_of(alice)) == 1
 
 
@@ -104,7 +104,7 @@ def test_two_that_look_at_once_tell_once(demo: Dataset, api: Api, alice: User) -
 
     def look() -> None:
         barrier.wait()
-        told.append(tell_of_ended())
+        told.append(notify_finished())
         connections.close_all()
 
     threads = [threading.Thread(target=look) for _ in range(2)]
@@ -131,7 +131,7 @@ def test_a_rejected_file_is_told_with_lines_and_hints(demo: Dataset, api: Api, a
         ]
     }
     Job.objects.update(state=State.REJECTED, entry=None, report=report, error_code="invalid_run")
-    tell_of_ended()
+    notify_finished()
     notice = only_notice(alice)
     assert notice.kind == NoticeKind.REJECTED
     assert notice.subject == "Not scored: My system on Demo"
@@ -144,7 +144,7 @@ def test_a_rejected_file_is_told_with_lines_and_hints(demo: Dataset, api: Api, a
 def test_a_fault_of_ours_is_told_with_its_id_and_the_quota(secret: Dataset, api: Api, alice: User) -> None:
     api.submit(dataset="secret")
     assert advance(Job.objects.get().pk, State.FAILED, fault="deadbeef", error_code="fault")
-    tell_of_ended()
+    notify_finished()
     notice = only_notice(alice)
     assert notice.kind == NoticeKind.FAILED
     assert "deadbeef" in notice.text
@@ -157,7 +157,7 @@ def test_what_people_ended_themselves_they_are_not_told(
 ) -> None:
     scored(api)
     Job.objects.update(state=state)
-    assert tell_of_ended() == 1
+    assert notify_finished() == 1
     assert notices_of(alice) == []
 
 
@@ -166,7 +166,7 @@ def test_what_ended_long_ago_is_no_news(demo: Dataset, api: Api, alice: User) ->
     long_ago = timezone.now() - timedelta(days=4)
     Job.objects.update(finished_at=long_ago)
     Entry.objects.update(published_at=long_ago)
-    assert tell_of_ended() == 1
+    assert notify_finished() == 1
     assert notices_of(alice) == []
 
 
@@ -175,7 +175,7 @@ def test_a_held_result_is_told_without_its_score(secret: Dataset, api: Api, alic
     entry = Entry.objects.get(submission_reference=identifier)
     score = f"{entry.scores['nDCG@10']:.3f}"
     Entry.objects.update(visibility=Entry.Visibility.HELD, scores={})
-    tell_of_ended()
+    notify_finished()
     text = only_notice(alice).text
     assert "no significant change" in text.casefold()
     assert score not in text
@@ -191,7 +191,7 @@ def test_what_ran_too_long_is_told_as_the_ledger_has_it(
     job = Job.objects.get(submission=identifier)
     assert advance(job.pk, State.SCORING)
     assert advance(job.pk, State.TIMED_OUT)
-    tell_of_ended()
+    notify_finished()
     told = "not count towards the quota on Secret, because the fault was ours." in only_notice(alice).text
     assert told is (QuotaUse.objects.get().refunded_at is not None) is (kind == Job.Kind.SCORE)
 
@@ -202,7 +202,7 @@ def test_what_ran_too_long_is_told_as_the_ledger_has_it(
 def test_a_kind_that_is_switched_off_is_not_told(demo: Dataset, api: Api, alice: User) -> None:
     NoticePreference.objects.create(person=alice, kind=NoticeKind.FINISHED, by_mail=False, in_inbox=False)
     scored(api)
-    tell_of_ended()
+    notify_finished()
     assert notices_of(alice) == []
 
 
@@ -229,18 +229,18 @@ def test_somebody_who_left_or_was_switched_off_is_told_nothing(demo: Dataset, ap
     Membership.objects.create(team=team, user=idle)
     Membership.objects.create(team=team, user=former).delete()
     scored(api)
-    tell_of_ended()
+    notify_finished()
     assert notices_of(former) == notices_of(idle) == []
 
 
 def test_the_dispatcher_rings_only_where_there_is_something_to_tell(
     demo: Dataset, api: Api, alice: User
 ) -> None:
-    assert not ring_for_notices()
+    assert not wake_notifier()
     api.submit()
-    assert not ring_for_notices()
+    assert not wake_notifier()
     work()
-    assert ring_for_notices()
-    take_turn()
-    assert not ring_for_notices()
+    assert wake_notifier()
+    send_notifications()
+    assert not wake_notifier()
     assert len(mail.outbox) == 1

@@ -18,11 +18,11 @@ from leaderboard.core.work_requests import request_notice
 from leaderboard.models import Dataset, Entry, Membership, Rescore, User
 from submissions.models import Delivery, Notice, NoticeKind, Webhook
 from submissions.notifications import webhook_client
-from submissions.notifications.events import take_events, tell_of_ended
+from submissions.notifications.events import notify_finished, process_events
 from submissions.notifications.webhooks import (
     ATTEMPTS,
+    delete_old_deliveries,
     deliveries_are_due,
-    forget_old,
     send_deliveries,
     send_test,
 )
@@ -46,7 +46,7 @@ def scored(api: Api, **fields: Any) -> str:
     """The id of a submission that was scored, and told of."""
     identifier = str(api.submit(**fields).body["id"])
     work()
-    tell_of_ended()
+    notify_finished()
     return identifier
 
 
@@ -102,7 +102,7 @@ def test_a_held_result_goes_out_without_its_score(
     work()
     score = Entry.objects.get(submission_reference=identifier).scores["nDCG@10"]
     Entry.objects.update(visibility=Entry.Visibility.HELD, scores={})
-    tell_of_ended()
+    notify_finished()
     send_deliveries(FOREVER)
     message = receiver.json()
     assert message["scores"] == {"secret": {}}
@@ -117,7 +117,7 @@ def test_rescored_results_arrive_each(demo: Dataset, api: Api, receiver: Receive
     qrels = demo.current_qrels
     rescore = Rescore.objects.create(dataset=demo, from_qrels=qrels, to_qrels=qrels, state="switched")
     request_notice("rescored", rescore=rescore.pk)
-    take_events()
+    process_events()
     send_deliveries(FOREVER)
     assert {receiver.json(number)["submission"] for number in (0, 1)} == {first, second}
     assert receiver.json()["event"] == "rescored"
@@ -238,7 +238,7 @@ def test_old_messages_are_forgotten(webhook: Webhook, receiver: Receiver) -> Non
     send_deliveries(FOREVER)
     send_test(webhook)
     Delivery.objects.update(created_at=timezone.now() - timedelta(days=91))
-    assert forget_old() == 1
+    assert delete_old_deliveries() == 1
     assert Delivery.objects.get().state == "waiting"
 
 

@@ -13,14 +13,14 @@ from django.utils import timezone
 
 from leaderboard.models import Dataset
 from submissions import sandbox
-from submissions.jobs.runner import work_through
+from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State, Worker
 from submissions.queue import capability
 from submissions.queue.capability import workers_alive
-from submissions.queue.heartbeat import Heartbeat, forget_silent_workers
+from submissions.queue.heartbeat import Heartbeat, delete_silent_workers
 from submissions.queue.queue import claim
 from submissions.sandbox import SandboxUnavailable
-from submissions.sandbox.backends import Backend, Contained, Program
+from submissions.sandbox.backends import Backend, Program, SandboxedProcess
 from tests.factories import make_dataset
 from tests.submissions.workers import announce
 
@@ -37,7 +37,7 @@ class Broken(Backend):
     def probe(self) -> str:
         return "" if Broken.installed else "it is not installed"
 
-    def start(self, program: Program) -> Contained:
+    def start(self, program: Program) -> SandboxedProcess:
         raise SandboxUnavailable("it was removed")
 
 
@@ -47,9 +47,9 @@ def broken(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
     settings.SANDBOX = "auto"
     monkeypatch.setattr(sandbox, "_ISOLATING", (Broken,))
     monkeypatch.setattr(Broken, "installed", False)
-    capability.forget_own_capability()
+    capability.reset_own_capability()
     yield
-    capability.forget_own_capability()
+    capability.reset_own_capability()
 
 
 def make_job(kind: Job.Kind, dataset: Dataset, **payload: Any) -> Job:
@@ -102,16 +102,16 @@ def test_a_worker_takes_what_it_can_do(able: capability.Capability, expected: li
 
 def test_a_model_waits_where_nothing_works_and_costs_no_attempt(broken: None) -> None:
     job = make_job(Job.Kind.MODEL, make_dataset())
-    assert work_through("cpu", "w") == 0
+    assert drain_queue("cpu", "w") == 0
     job.refresh_from_db()
     assert (job.state, job.attempts, job.log) == (State.QUEUED, 0, "")
     announce(**UNABLE.as_dict())
-    obstacle = capability.obstacle(job)
+    obstacle = capability.find_obstacle(job)
     assert obstacle is not None
     assert "No worker that is alive has a working sandbox: it is not installed." in obstacle.text
     assert "What helps: `apt install bubblewrap`." in obstacle.text
     announce("another")
-    assert capability.obstacle(job) is None
+    assert capability.find_obstacle(job) is None
 
 
 def test_what_was_installed_is_found_within_a_minute(broken: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,10 +125,10 @@ def test_what_was_installed_is_found_within_a_minute(broken: None, monkeypatch: 
 
 def test_a_name_of_no_sandbox_is_said(settings: Any) -> None:
     settings.SANDBOX = "nsjail"
-    capability.forget_own_capability()
+    capability.reset_own_capability()
     found = capability.own_capability()
     settings.SANDBOX = "auto"
-    capability.forget_own_capability()
+    capability.reset_own_capability()
     assert not found.works
     assert "not 'nsjail'" in found.reason
 
@@ -151,21 +151,21 @@ def test_a_worker_announces_its_sandbox_and_is_remembered(broken: None) -> None:
     wait_until(lambda: Worker.objects.count() == 2)
     assert Worker.objects.get(name="r").sandbox == ISOLATED.as_dict()
     assert Worker.objects.get(name="s").sandbox == {}
-    assert capability.told_within() == [ISOLATED]
+    assert capability.reported_capabilities() == [ISOLATED]
     retriever.stop()
     scorer.stop()
     assert (workers_alive("cpu"), workers_alive("score")) == (0, 0)
-    assert capability.told_within() == []
-    assert capability.told_within(timedelta(hours=1)) == [ISOLATED]
+    assert capability.reported_capabilities() == []
+    assert capability.reported_capabilities(timedelta(hours=1)) == [ISOLATED]
     Worker.objects.update(seen_at=timezone.now() - timedelta(days=2))
-    forget_silent_workers()
+    delete_silent_workers()
     assert not Worker.objects.exists()
 
 
 def test_words_of_another_version_are_understood() -> None:
     """A worker that was updated later, or earlier, than the site."""
     announce(colour="blue")
-    assert capability.told_within() == [ISOLATED]
+    assert capability.reported_capabilities() == [ISOLATED]
 
 
 def test_a_sandbox_that_stops_working_is_tried_anew(
@@ -183,7 +183,7 @@ def test_a_sandbox_that_stops_working_is_tried_anew(
         raise SandboxUnavailable("it was removed")
 
     monkeypatch.setitem(runner.WORK, Job.Kind.MODEL, start)
-    assert work_through("cpu", "w") == 1
+    assert drain_queue("cpu", "w") == 1
     first.refresh_from_db()
     second.refresh_from_db()
     assert (first.state, first.attempts, second.attempts) == (State.QUEUED, 1, 0)

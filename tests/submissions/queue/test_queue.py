@@ -26,12 +26,12 @@ from submissions.queue.lifecycle import advance
 from submissions.queue.queue import (
     ATTEMPTS,
     claim,
+    create_requested_jobs,
     extend_lease,
-    put_back,
     queue_position,
     reap,
     request_cancel,
-    take_requests,
+    requeue,
 )
 from tests.factories import make_dataset, make_job
 
@@ -119,16 +119,16 @@ def test_the_third_loss_is_a_clear_failure_and_the_queue_flows_on() -> None:
 def test_an_attempt_that_was_asked_to_stop_is_not_counted() -> None:
     make_job(make_dataset())
     job = claimed()
-    assert put_back(job, counted=False)
+    assert requeue(job, counted=False)
     again = claimed()
     assert again.attempts == 1
 
 
 def test_the_second_attempt_comes_at_once_the_third_waits() -> None:
     make_job(make_dataset())
-    put_back(claimed(), counted=True)
+    requeue(claimed(), counted=True)
     second = claimed()
-    put_back(second, counted=True)
+    requeue(second, counted=True)
     assert claim(["score"], "worker") is None
     second.refresh_from_db()
     assert second.not_before is not None
@@ -168,8 +168,8 @@ def test_runs_for_a_collection_without_judgements_wait() -> None:
 def test_each_request_becomes_one_job() -> None:
     dataset = make_dataset()
     request_work(WorkRequest.Kind.BASELINE, dataset, {"configuration": "bm25"})
-    assert take_requests() == 1
-    assert take_requests() == 0
+    assert create_requested_jobs() == 1
+    assert create_requested_jobs() == 0
     assert Job.objects.get().payload == {"configuration": "bm25"}
 
 
@@ -202,7 +202,7 @@ def test_a_cancel_that_meets_a_job_being_put_back_is_not_lost(monkeypatch: pytes
         return moving(*arguments, **changes)
 
     monkeypatch.setattr(queue, "advance", wish_first)
-    assert put_back(job, counted=False)
+    assert requeue(job, counted=False)
     job.refresh_from_db()
     assert job.state == State.CANCELLED
 
@@ -211,7 +211,7 @@ def test_a_cancel_of_what_was_put_back_meanwhile_needs_no_worker() -> None:
     make_job(make_dataset())
     job = claimed()
     seen_running = Job.objects.get()
-    put_back(job, counted=False)
+    requeue(job, counted=False)
     assert request_cancel(seen_running)
     job.refresh_from_db()
     assert job.state == State.CANCELLED
@@ -244,7 +244,7 @@ def test_a_fault_in_one_step_of_the_dispatcher_keeps_no_other_from_being_taken(
     def lift_due(now: object) -> int:
         raise RuntimeError("one bad system")
 
-    monkeypatch.setattr(tasks, "lift_due", lift_due)
+    monkeypatch.setattr(tasks, "end_due_anonymity", lift_due)
     dataset = make_dataset()
     lost = make_job(dataset)
     claimed()
@@ -291,11 +291,11 @@ def test_every_bell_expires_and_outlives_a_clock_that_is_minutes_ahead(
     monkeypatch.setattr(
         wakeup.app, "send_task", lambda task, **told: rung.update({task: told["expires"] or 0})
     )
-    monkeypatch.setattr(sending, "anything_to_tell", lambda: True)
+    monkeypatch.setattr(sending, "has_notifications", lambda: True)
     with django_capture_on_commit_callbacks(execute=True):
-        wakeup.ring()
-        queue.ring(Job.Queue.GPU)
-        sending.ring_for_notices()
+        wakeup.wake_dispatcher()
+        queue.wake_worker(Job.Queue.GPU)
+        sending.wake_notifier()
     assert set(rung) == {wakeup.DISPATCH, queue.WORK, sending.NOTIFY}
     assert [task for task, seconds in rung.items() if not 1800 <= seconds <= 7200] == []
 
@@ -303,7 +303,7 @@ def test_every_bell_expires_and_outlives_a_clock_that_is_minutes_ahead(
 def test_bells_do_not_pile_up_without_a_notifier(
     broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "anything_to_tell", lambda: True)
+    monkeypatch.setattr(sending, "has_notifications", lambda: True)
     for _ in range(3):
         tasks.dispatch()
         assert broker.llen("notices") == 1
@@ -314,8 +314,8 @@ def test_a_broker_that_cannot_be_asked_is_rung_at_all_the_same(
 ) -> None:
     rung = []
     broker.set("gpu", "no list")
-    monkeypatch.setattr(wakeup, "send", lambda task, to, **_: rung.append(to))
+    monkeypatch.setattr(wakeup, "send_wakeup", lambda task, to, **_: rung.append(to))
     make_job(make_dataset(), queue=Job.Queue.GPU)
     tasks.dispatch()
-    assert wakeup.unanswered("gpu") == 0
+    assert wakeup.count_pending("gpu") == 0
     assert "gpu" in rung

@@ -128,7 +128,7 @@ def test_a_worker_that_hears_no_bell_looks_by_itself_and_stops_at_once(
     name = wait_for(lambda: Worker.objects.values_list("name", flat=True).first())
     wait_for(lambda: " ready." in (tmp_path / "deaf.log").read_text())
     job = slow_job()
-    wakeup.send(WORK, job.queue, queue=job.queue)
+    wakeup.send_wakeup(WORK, job.queue, queue=job.queue)
     wait_for(lambda: is_done(job))
     assert job.worker.rpartition(":")[0] == name
     deaf.send_signal(signal.SIGTERM)

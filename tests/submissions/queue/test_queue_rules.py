@@ -20,10 +20,10 @@ from leaderboard.core.schema_version import mismatch
 from leaderboard.core.version import VERSION
 from submissions import tasks
 from submissions.jobs import runner
-from submissions.jobs.runner import do, work_through
+from submissions.jobs.runner import drain_queue, run_job
 from submissions.jobs.worker import registration
-from submissions.jobs.worker.polling import dispatcher_is_late, look
-from submissions.jobs.worker.registration import HungProcesses
+from submissions.jobs.worker.polling import dispatcher_is_late, poll_queues
+from submissions.jobs.worker.registration import HungProcessMonitor
 from submissions.models import TERMINAL, Job, State, Worker
 from submissions.queue import lease as leases
 from submissions.queue import process as worker_process
@@ -32,7 +32,7 @@ from submissions.queue.heartbeat import Heartbeat
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import advance
 from submissions.queue.process import STOPPING, refusal
-from submissions.queue.queue import claim, extend_lease, put_back, reap, request_cancel, time_out
+from submissions.queue.queue import claim, extend_lease, reap, request_cancel, requeue, time_out
 from tests.factories import make_dataset, make_job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -80,9 +80,9 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
     else:
         recorder.record_applied("submissions", "9999_of_tomorrow")
     assert refusal().startswith(said)
-    assert work_through("score", "host:1:2") == 0
+    assert drain_queue("score", "host:1:2") == 0
     tasks.dispatch()
-    look()
+    poll_queues()
     job.refresh_from_db()
     assert (job.state, job.attempts) == (State.QUEUED, 0)
     Heartbeat("host:1", ["score"], VERSION)._write_row()
@@ -108,7 +108,7 @@ def test_another_apps_leftovers_are_nobodys_version() -> None:
 
 def test_who_held_a_claim_writes_nothing_once_it_is_back_in_the_queue() -> None:
     job = claimed()
-    assert put_back(job, counted=True)
+    assert requeue(job, counted=True)
     assert not extend_lease(job, 0.5, "scoring")
     assert not advance(job.pk, State.SCORING, fence=job.fence)
     job.refresh_from_db()
@@ -130,7 +130,7 @@ def test_a_hung_process_is_ended_at_the_second_look(monkeypatch: pytest.MonkeyPa
     ended: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda process, what: ended.append((process, what)))
     job = claimed()
-    hung = HungProcesses("host:1")
+    hung = HungProcessMonitor("host:1")
     assert hung.end([2]) == []
     Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() + timedelta(seconds=20))
     assert hung.end([2]) == []
@@ -152,7 +152,7 @@ def test_a_process_that_does_not_hear_that_its_job_ended_is_ended(
     assert advance(
         before.pk, State.CANCELLED, fence=before.fence
     )  # by a worker of the same name, before this one
-    hung = HungProcesses("host:1")
+    hung = HungProcessMonitor("host:1")
     assert hung.end([2]) == []
     job = claimed()
     assert time_out(job)
@@ -168,7 +168,7 @@ def test_a_process_that_heard_goes_on(monkeypatch: pytest.MonkeyPatch, settings:
     """Whoever leaves a job that was cancelled, put back or timed out says so, and is held for nothing."""
     monkeypatch.setattr(os, "kill", lambda process, what: pytest.fail("ended"))
     settings.UNHEARD_SECONDS, settings.LEASE_SECONDS = 0.0, 0.0
-    hung = HungProcesses("host:1")
+    hung = HungProcessMonitor("host:1")
     assert hung.end([2]) == []
     job = claimed()
 
@@ -177,10 +177,10 @@ def test_a_process_that_heard_goes_on(monkeypatch: pytest.MonkeyPatch, settings:
         raise leases.LeaseLost
 
     monkeypatch.setitem(runner.WORK, Job.Kind.SCORE, timed_out_meanwhile)
-    do(job)
+    run_job(job)
     waits = claimed()
     monkeypatch.setitem(runner.WORK, Job.Kind.SCORE, _raise(leases.Stopped))
-    do(waits)
+    run_job(waits)
     assert request_cancel(waits)
     assert set(Job.objects.values_list("state", flat=True)) == {State.TIMED_OUT, State.CANCELLED}
     assert [hung.end([2]), hung.end([2])] == [[], []]
@@ -191,7 +191,7 @@ def test_a_wish_to_stop_outlives_the_third_fault(monkeypatch: pytest.MonkeyPatch
     Job.objects.update(attempts=3, cancel_requested=True)
     job.refresh_from_db()
     monkeypatch.setitem(runner.WORK, Job.Kind.SCORE, _raise(RuntimeError))
-    do(job)
+    run_job(job)
     job.refresh_from_db()
     assert (job.state, job.error_code, job.fault) == (State.CANCELLED, "", "")
     assert "We are sorry" not in job.log
@@ -208,7 +208,7 @@ def test_a_lease_ends_with_the_wall_clock_though_nobody_dispatches(settings: Any
     job = claimed()
     lease = Lease(job)
     settings.JOB_WALL_CLOCK_SECONDS = 0
-    leases._tell(lease)
+    leases._extend(lease)
     job.refresh_from_db()
     assert (job.state, job.error_code, lease.lost) == (State.TIMED_OUT, "timed_out", True)
 
@@ -223,11 +223,11 @@ def test_work_is_given_back_when_the_worker_is_to_stop(monkeypatch: pytest.Monke
 
     monkeypatch.setitem(runner.WORK, Job.Kind.POOL, work)
     job = claimed(kind=Job.Kind.POOL)
-    do(job)
+    run_job(job)
     job.refresh_from_db()
     assert (job.state, job.attempts, job.not_before) == (State.QUEUED, 0, None)
     assert "goes on elsewhere" in job.log
-    assert work_through("score", "host:1:2") == 0
+    assert drain_queue("score", "host:1:2") == 0
 
 
 def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,26 +245,22 @@ def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPa
 def test_one_process_does_one_thing_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_process._own, "queues", ("score",))
     done = []
-    monkeypatch.setattr(
-        "submissions.jobs.worker.polling.work_through", lambda queue, name: done.append(queue)
-    )
-    look()
+    monkeypatch.setattr("submissions.jobs.worker.polling.drain_queue", lambda queue, name: done.append(queue))
+    poll_queues()
     make_job(make_dataset())
     with worker_process.AT_WORK:
         thread = threading.Thread(target=tasks.work, args=("score",))
         thread.start()
         thread.join()
     assert done == []
-    look()
+    poll_queues()
     assert done == ["score"]
 
 
 def test_a_message_that_names_another_workers_queue_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_process._own, "queues", ("score", "dispatch"))
     done = []
-    monkeypatch.setattr(
-        "submissions.jobs.worker.polling.work_through", lambda queue, name: done.append(queue)
-    )
+    monkeypatch.setattr("submissions.jobs.worker.polling.drain_queue", lambda queue, name: done.append(queue))
     for queue in ("cpu", "gpu", "notices", "", "score"):
         tasks.work(queue)
     assert done == ["score"]
@@ -320,12 +316,12 @@ def test_what_runs_is_cancelled_by_its_worker_or_when_that_is_lost(
         assert request_cancel(job)
         if lost:
             raise leases.LeaseLost
-        leases._tell(lease)
+        leases._extend(lease)
         lease.report_stage(stage, 0.5)
 
     monkeypatch.setitem(runner.WORK, Job.Kind.POOL, work)
     job = claimed(kind=Job.Kind.POOL)
-    do(job)
+    run_job(job)
     if lost:
         Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
         reap()

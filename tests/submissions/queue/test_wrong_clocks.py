@@ -15,8 +15,8 @@ from submissions.admin.workers import overview
 from submissions.jobs.worker.polling import dispatcher_is_late
 from submissions.models import Job, State, Worker
 from submissions.queue import process, queue
-from submissions.queue.capability import told_within, workers_alive
-from submissions.queue.heartbeat import Heartbeat, forget_silent_workers
+from submissions.queue.capability import reported_capabilities, workers_alive
+from submissions.queue.heartbeat import Heartbeat, delete_silent_workers
 from submissions.status.metrics import Rows
 from tests.factories import make_dataset, make_job
 from tests.submissions.workers import announce
@@ -40,14 +40,14 @@ def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 def test_it_sees_who_is_here_and_who_is_not(wrong_clock: None) -> None:
     assert workers_alive("score") == 1
-    assert len(told_within(queues=["score"])) == 1
+    assert len(reported_capabilities(queues=["score"])) == 1
     rows = {row.worker.name: row for row in overview().workers}
     assert (rows["here"].alive, rows["dead"].alive) == (True, False)
     assert timedelta(minutes=29) < rows["dead"].silent < timedelta(minutes=31)
     metrics = generate_latest(Rows()).decode()
     age = next(line for line in metrics.splitlines() if 'worker="here"' in line)
     assert 0 <= float(age.split()[-1]) < 60
-    forget_silent_workers()
+    delete_silent_workers()
     assert Worker.objects.count() == 2
 
 
@@ -78,5 +78,5 @@ def test_a_clock_set_back_past_the_databases_start_keeps_no_job(
     job = queue.claim(["score"], "somebody:1")
     assert job is not None
     Job.objects.update(lease_expires_at=timezone.now() - HOUR)
-    monkeypatch.setattr(queue, "_database_is_back_since", lambda: up)
+    monkeypatch.setattr(queue, "_database_uptime", lambda: up)
     assert queue.reap() == reaped

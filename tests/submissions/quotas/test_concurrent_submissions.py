@@ -25,7 +25,7 @@ from leaderboard.systems.records import SystemFields, create_system
 from submissions.accounts.teams import make_team
 from submissions.accounts.tokens import make_token
 from submissions.models import Job, QuotaUse, Submission
-from submissions.quotas.counting import day_began
+from submissions.quotas.counting import start_of_day
 from tests.factories import make_user, team_of
 from tests.servers import processes
 from tests.submissions.collections import make_collection, run_text
@@ -111,7 +111,7 @@ def require_exactly_two(answers: Sequence[tuple[int, str]]) -> None:
 @pytest.fixture
 def secret(tmp_path: Path) -> Dataset:
     """A dataset with hidden judgements and a quota of two a day, which does not end before the test does."""
-    while timezone.now() > day_began(timezone.now()) + timedelta(hours=23, minutes=58):
+    while timezone.now() > start_of_day(timezone.now()) + timedelta(hours=23, minutes=58):
         time.sleep(1)
     return make_collection(tmp_path, "secret", hidden=True)
 

@@ -26,10 +26,10 @@ sys.path[:0] = json.loads(os.environ["SEARCHED"])
 os.environ["DJANGO_SETTINGS_MODULE"] = "leaderboard.settings"
 import django; django.setup()
 from submissions.sandbox import bubblewrap
-from submissions.sandbox.backends import Limits, Program, interpreter
+from submissions.sandbox.backends import SandboxLimits, Program, interpreter
 backend = bubblewrap.Bubblewrap()
 assert backend.available, backend.reason
-limits = Limits(memory_bytes=1 << 30, wall_clock_seconds=60, output_bytes=1 << 20)
+limits = SandboxLimits(memory_bytes=1 << 30, wall_clock_seconds=60, output_bytes=1 << 20)
 program = Program(command=(*interpreter(), "-S", "-c", "import time; time.sleep(600)"), limits=limits)
 workers = []
 while len(workers) < int(sys.argv[1]):
@@ -55,7 +55,7 @@ print(json.dumps(workers))
 
 def marked_by(owners: set[str]) -> list[int]:
     """The processes of this machine that carry the mark of one of these."""
-    prefix = f"{leftovers._NAME}={leftovers._numbering()}/".encode()
+    prefix = f"{leftovers._NAME}={leftovers._namespace()}/".encode()
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -83,7 +83,7 @@ def test_workers_killed_while_they_start_a_sandbox_leave_nothing(
     assert len(workers) == number
     left = len(marked_by(workers))
     print(f"{len(workers)} workers were killed, and left {left} processes")
-    leftovers.end_leftovers()
+    leftovers.kill_leftovers()
     deadline = time.monotonic() + 120
     while marked_by(workers):  # what has been killed takes a moment to be gone
         assert time.monotonic() < deadline
@@ -104,8 +104,8 @@ def test_only_what_the_dead_left_is_ended(
 ) -> None:
     """Not what somebody alive is starting, nor what another numbering's process of the same number is."""
     owner = subprocess.Popen(["sleep", "600"])
-    numbering, moment = leftovers._numbering(), leftovers._started(owner.pid)
-    mine = leftovers.mark()
+    numbering, moment = leftovers._namespace(), leftovers._start_time(owner.pid)
+    mine = leftovers.process_mark()
     marks = {
         "left": f"{numbering}/{owner.pid}/{moment}",
         "elsewhere": f"another start/pid:[1]/{owner.pid}/{moment}",
@@ -117,7 +117,7 @@ def test_only_what_the_dead_left_is_ended(
     ours, plain, left, elsewhere, reused, strange = sleepers
     owner.kill()  # not waited for: what is left of it has its number still
     os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
-    assert leftovers.end_leftovers() >= 2
+    assert leftovers.kill_leftovers() >= 2
     assert left.wait(timeout=120) == reused.wait(timeout=120) == -signal.SIGKILL
     assert [process.poll() for process in (ours, plain, elsewhere, strange)] == [None] * 4
     owner.wait()
@@ -126,7 +126,7 @@ def test_only_what_the_dead_left_is_ended(
 def test_a_sandbox_at_work_is_left_alone(bubblewrap: Backend) -> None:
     """Its worker is alive."""
     contained = bubblewrap.start(Program(command=(*interpreter(), "-c", "input()"), limits=SMALL))
-    leftovers.end_leftovers()
+    leftovers.kill_leftovers()
     assert contained.process.communicate(b"\n", timeout=60)[1] == b""
     assert contained.process.returncode == 0
     contained.kill()

@@ -44,37 +44,37 @@ def locks(tmp_path: Path) -> Iterator[list[MachineLock]]:
 
 def test_sharers_work_side_by_side_and_one_measures_alone(locks: list[MachineLock]) -> None:
     first, second, third = locks
-    assert first.try_for("shared")
-    assert second.try_for("shared")
-    assert not third.try_for("exclusive")
+    assert first.try_acquire("shared")
+    assert second.try_acquire("shared")
+    assert not third.try_acquire("exclusive")
     first.release()
     second.release()
-    assert third.try_for("exclusive")
-    assert not first.try_for("shared")
-    assert not first.try_for("exclusive")
+    assert third.try_acquire("exclusive")
+    assert not first.try_acquire("shared")
+    assert not first.try_acquire("exclusive")
 
 
 def test_two_that_work_may_both_measure_in_turn(locks: list[MachineLock]) -> None:
     """Each gives up its share before it waits, so they do not wait for each other."""
     first, second, _ = locks
-    assert first.try_for("shared")
-    assert second.try_for("shared")
-    assert not first.try_for("exclusive")
-    assert not second.try_for("exclusive")
-    assert first.try_for("exclusive")
+    assert first.try_acquire("shared")
+    assert second.try_acquire("shared")
+    assert not first.try_acquire("exclusive")
+    assert not second.try_acquire("exclusive")
+    assert first.try_acquire("exclusive")
     first.release()
-    assert second.try_for("exclusive")
+    assert second.try_acquire("exclusive")
 
 
 def test_whoever_wants_to_measure_is_not_overtaken(locks: list[MachineLock]) -> None:
     working, measuring, late = locks
-    assert working.try_for("shared")
-    assert not measuring.try_for("exclusive")
-    assert not late.try_for("shared")
+    assert working.try_acquire("shared")
+    assert not measuring.try_acquire("exclusive")
+    assert not late.try_acquire("shared")
     working.release()
-    assert measuring.try_for("exclusive")
+    assert measuring.try_acquire("exclusive")
     measuring.release()
-    assert late.try_for("shared")
+    assert late.try_acquire("shared")
 
 
 def test_newcomers_are_not_kept_out_for_longer_than_it_must(
@@ -83,18 +83,18 @@ def test_newcomers_are_not_kept_out_for_longer_than_it_must(
     """Where those at work do not end soon, whoever waits beside them lets others work, and takes a free moment."""
     monkeypatch.setattr(machine_locks, "KEEPS_OUT", 0.1)
     working, measuring, late = locks
-    assert working.try_for("shared")
-    assert not measuring.try_for("exclusive")
-    assert not late.try_for("shared")
+    assert working.try_acquire("shared")
+    assert not measuring.try_acquire("exclusive")
+    assert not late.try_acquire("shared")
     time.sleep(0.1)
-    assert not measuring.try_for("exclusive")
-    assert late.try_for("shared")
-    assert not measuring.try_for("exclusive")
+    assert not measuring.try_acquire("exclusive")
+    assert late.try_acquire("shared")
+    assert not measuring.try_acquire("exclusive")
     late.release()
-    assert late.try_for("shared")
+    assert late.try_acquire("shared")
     working.release()
     late.release()
-    assert measuring.try_for("exclusive")
+    assert measuring.try_acquire("exclusive")
 
 
 def test_waiting_can_be_given_up(tmp_path: Path) -> None:

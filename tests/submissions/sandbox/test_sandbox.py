@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from submissions.sandbox.backends import Backend, Plain
-from submissions.sandbox.watching import processes_under
+from submissions.sandbox.backends import Backend, UnprotectedBackend
+from submissions.sandbox.processes import processes_under
 from tests.submissions.sandboxes import SMALL, Stranger
 
 QUICK = replace(SMALL, wall_clock_seconds=1)
@@ -77,7 +77,7 @@ def test_the_network_canary_sings_without_a_sandbox(
     own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: socket.socket
 ) -> None:
     """The same program gets through where nothing holds it: the test above can fail."""
-    outside = Stranger(Plain(), tmp_path, monkeypatch)
+    outside = Stranger(UnprotectedBackend(), tmp_path, monkeypatch)
     outside.run(CONNECT.format(port=listener.getsockname()[1]))
     assert "did" in outside.found["loopback"]
     assert was_called(listener)

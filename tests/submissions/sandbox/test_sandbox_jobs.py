@@ -56,7 +56,7 @@ def test_measuring_waits_until_nobody_else_works(
     """The child is answered once the machine is its own, and the wait is not its time."""
     stranger = Stranger(bubblewrap, tmp_path, monkeypatch)
     neighbour = MachineLock()
-    assert neighbour.try_for("shared")
+    assert neighbour.try_acquire("shared")
     began = time.monotonic()
 
     def listen(stage: str, share: float, note: str) -> None:
@@ -78,7 +78,7 @@ def test_measuring_has_an_end(
     )
     assert outcome.kind == "timed_out"
     free = MachineLock()
-    assert free.try_for("exclusive")
+    assert free.try_acquire("exclusive")
     free.close()
 
 

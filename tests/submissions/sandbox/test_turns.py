@@ -57,7 +57,7 @@ tell(answer=sys.stdin.readline())
 def neighbour(own_lock: None) -> Iterator[MachineLock]:
     """Somebody who works on this machine."""
     lock = MachineLock()
-    assert lock.try_for("shared")
+    assert lock.try_acquire("shared")
     yield lock
     lock.close()
 
@@ -99,7 +99,7 @@ def test_no_turn_within_its_time_is_a_result_without_figures(
     assert (outcome.result["figures"], outcome.result["variants"]) == (None, {})
     assert "not free" in outcome.unmeasured
     assert (job.out / "run.txt").read_text().startswith("q1 Q0 d7 1 ")
-    assert neighbour.try_for("exclusive")
+    assert neighbour.try_acquire("exclusive")
 
 
 def test_whose_job_is_not_timed_gets_no_turn(

@@ -14,15 +14,15 @@ from evaluation.engines import describe
 from leaderboard.models import Dataset, User
 from leaderboard.systems.records import SystemFields, create_system
 from submissions.models import Checkpoint, Job, State, Submission
-from submissions.status.estimates import Estimate, Load, ended_like, estimate
+from submissions.status.estimates import ModelLoad, TimeEstimate, estimate_time, similar_finished_jobs
 from tests.factories import make_user, team_of
 from tests.submissions.collections import make_collection
 from tests.submissions.models import with_corpus
 
 pytestmark = pytest.mark.django_db
 
-STATIC = Load(describe("dense"), "static-embeddings", 2_300_000)
-BERT = Load(describe("dense"), "sentence-encoder", 22_700_000)
+STATIC = ModelLoad(describe("dense"), "static-embeddings", 2_300_000)
+BERT = ModelLoad(describe("dense"), "sentence-encoder", 22_700_000)
 
 
 def sized(folder: Path, slug: str, documents: int) -> Dataset:
@@ -35,7 +35,7 @@ def sized(folder: Path, slug: str, documents: int) -> Dataset:
     return dataset
 
 
-def ended(dataset: Dataset, load: Load, seconds: float, **payload: Any) -> Job:
+def ended(dataset: Dataset, load: ModelLoad, seconds: float, **payload: Any) -> Job:
     """A job of such a model that took so long."""
     person, now = make_user(), timezone.now()
     checkpoint, _ = Checkpoint.objects.get_or_create(
@@ -68,9 +68,9 @@ def ended(dataset: Dataset, load: Load, seconds: float, **payload: Any) -> Job:
     )
 
 
-def told(load: Load, dataset: Dataset) -> tuple[float, float]:
+def told(load: ModelLoad, dataset: Dataset) -> tuple[float, float]:
     """Between which seconds it says that the model will take."""
-    found: Estimate = estimate(load, ended_like(load), dataset)
+    found: TimeEstimate = estimate_time(load, similar_finished_jobs(load), dataset)
     return found.low.total_seconds(), found.high.total_seconds()
 
 
@@ -84,7 +84,7 @@ def told(load: Load, dataset: Dataset) -> tuple[float, float]:
     ],
 )
 def test_after_three_jobs_of_a_kind_the_estimate_of_the_fourth_is_within_a_factor_of_two(
-    tmp_path: Path, load: Load, documents: int, took: tuple[float, ...], next_took: float
+    tmp_path: Path, load: ModelLoad, documents: int, took: tuple[float, ...], next_took: float
 ) -> None:
     dataset = sized(tmp_path, "here", documents)
     other = BERT if load == STATIC else STATIC
@@ -109,7 +109,7 @@ def test_a_model_that_nobody_has_named_gets_a_wide_range_and_then_that_of_what_e
     tmp_path: Path,
 ) -> None:
     dataset = sized(tmp_path, "here", 13_877)
-    unknown = Load(describe("dense"))
+    unknown = ModelLoad(describe("dense"))
     low, high = told(unknown, dataset)
     assert low < 16 < 240 < high
     for seconds in (16, 15, 240):
@@ -130,7 +130,7 @@ def test_the_page_shows_a_range_and_then_a_time(
     dataset = sized(tmp_path, "here", 13_877)
     page = signed_in.get("/submit/model/?engine=dense").content.decode()
     assert "A range, until the model is chosen or checked" in page
-    bm25 = Load(describe("bm25"))
+    bm25 = ModelLoad(describe("bm25"))
     page = signed_in.get("/submit/model/?engine=bm25").content.decode()
     assert " to 2 min" in page
     assert told(bm25, dataset)[1] > 60

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from leaderboard.models import Dataset
 from submissions.models import State
-from submissions.queue.lease import NO_LIMIT, StageClock, add_up
+from submissions.queue.lease import NO_LIMIT, StageTimer, add_stage_times
 from tests.factories import make_user
 from tests.submissions.clients import Api
 from tests.submissions.workers import work
@@ -70,7 +70,7 @@ def test_no_counter_falls_when_somebody_withdraws(demo: Dataset, api: Api, scrap
 
 def test_buckets_count_all_that_took_at_most_so_long(db: None, scraper: Client) -> None:
     for seconds in (0.05, 3.0, 100_000.0):
-        add_up("model", {"encoding": seconds})
+        add_stage_times("model", {"encoding": seconds})
     found = {
         dict(labels).get("le"): value
         for (name, labels), value in scrape(scraper).items()
@@ -85,7 +85,7 @@ def test_buckets_count_all_that_took_at_most_so_long(db: None, scraper: Client) 
 
 
 def test_time_goes_to_the_stage_it_was_spent_in() -> None:
-    clock = StageClock("")
+    clock = StageTimer("")
     clock.enter("encoding")
     clock.enter("searching")
     clock.enter("encoding")

@@ -116,7 +116,7 @@ def test_what_came_whole_before_a_kill_can_be_submitted(
     if asked:
         assert tus.offset(address) == 10
         assert Upload.objects.get().completed_at is not None
-    found = service.completed(alice, address.split("/")[-2], "run")
+    found = service.completed_upload(alice, address.split("/")[-2], "run")
     assert found.sha256 == hashlib.sha256(b"0123456789").hexdigest()
 
 
@@ -128,8 +128,8 @@ def test_a_full_disk_keeps_what_was_counted(tus: Tus, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(storage, "_write", full)
-    with pytest.raises(OSError, match="No space"), storage.held(Upload.objects.get().pk) as file:
-        storage.append(file, 10, 100, [b"b"], lambda safe: None)
+    with pytest.raises(OSError, match="No space"), storage.lock_file(Upload.objects.get().pk) as file:
+        storage.append_blocks(file, 10, 100, [b"b"], lambda safe: None)
     monkeypatch.undo()
     assert tus.offset(address) == 10
     assert content_of(address) == b"a" * 10
@@ -148,18 +148,18 @@ class Offsets(TestCase):
     def test_any_order_of_events(self, content: bytes, moves: list[tuple[str, int]]) -> None:
         """Good pieces, wrong offsets, broken connections and killed writers, in any order."""
         owner = make_user()
-        upload = service.begin(owner, length=len(content), kind="run")
+        upload = service.begin_upload(owner, length=len(content), kind="run")
         at = 0
         for move, size in [*moves, ("good", len(content))]:
             piece = content[at : at + size]
             if move == "wrong":
-                with pytest.raises(service.OtherOffset):
-                    service.receive(upload, at + 1 + size, iter([piece]))
+                with pytest.raises(service.OffsetMismatch):
+                    service.receive_bytes(upload, at + 1 + size, iter([piece]))
             elif move == "killed":
-                with pytest.raises(KeyboardInterrupt), storage.held(upload.pk) as file:
-                    storage.append(file, at, len(content), _killed(piece), lambda safe: None)
+                with pytest.raises(KeyboardInterrupt), storage.lock_file(upload.pk) as file:
+                    storage.append_blocks(file, at, len(content), _killed(piece), lambda safe: None)
             else:
-                service.receive(upload, at, iter([piece[:3], piece[3:]]))
+                service.receive_bytes(upload, at, iter([piece[:3], piece[3:]]))
                 at += len(piece)
             found = Upload.objects.get(pk=upload.pk)
             assert found.offset == at <= storage.path_of(upload.pk).stat().st_size

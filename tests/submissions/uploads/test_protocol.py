@@ -142,7 +142,7 @@ def test_a_session_needs_its_token_against_forged_requests(alice: User) -> None:
 
 def test_one_writes_at_a_time(tus: Tus) -> None:
     address = tus.begin(5)
-    with storage.held(Upload.objects.get().pk):
+    with storage.lock_file(Upload.objects.get().pk):
         assert tus.patch(address, b"ab", 0).status_code == 423
         assert tus.ask("DELETE", address).status_code == 423
         assert tus.offset(address) == 0
@@ -160,7 +160,7 @@ def test_what_is_deleted_is_gone(tus: Tus) -> None:
 def test_what_a_backup_keeps_counts_still(tus: Tus, alice: User, settings: Any) -> None:
     settings.UPLOADS_PER_PERSON = 1
     address = tus.begin(5)
-    with deletion_lock.paused():
+    with deletion_lock.pause_deletions():
         answer = tus.ask("DELETE", address)
         assert (answer.status_code, answer.json()["code"]) == (423, "upload_in_use")
         client = Client()
@@ -185,7 +185,7 @@ def test_what_expired_is_gone_and_swept(tus: Tus) -> None:
 
 
 def test_bytes_without_a_row_are_swept_and_new_ones_left() -> None:
-    storage.make("a" * 32)
+    storage.create_file("a" * 32)
     assert service.sweep_uploads(60) == 0
     assert service.sweep_uploads(-1) == 1
     assert not list(storage.folder().glob("*"))
@@ -279,11 +279,11 @@ def test_a_person_sends_two_pieces_at_once_and_others_have_places_too(
 ) -> None:
     settings.PIECES_AT_ONCE = 3
     address, bob = tus.begin(10), Tus(make_user("Bob"))
-    with concurrency.place(alice.pk), concurrency.place(alice.pk):
+    with concurrency.piece_slot(alice.pk), concurrency.piece_slot(alice.pk):
         refused = tus.patch(address, b"01234", 0)
         assert (refused.status_code, refused["Retry-After"]) == (503, "5")
         theirs = bob.begin(10)
         assert bob.patch(theirs, b"01234", 0).status_code == 204
-        with concurrency.place(0):
+        with concurrency.piece_slot(0):
             assert bob.patch(theirs, b"56789", 5).status_code == 503
     assert tus.patch(address, b"01234", 0).status_code == 204

@@ -205,7 +205,7 @@ def test_uploads_take_no_memory(
     record_property("megabytes more while two files came", (most - before) / MB)
     assert most - before < 24 * MB
     for upload in Upload.objects.all():
-        storage.remove(upload.pk)
+        storage.remove_file(upload.pk)
 
 
 def test_the_published_python_client_goes_on_after_a_break(address: str, token: str, file: Path) -> None:
@@ -293,7 +293,7 @@ def test_our_own_client_says_that_a_file_changed_though_a_backup_keeps_it(
 ) -> None:
     monkeypatch.setenv(cli_upload.TOKEN, token)
     monkeypatch.setattr(cli_upload, "_sha256", lambda file: "another")
-    with deletion_lock.paused():
+    with deletion_lock.pause_deletions():
         assert evaluation(["upload", str(file), "--kind", "run", "--to", address]) == 1
     assert "it changed meanwhile" in capsys.readouterr().err
     assert Upload.objects.exists()  # and counts, until it is deleted

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def half(alice: User) -> Upload:
     """A run of which four bytes of ten came."""
-    upload = service.begin(alice, length=10, kind="run", file_name="night.txt")
-    return service.receive(upload, 0, [b"0123"])
+    upload = service.begin_upload(alice, length=10, kind="run", file_name="night.txt")
+    return service.receive_bytes(upload, 0, [b"0123"])
 
 
 def test_a_file_that_is_here_in_part_is_said_on_the_submit_page(

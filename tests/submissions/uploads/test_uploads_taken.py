@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 def arrived(owner: User, content: bytes, kind: str = "run", name: str = "run.txt") -> Upload:
     """An upload of which every byte came."""
-    row = service.begin(owner, length=len(content), kind=kind, file_name=name)
-    return service.receive(row, 0, iter([content])) if content else row
+    row = service.begin_upload(owner, length=len(content), kind=kind, file_name=name)
+    return service.receive_bytes(row, 0, iter([content])) if content else row
 
 
 def on_disk(row: Upload) -> bool:
@@ -63,7 +63,7 @@ def test_a_refusal_keeps_the_upload_and_so_does_a_check(demo: Dataset, alice: Us
 @pytest.mark.django_db(transaction=True)
 def test_an_upload_is_taken_once(demo: Dataset, alice: User) -> None:
     row = arrived(alice, run_text().encode())
-    with storage.held(row.pk):
+    with storage.lock_file(row.pk):
         assert Api(alice).submit(file=None, upload=row.pk).body["code"] == "upload_in_use"
     assert Api(alice).submit(file=None, upload=row.pk).status == 201
     again = Api(alice).submit(file=None, upload=row.pk, configuration="again")
@@ -72,7 +72,7 @@ def test_an_upload_is_taken_once(demo: Dataset, alice: User) -> None:
 
 
 def test_what_is_not_whole_anothers_or_of_another_kind_is_refused(demo: Dataset, alice: User) -> None:
-    unfinished = service.begin(alice, length=9, kind="run")
+    unfinished = service.begin_upload(alice, length=9, kind="run")
     model = arrived(alice, b"x", "model")
     others = arrived(make_user(), run_text().encode())
     for row, code in (

@@ -11,7 +11,7 @@ from django.utils import timezone
 from leaderboard.core.audit import acting
 from leaderboard.models import Dataset, Entry, System, User
 from leaderboard.results import publishing
-from leaderboard.systems.anonymity import lift, make_anonymous
+from leaderboard.systems.anonymity import end_anonymity, make_anonymous
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.records import SystemFields, update_system
 from tests.factories import make_user
@@ -96,7 +96,7 @@ def test_an_anonymous_systems_history_names_nobody(demo: Dataset, api: Api, nobo
     assert "Backbone changed" in page
     assert "Trained on: <del>" in page
     assert "zyx" not in page.casefold()
-    lift(System.objects.get(slug="my-system"))
+    end_anonymity(System.objects.get(slug="my-system"))
     page = nobody.client.get("/systems/my-system/").content.decode()
     assert "zyxlab-bert" in page
     assert "Authors: <del>" not in page

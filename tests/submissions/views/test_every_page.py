@@ -12,7 +12,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page
 
 from leaderboard.models import Dataset, System
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.reported_boards import load_reported
 from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
@@ -59,7 +59,7 @@ def content(demo: Dataset, baseline: None, api: Api) -> dict[str, str]:
         assert api.submit(run_text(skip=skip), system=name).status == 201
     work()
     for _ in range(2):
-        take_requests()
+        create_requested_jobs()
         work()
     team = System.objects.get(slug="my-system").team
     assert team is not None

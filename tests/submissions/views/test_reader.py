@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexWalker
 
 from leaderboard.models import Dataset
-from submissions.queue.queue import take_requests
+from submissions.queue.queue import create_requested_jobs
 from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
 from tests.submissions.workers import work
@@ -38,7 +38,7 @@ def found_out() -> None:
     """Do what waits, and what that asks for."""
     for _ in range(2):
         work()
-        take_requests()
+        create_requested_jobs()
     work()
 
 

@@ -57,7 +57,7 @@ def _parent(process: int) -> int | None:
     return int(text[text.rindex(b")") + 2 :].split()[1])
 
 
-def is_still(process: int) -> bool:
+def has_no_running_thread(process: int) -> bool:
     """Whether no thread of it runs; that of a process which is gone does not."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for thread in (_PROC / str(process) / "task").iterdir():
@@ -68,7 +68,7 @@ def is_still(process: int) -> bool:
     return True
 
 
-def send(process: int, number: signal.Signals) -> None:
+def send_signal(process: int, number: signal.Signals) -> None:
     """Send a signal to a process, if it is there and ours."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
@@ -127,7 +127,7 @@ def _status(process: int) -> dict[str, int]:
     return {name: int(rest.split()[0]) for name, _, rest in pairs if name in wanted}
 
 
-def exceeds(folders: Sequence[Path], most_bytes: int, most_files: int) -> bool:
+def exceeds_limits(folders: Sequence[Path], most_bytes: int, most_files: int) -> bool:
     """Whether what lies in the folders is more than this, or deeper than anything of ours. Links are not followed."""
     size = files = 0
     waiting = [(folder, 0) for folder in folders]
@@ -157,7 +157,7 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def tidy(folder: Path) -> None:
+def remove_unexpected_files(folder: Path) -> None:
     """Remove everything but plain files in plain folders, once nobody writes there any more."""
     for path in [path for path in folder.iterdir() if not _is_plain(path, 1)]:
         remove(path)

@@ -2,7 +2,7 @@
 
 A result that the Ladder lets pass is told at once, but of a young team only while the dataset's daily budget lasts.
 Beyond it every result waits, HELD with the time from which it is due, whether the Ladder would let it pass or not, and
-`tell_due` decides later: those first of whom least was told, then by age, each held against what was told meanwhile.
+`publish_due` decides later: those first of whom least was told, then by age, each held against what was told meanwhile.
 What the Ladder holds in a competition stays held, and waits where no baseline is published yet; elsewhere it is due
 when its team is young no longer.
 """
@@ -21,13 +21,19 @@ from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Evaluation, Team, User
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board
-from leaderboard.results.protection import grown_up, grown_up_at, is_young, policy_of, readings_left
+from leaderboard.results.protection import (
+    daily_budget_left,
+    established_at,
+    established_teams,
+    is_new_team,
+    policy_of,
+)
 from leaderboard.results.publishing.ladder_places import (
     evaluations_of,
     has_baseline,
     is_significant,
     published_mean,
-    settle_places,
+    update_shown,
 )
 from leaderboard.results.publishing.republish import fill_scores
 
@@ -39,10 +45,10 @@ def decide_publication(
 ) -> tuple[bool, datetime | None]:
     """Whether a new result is told now, and else from when it is due; None: it stays held. With the board locked."""
     team = evaluations[0].run.system.team
-    if team is not None and dataset.hidden and is_young(team):
+    if team is not None and dataset.hidden and is_new_team(team):
         # Before anything is compared: that a result waits says nothing of it.
         others_wait = _due().filter(dataset=dataset).exists()
-        if others_wait or not readings_left(dataset):
+        if others_wait or not daily_budget_left(dataset):
             return False, timezone.now()
     if is_significant(dataset, evaluations, scores.get(dataset.primary_measure), submitter):
         return True, None
@@ -53,36 +59,36 @@ def _due_when_held(dataset: Dataset, team: Team | None, evaluations: Sequence[Ev
     """When a result that is not told is due: in a competition with a baseline never."""
     if policy_of(dataset).competition:
         return None if has_baseline(dataset, evaluations[0]) else timezone.now()
-    return None if team is None else grown_up_at(team)
+    return None if team is None else established_at(team)
 
 
 def _due() -> QuerySet[Entry]:
     """Held results that are due. A team may be young no longer since less time is asked of it."""
     held = Entry.objects.filter(visibility=Visibility.HELD, due_at__isnull=False)
-    return held.filter(Q(due_at__lte=timezone.now()) | Q(system__team__in=grown_up()))
+    return held.filter(Q(due_at__lte=timezone.now()) | Q(system__team__in=established_teams()))
 
 
-def decide_again(team: Team) -> None:
+def reconsider_held(team: Team) -> None:
     """Have looked at again what of the team is held: it was approved, and is held against its own results alone."""
     held = Entry.objects.filter(system__team=team, visibility=Visibility.HELD, dataset__hidden=True)
     held.filter(withdrawal_reason="").update(due_at=timezone.now())
 
 
-def tell_due() -> int:
+def publish_due() -> int:
     """Tell what is due, of young teams as far as the day's budget goes. Returns how many were told."""
     if not settings.PRIVATE_STORAGE:
         return 0  # where parts cannot be read a scorer does it
     datasets = list(_due().order_by("dataset").values_list("dataset", flat=True).distinct())
-    return sum(_tell_due_of(dataset) for dataset in datasets)
+    return sum(_publish_due_of(dataset) for dataset in datasets)
 
 
 @transaction.atomic
-def _tell_due_of(key: int) -> int:
+def _publish_due_of(key: int) -> int:
     dataset = lock_board(key)
-    left, told = readings_left(dataset), Counter[int | None]()
-    for entry in _in_turn(dataset, told):
+    left, told = daily_budget_left(dataset), Counter[int | None]()
+    for entry in _publication_order(dataset, told):
         team = entry.system.team
-        young = team is not None and is_young(team)
+        young = team is not None and is_new_team(team)
         if young and left <= 0:
             continue
         evaluations = evaluations_of(entry)
@@ -93,11 +99,11 @@ def _tell_due_of(key: int) -> int:
             continue
         left -= young
         told[entry.system.team_id] += 1
-        _tell(entry, dataset)
+        _publish(entry, dataset)
     return told.total()
 
 
-def _in_turn(dataset: Dataset, told: Counter[int | None]) -> Iterator[Entry]:
+def _publication_order(dataset: Dataset, told: Counter[int | None]) -> Iterator[Entry]:
     """What is due, in the order in which it is told. `told` counts by team what was told since it began."""
     due = _due().filter(dataset=dataset)
     due = due.select_related("system__team", "evaluation__run__system__team", "submitter")
@@ -125,13 +131,13 @@ def _in_turn(dataset: Dataset, told: Counter[int | None]) -> Iterator[Entry]:
             yield entries[place]
 
 
-def _tell(entry: Entry, dataset: Dataset) -> None:
+def _publish(entry: Entry, dataset: Dataset) -> None:
     """Show it, or keep it for its team where that wishes, as if it had come now."""
     entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
     entry.due_at, entry.published_at = None, timezone.now()
     entry.save(update_fields=["visibility", "due_at", "published_at"])
     fill_scores(dataset, [entry])
-    moved = {entry.pk, *settle_places(dataset)}
+    moved = {entry.pk, *update_shown(dataset)}
     entry.refresh_from_db()
     if entry.visibility == Visibility.PUBLIC:
         board_changed(dataset, Kind.PUBLISHED, entry, moved)

@@ -12,7 +12,7 @@ from leaderboard.models import BoardChange, Qrels, Rescore
 State = Rescore.State
 
 
-def switched(dataset_id: int) -> QuerySet[Rescore]:
+def switched_rescores(dataset_id: int) -> QuerySet[Rescore]:
     """The dataset's rescores that were switched to, in that order: the n-th has the number n."""
     rescores = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
     return rescores.select_related("dataset", "from_qrels", "to_qrels").order_by("decided_at", "pk")
@@ -20,20 +20,20 @@ def switched(dataset_id: int) -> QuerySet[Rescore]:
 
 def pages_of(dataset_id: int, slug: str) -> dict[int, str]:
     """By the key of judgements, the page on what changed when the board came to stand on them last. One query."""
-    keys = switched(dataset_id).values_list("to_qrels", flat=True)
+    keys = switched_rescores(dataset_id).values_list("to_qrels", flat=True)
     return {key: reverse("rescore", args=[slug, number]) for number, key in enumerate(keys, start=1)}
 
 
 def page_of(rescore: Rescore) -> str:
     """The page on what this rescore changed; the dataset's where it was not switched to. One query."""
     dataset = rescore.dataset
-    for number, key in enumerate(switched(dataset.pk).values_list("pk", flat=True), start=1):
+    for number, key in enumerate(switched_rescores(dataset.pk).values_list("pk", flat=True), start=1):
         if key == rescore.pk:
             return reverse("rescore", args=[dataset.slug, number])
     return dataset.get_absolute_url()
 
 
-def not_shown(dataset_id: int) -> QuerySet[Qrels]:
+def unpublished_judgements(dataset_id: int) -> QuerySet[Qrels]:
     """Judgements that no board of the dataset has stood on yet: nobody is told that they are there."""
     prepared = Rescore.objects.filter(dataset=dataset_id).exclude(state=State.SWITCHED)
     known = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)

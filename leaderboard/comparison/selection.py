@@ -73,7 +73,7 @@ def system_choices() -> dict[str, SystemChoice]:
     }
 
 
-def resolved(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple[str, ...]:
+def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple[str, ...]:
     """The slugs that are meant by slugs or names of systems. Raises UnknownChoice, naming similar ones."""
     by_name: dict[str, list[str]] = {}
     for choice in choices.values():
@@ -88,7 +88,7 @@ def resolved(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple
     return tuple(dict.fromkeys(slugs))
 
 
-def told_apart(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dict[str, SystemChoice]:
+def distinct_choices(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dict[str, SystemChoice]:
     """The chosen systems; where two have one name, it says whose each is."""
     names = [choices[slug].name for slug in slugs]
     return {
@@ -99,7 +99,7 @@ def told_apart(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dic
     }
 
 
-def entries_of(slugs: Sequence[str]) -> list[ComparedEntry]:
+def entries_of_systems(slugs: Sequence[str]) -> list[ComparedEntry]:
     """The public entries of systems on datasets with a page, by the names of the datasets. One query."""
     rows = (
         EntryQuerySet(Entry)
