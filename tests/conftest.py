@@ -98,7 +98,7 @@ def broker() -> Iterator[redis.Redis]:
 
 @pytest.fixture(autouse=True)
 def empty_broker(request: pytest.FixtureRequest) -> None:
-    """Begin a test that uses the database without bells and cached pages of the test before: row ids repeat.
+    """Begin a test that uses the database without wakeups and cached pages of the test before: row ids repeat.
 
     Nor does it count what somebody did while a test before it had the cache away.
     """

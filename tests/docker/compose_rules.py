@@ -185,8 +185,8 @@ def nobody_takes_the_whole_machine(services: Services) -> None:
 TOO_MUCH = (
     "+@", "allcommands", "&", "allchannels", "~*", "allkeys", "+publish", "+psubscribe", "+config", "+eval ",
 )  # fmt: skip
-#: Whose queues retrievers may ring for, and not read.
-RUNG_ALONE = ("score", "dispatch", "notices")
+#: Queues that retrievers may send wakeups to, and not read.
+WRITE_ONLY = ("score", "dispatch", "notices")
 
 
 def retrievers_have_little_of_the_broker(services: Services) -> None:
@@ -196,7 +196,7 @@ def retrievers_have_little_of_the_broker(services: Services) -> None:
     for rule in TOO_MUCH:
         assert f" {rule}" not in rules, f"{rule} for retrievers"
     assert "pidbox" not in rules, "remote control for retrievers"
-    for queue in RUNG_ALONE:
+    for queue in WRITE_ONLY:
         assert f" %W~{queue}* " in rules, f"a retriever may read {queue}"
 
 

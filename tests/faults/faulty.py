@@ -138,11 +138,11 @@ def _leave_out(queue: Any, lifecycle: Any) -> None:
     queue.ATTEMPTS = Attempts(attempts)
 
 
-def _leave_out_looking(queue: Any, polling: Any) -> None:
-    """Let nobody ring again, nor look without a bell."""
-    ring, look = queue.wake_waiting_queues, polling.poll_queues
-    _replace(ring, lambda: None if _orders.lacks("looking") else ring())
-    _replace(look, lambda: None if _orders.lacks("looking") else look())
+def _leave_out_polling(queue: Any, polling: Any) -> None:
+    """Let nobody send wakeups again, nor poll without one."""
+    wake, poll = queue.wake_waiting_queues, polling.poll_queues
+    _replace(wake, lambda: None if _orders.lacks("looking") else wake())
+    _replace(poll, lambda: None if _orders.lacks("looking") else poll())
 
 
 def _allow_duplicates() -> None:
@@ -207,7 +207,7 @@ def follow_all(orders: Orders, name: str) -> None:
     _let_clocks_decide()
     _let_transactions_stand_still()
     _leave_out(queue, lifecycle)
-    _leave_out_looking(queue, polling)
+    _leave_out_polling(queue, polling)
     _allow_duplicates()
     _follow_scoring(score)
     _follow_models(supervision)

@@ -121,7 +121,7 @@ def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
         try:
             for queue in queues:
                 if orders.lacks("looking"):
-                    continue  # there are no bells here
+                    continue  # there are no wakeups here
                 if queue == "dispatch":
                     tasks.dispatch()
                 else:
@@ -145,7 +145,7 @@ def _set_times(scale: float) -> None:
     queue.BACKOFF = tuple(timedelta(seconds=seconds * scale) for seconds in (0.0, 60.0))
 
     def silent(*arguments: Any, **options: Any) -> bool:
-        """Nobody hears bells here."""
+        """No wakeups are sent here."""
         return False
 
     wakeup.send_wakeup = wakeup.count_pending = silent

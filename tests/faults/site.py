@@ -72,7 +72,7 @@ class Site:
         return self._start(Command(name, arguments, command.environment))
 
     def start_beat(self) -> Service:
-        """The clock that rings for the dispatcher."""
+        """The clock that wakes the dispatcher."""
         folder = self.folder / "beat"
         folder.mkdir(exist_ok=True)
         return self._start(services.beat(folder, self._environment))

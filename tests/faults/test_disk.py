@@ -214,7 +214,7 @@ def test_what_nobody_names_stays_where_nothing_is_swept(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number}{'a' * 63}").write_text("of a process that was killed")
     with monkeypatch.context() as without:
-        without.setattr(sys.modules[__name__], "sweep", lambda grace: None)
+        without.setattr(sys.modules[__name__], "remove_unreferenced", lambda grace: None)
         with pytest.raises(AssertionError):
             leave_nothing_behind()
     assert len(files()) >= len(PLACES)

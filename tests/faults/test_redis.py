@@ -104,8 +104,10 @@ def test_all_jobs_finish_once(
     assert under_work(queue_site, work, act, 1 if act is pause_for_a_minute else TIMES, noted) == []
 
 
-def test_without_anybody_who_looks_a_lost_bell_is_lost(killable: Site, queue_site: Site, work: Work) -> None:
-    """The control: no dispatcher that rings again, no worker that looks by itself, and the bells are gone."""
+def test_without_anybody_who_looks_a_lost_wakeup_is_lost(
+    killable: Site, queue_site: Site, work: Work
+) -> None:
+    """The control: no dispatcher that sends wakeups again, no worker that polls, and the wakeups are gone."""
     site = queue_site
     site.orders.do_without("looking")
     time.sleep(1 if full() else 0.3)  # who is looking just now looks to the end

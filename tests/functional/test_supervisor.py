@@ -116,10 +116,10 @@ def test_a_dead_child_is_started_again_and_its_own_children_are_ended(start: Sta
 
 
 def test_a_child_that_keeps_dying_ends_everything_with_its_reason(start: Start) -> None:
-    supervisor = start(broken="raise SystemExit('no such table: bell')", sleep=SLEEP)
+    supervisor = start(broken="raise SystemExit('no such table: wakeup')", sleep=SLEEP)
     assert supervisor.process.wait(120) == 1
     assert "'broken' has ended 3 times in a row, the last time with exit status 1" in supervisor.printed
-    assert "no such table: bell" in supervisor.printed
+    assert "no such table: wakeup" in supervisor.printed
     assert "broken.log" in supervisor.printed
     assert supervisor.descendants() == {}
 

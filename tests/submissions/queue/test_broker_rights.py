@@ -41,19 +41,19 @@ def retriever(compose_broker: ComposeBroker) -> Iterator[redis.Redis]:
         server.flushall()
 
 
-def ring(url: str, queue: str) -> None:
+def send_wakeup(url: str, queue: str) -> None:
     """Put a message into the queue, as `leaderboard.core.wakeup` does."""
     with Celery(broker=url, set_as_current=False) as producer:
         producer.conf.update(own_settings() | {"broker_url": url})
         producer.send_task(WORK, kwargs={"queue": queue}, queue=queue, retry=False, ignore_result=True)
 
 
-def test_a_retriever_rings_everywhere_and_hears_its_own_queues(
+def test_a_retriever_sends_wakeups_everywhere_and_receives_its_own_queues(
     compose_broker: ComposeBroker, retriever: redis.Redis
 ) -> None:
     for queue in ("cpu", "gpu", *OTHERS):
-        ring(compose_broker.retriever_url, queue)
-    ring(compose_broker.site_url, "cpu")
+        send_wakeup(compose_broker.retriever_url, queue)
+    send_wakeup(compose_broker.site_url, "cpu")
     heard: list[Any] = []
     with Connection(compose_broker.retriever_url) as connection:
         channel = connection.channel()
@@ -101,7 +101,7 @@ def refused_commands(client: redis.Redis) -> list[Callable[[], Any]]:
 def test_a_retriever_reaches_no_page_no_other_queue_and_no_channel(
     compose_broker: ComposeBroker, retriever: redis.Redis
 ) -> None:
-    ring(compose_broker.site_url, "score")
+    send_wakeup(compose_broker.site_url, "score")
     for call in refused_commands(retriever):
         with pytest.raises(NoPermissionError):
             call()

@@ -260,7 +260,7 @@ def test_a_fault_in_one_step_of_the_dispatcher_keeps_no_other_from_being_taken(
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
-    """The broker, without bells for GPUs and notifiers."""
+    """The broker, without wakeups for GPUs and notifiers."""
     monkeypatch.setattr(wakeup, "_silent_until", 0.0)
     with redis.Redis.from_url(cache_location(settings.REDIS_URL)) as client:
         client.delete("gpu", "notices")
@@ -268,7 +268,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
         client.delete("gpu", "notices")
 
 
-def test_bells_that_nobody_hears_do_not_pile_up(broker: redis.Redis) -> None:
+def test_wakeups_that_nobody_receives_do_not_pile_up(broker: redis.Redis) -> None:
     job = make_job(make_dataset(), queue=Job.Queue.GPU)
     for _ in range(3):
         tasks.dispatch()
