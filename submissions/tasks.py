@@ -19,8 +19,8 @@ from leaderboard.core.wakeup import DISPATCH
 from leaderboard.datasets.qrels import copy_open_judgements
 from leaderboard.results.efficiency import apply_due_prices
 from leaderboard.results.profiles.store import request_missing_statistics
-from leaderboard.results.publishing import publish_due
-from leaderboard.results.significance import request_missing_certainty
+from leaderboard.results.publishing.scheduling import publish_due
+from leaderboard.results.significance.computing import request_missing_certainty
 from leaderboard.systems.anonymity import end_due_anonymity
 from submissions.accounts.sessions import delete_expired_sessions
 from submissions.jobs.cleanup.unreferenced_files import remove_unreferenced

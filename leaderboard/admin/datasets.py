@@ -32,8 +32,12 @@ from leaderboard.models import Dataset, Qrels, Round
 from leaderboard.models.datasets import Protection, Visibility
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.measures import RefusedMeasures, set_measures
-from leaderboard.results.publishing import CannotReveal, reveal_private
-from leaderboard.results.publishing.protection import CannotProtect, request_change
+from leaderboard.results.publishing.protection import (
+    CannotProtect,
+    CannotReveal,
+    request_change,
+    reveal_private,
+)
 from leaderboard.systems.baselines import request_baseline
 
 #: The right to change what is told of hidden judgements.

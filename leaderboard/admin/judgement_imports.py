@@ -17,7 +17,6 @@ from leaderboard.admin.import_form import path_of_upload
 from leaderboard.admin.judgements import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, chosen_dataset
 from leaderboard.admin.pages import ReasonForm, curation_page, require, submit
 from leaderboard.core.audit import acting
-from leaderboard.judgements import rescoring
 from leaderboard.judgements.comparing import list_conflicts
 from leaderboard.judgements.disclosure import (
     is_blind_decision,
@@ -36,6 +35,7 @@ from leaderboard.judgements.imports import (
     import_judgements,
     request_merge,
 )
+from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import JudgementImport, Pool
 
 #: So many conflicts are listed on a page.
@@ -186,8 +186,8 @@ def _settle(request: HttpRequest, brought: JudgementImport, policy: str) -> None
 
 def _rescore(brought: JudgementImport) -> Any:
     """The rescore that came of it and is to be decided."""
-    under_way = rescoring.under_way(brought.dataset)
-    return under_way if under_way is not None and under_way.to_qrels_id == brought.qrels_id else None
+    rescore = under_way(brought.dataset)
+    return rescore if rescore is not None and rescore.to_qrels_id == brought.qrels_id else None
 
 
 def _count(brought: JudgementImport, name: str) -> str:

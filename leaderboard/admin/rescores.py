@@ -15,8 +15,14 @@ from leaderboard.admin.base import curator
 from leaderboard.admin.judgements import JUDGE, JudgingAdmin
 from leaderboard.admin.pages import ReasonForm, curation_page, object_crumb, require, submit
 from leaderboard.core.audit import acting
-from leaderboard.judgements import rescoring
 from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
+from leaderboard.judgements.rescoring.campaigns import (
+    CannotRescore,
+    RescoreUnderWay,
+    discard_rescore,
+    resume_rescore,
+    start_rescore,
+)
 from leaderboard.judgements.rescoring.comparison import comparison_of, digest
 from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
 from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
@@ -62,12 +68,12 @@ def _switch(rescore: Rescore, seen: str) -> str:
 
 
 def _discard(rescore: Rescore, seen: str) -> str:
-    rescoring.discard_rescore(rescore)
+    discard_rescore(rescore)
     return f"Thrown away: the board of {rescore.dataset} stays on qrels {rescore.from_qrels.number}."
 
 
 def _resume(rescore: Rescore, seen: str) -> str:
-    rescoring.resume_rescore(rescore)
+    resume_rescore(rescore)
     return "What is not evaluated is evaluated now."
 
 
@@ -161,9 +167,9 @@ class RescoreAdmin(JudgingAdmin):
 
         def act(values: Mapping[str, Any]) -> str:
             qrels = values["qrels"]
-            return _address(rescoring.start_rescore(qrels.version.dataset, qrels, values["note"]))
+            return _address(start_rescore(qrels.version.dataset, qrels, values["note"]))
 
-        redirect, problems = submit(request, form, act, rescoring.RescoreUnderWay, rescoring.CannotRescore)
+        redirect, problems = submit(request, form, act, RescoreUnderWay, CannotRescore)
         return redirect or curation_page(
             request, self, "admin/leaderboard/rescore/start.html", "Rescore a dataset",
             problems=problems, form=form,
@@ -213,7 +219,7 @@ class RescoreAdmin(JudgingAdmin):
             messages.success(request, verb(rescore, values["seen"]))
             return _address(rescore)
 
-        refusals = CannotSwitch, rescoring.CannotRescore, rescoring.RescoreUnderWay
+        refusals = CannotSwitch, CannotRescore, RescoreUnderWay
         redirect, problems = submit(request, form, decide, *refusals)
         if redirect is not None:
             return redirect

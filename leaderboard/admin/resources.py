@@ -28,7 +28,7 @@ from leaderboard.models import (
 )
 from leaderboard.results.efficiency import price_changed
 from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
-from leaderboard.results.publishing import system_changed
+from leaderboard.results.publishing.descriptions import system_changed
 
 
 class ListWidget(JSONWidget):

@@ -12,7 +12,13 @@ from django.http import HttpRequest, HttpResponse
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import confirm
 from leaderboard.models import Entry
-from leaderboard.results.publishing import CannotModerate, name_baseline, quarantine, restore, unpublish
+from leaderboard.results.publishing.visibility import (
+    CannotModerate,
+    name_baseline,
+    quarantine,
+    restore,
+    unpublish,
+)
 
 
 @admin.register(Entry)

@@ -12,7 +12,7 @@ from leaderboard.admin.base import CurationAdmin
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.resources import SystemResource
 from leaderboard.models import Entry, Source, System
-from leaderboard.results.publishing import boards_of_source, source_changed, system_changed
+from leaderboard.results.publishing.descriptions import boards_of_source, source_changed, system_changed
 
 
 class SystemAdmin(ExchangeAdmin):

@@ -25,7 +25,7 @@ from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
 from leaderboard.results.history import entry_rows
 from leaderboard.results.kinds import QUARANTINED
-from leaderboard.results.publishing import published_statistics
+from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import announced_rounds
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of

@@ -55,7 +55,7 @@ from leaderboard.results.kinds import (
     present_group,
     ranked_in,
 )
-from leaderboard.results.significance import (
+from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,
     MeasureCertainty,

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.state import Sort
     from leaderboard.results.history.measurements import Machine, MeasuredEntry
-    from leaderboard.results.significance import BoardCertainty, EntryCertainty, TestSettings, Verdict
+    from leaderboard.results.significance.types import (
+        BoardCertainty,
+        EntryCertainty,
+        TestSettings,
+        Verdict,
+    )
 
 Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None

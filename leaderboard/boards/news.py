@@ -23,7 +23,8 @@ from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.models.datasets import Protection
 from leaderboard.results.history.entry_rows import short_citation
 from leaderboard.results.history.past import is_public
-from leaderboard.results.publishing import HIDDEN_DECIMALS, published_value
+from leaderboard.results.protection import HIDDEN_DECIMALS
+from leaderboard.results.values import published_value
 
 Kind = BoardChange.Kind
 #: What is news.

@@ -28,11 +28,11 @@ from leaderboard.boards.state import BoardState
 from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
-from leaderboard.results import significance
 from leaderboard.results.history.entry_columns import entries_from
 from leaderboard.results.history.entry_rows import EntryRow, systems_of
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, changed_at, newest, rows_at
 from leaderboard.results.history.snapshot import private_rows
+from leaderboard.results.significance.reading import read_certainty
 
 #: What a dataset's page shows beside its board: all of its own columns, and some of its version and judgements.
 DATASET_FIELDS = (
@@ -110,7 +110,7 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
         own = private_rows([pk], teams).get(pk, [])
         entries = sorted([*entries, *own], key=attrgetter("published"))
     facts = composite_facts(facts_of(dataset), parts)
-    board = dataset_board(facts, entries, state, rows[pk].measured, significance.read_certainty([pk]).get(pk))
+    board = dataset_board(facts, entries, state, rows[pk].measured, read_certainty([pk]).get(pk))
     board.notes += notes_on_parts(parts)
     at = _last_change(revision.at for revision in revisions.values())
     return DatasetPage(dataset, board, tombstones_of(entries), parts, at, rows.values())
@@ -227,7 +227,7 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
     own = private_rows([member.dataset_id for member in members], teams)
     private = {dataset: entries_from(of_dataset) for dataset, of_dataset in own.items()}
     systems = system_rows(*(of_dataset.entries for of_dataset in rows.values()), *own.values())
-    sure = significance.read_certainty([member.dataset_id for member in members])
+    sure = read_certainty([member.dataset_id for member in members])
     board = benchmark_board(facts, entries, systems, state, private, sure)
     printed = compare_published_means(facts, entries, systems, benchmark["source__key"])
     times = [each.revision.at for each in read]

@@ -18,12 +18,12 @@ from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, 
 from leaderboard.boards.model import Board, Identity
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry
-from leaderboard.results import significance
 from leaderboard.results.history import past
 from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, rows_at
 from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED, present_group
+from leaderboard.results.significance.reading import read_certainty_at
 
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
 
@@ -51,11 +51,7 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     parts = _parts(revision, revisions)
     entries, made_of = pages.board_entries(rows, dataset_id, parts)
     group, compared, baseline = _compared(revision.facts, entries)
-    found = (
-        significance.read_certainty_at(dataset_id, revision.number, compared, group, baseline)
-        if compared
-        else None
-    )
+    found = read_certainty_at(dataset_id, revision.number, compared, group, baseline) if compared else None
     facts = pages.composite_facts(pages.facts_of(revision.facts), parts)
     board = dataset_board(facts, entries, state, rows[dataset_id].measured, found)
     _mark_gone(board, gone, made_of, {})

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.runs.top_documents import TopDocuments, displayed_documents
-from evaluation.statistics import RESAMPLES, PairedResult, compare_paired
+from evaluation.statistics.bootstrap import RESAMPLES
+from evaluation.statistics.comparison import PairedResult, compare_paired
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.comparison.queries.detail import DEPTH, run_of
 from leaderboard.comparison.testing import SEED, values_of

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.statistics import holm
+from evaluation.statistics.correction import holm
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.columns import MEAN
 from leaderboard.boards.model import Row

@@ -9,7 +9,8 @@ import numpy as np
 from django.db.models import prefetch_related_objects
 from numpy.typing import NDArray
 
-from evaluation.statistics import PERMUTATIONS, count_wins, randomisation_test
+from evaluation.statistics.comparison import count_wins
+from evaluation.statistics.randomisation import PERMUTATIONS, randomisation_test
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.measures import better
 from leaderboard.models import Entry

@@ -26,7 +26,7 @@ from leaderboard.figures.rows import (
     score_format,
     titled,
 )
-from leaderboard.results.publishing import published_statistics
+from leaderboard.results.values import published_statistics
 
 #: So many systems have their means shown.
 MOST_SYSTEMS = 8

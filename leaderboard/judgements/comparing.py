@@ -27,10 +27,10 @@ from leaderboard.core import wakeup
 from leaderboard.core.audit import record
 from leaderboard.core.storage.store import Area, path_of, put, sha256_of, work_folder
 from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels
-from leaderboard.judgements import rescoring
 from leaderboard.judgements.disclosure import is_secret, record_compared
 from leaderboard.judgements.drawing import draw, record_pool
 from leaderboard.judgements.imports import State, check_judgements, compare_again, is_current, read_import
+from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, is_needed, start_rescore, under_way
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content, prepare_content
 from leaderboard.models import Dataset, DatasetVersion, Entry, JudgementImport, Pool, Qrels, Rescore
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board, lock_boards
@@ -116,7 +116,7 @@ def record_merge(brought: JudgementImport, merged: MergedJudgements) -> str:
     if not is_current(present):
         compare_again(present)
         return "The judgements have changed meanwhile: they are compared again."
-    if rescoring.under_way(present.dataset_id) is not None:
+    if under_way(present.dataset_id) is not None:
         JudgementImport.objects.filter(pk=present.pk).update(state=State.READY)
         return "A rescore is to be decided first."
     qrels = current_or_next_qrels(
@@ -180,7 +180,7 @@ def adopt_qrels(
     `note` is public: where they are from. First judgements are taken at once: everything that waits for them is scored
     then, and the dataset's BM25 is made. `content` is what they bring then (`rescoring.content.prepare_content`), where
     the caller does not see to that.
-    Within `audit.acting`. Raises rescoring.RescoreUnderWay while another rescore is not decided, and ValueError for
+    Within `audit.acting`. Raises RescoreUnderWay while another rescore is not decided, and ValueError for
     judgements of another version than the dataset's.
     """
     present = lock_board(dataset.pk)
@@ -188,11 +188,11 @@ def adopt_qrels(
         raise ValueError(f"{qrels} are not for the present version of {dataset}")
     if present.current_qrels_id == qrels.pk:
         return None
-    if rescoring.is_needed(present, qrels):
-        return rescoring.start_rescore(present, qrels, note)
-    other = rescoring.under_way(present)
+    if is_needed(present, qrels):
+        return start_rescore(present, qrels, note)
+    other = under_way(present)
     if other is not None:
-        raise rescoring.RescoreUnderWay(other)
+        raise RescoreUnderWay(other)
     present.current_qrels = qrels
     if present.runs_only:
         present.state = Dataset.State.PUBLISHED

@@ -13,9 +13,9 @@ from evaluation.judgements.import_file import HIGHEST_GRADE, NewJudgements, read
 from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.core.work_requests import request_work
-from leaderboard.judgements import rescoring
 from leaderboard.judgements.disclosure import is_secret
 from leaderboard.judgements.errors import ConcurrentChange, JudgingRefused
+from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, under_way
 from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Qrels, WorkRequest
 from leaderboard.results.history.revisions import lock_boards
 
@@ -137,9 +137,9 @@ def is_current(present: JudgementImport) -> bool:
 
 
 def _refuse(present: JudgementImport, policy: Conflicts) -> None:
-    other = rescoring.under_way(present.dataset_id)
+    other = under_way(present.dataset_id)
     if other is not None:
-        raise JudgingRefused(f"{rescoring.RescoreUnderWay(other)}.")
+        raise JudgingRefused(f"{RescoreUnderWay(other)}.")
     # Over hidden judgements the refusal would tell grades: the merge then gives what is there.
     if not is_secret(present, present.against) and not count_changes(present, policy):
         raise JudgingRefused(

@@ -13,7 +13,7 @@ from leaderboard.datasets.problems import problem
 from leaderboard.models import Dataset
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.results.protection import MOST_MEASURES
-from leaderboard.results.publishing import refresh_scores
+from leaderboard.results.publishing.republish import refresh_scores
 
 #: Shown beside the primary measure where judgements are hidden.
 _HIDDEN_EXTRAS = ("R@100", "R@1000")

@@ -9,12 +9,7 @@ from typing import Any
 from django.db.models import Q
 
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
-from leaderboard.results.protection import (
-    HIDDEN_DECIMALS,
-    HIDDEN_DEVIATION_DECIMALS,
-    part_means,
-    policy_of,
-)
+from leaderboard.results.protection import HIDDEN_DECIMALS, HIDDEN_DEVIATION_DECIMALS, part_means, policy_of
 
 #: How much of what a run shows was judged. Both follow from a stored evaluation, and are published beside the scores
 #: wherever judgements are open. Over hidden ones never: they would tell which documents are judged.

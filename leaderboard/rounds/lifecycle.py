@@ -20,7 +20,9 @@ from leaderboard.core.work_requests import request_notice, request_work
 from leaderboard.models import Dataset, Entry, Round, RoundSummary, WorkRequest
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.protection import policy_of
-from leaderboard.results.publishing import mark_pooled, reveal_private, update_shown
+from leaderboard.results.publishing.ladder_places import update_shown
+from leaderboard.results.publishing.protection import reveal_private
+from leaderboard.results.publishing.scored import mark_pooled
 
 
 class Phase(StrEnum):

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS
 from leaderboard.models import Dataset, Entry, Evaluation, Membership, Qrels, Round, RoundSummary
-from leaderboard.results.publishing import published_value
 from leaderboard.results.records import per_query_values
+from leaderboard.results.values import published_value
 
 #: Parties beside the reader's own: from fewer, a reader who takes the own values away learns what one other has.
 LEAST_OTHERS = 3

@@ -19,7 +19,7 @@ from django.utils import timezone
 from leaderboard.core import audit
 from leaderboard.models import Dataset, Entry, EntryVersion, System
 from leaderboard.results.history.revisions import lock_boards
-from leaderboard.results.publishing import system_changed
+from leaderboard.results.publishing.descriptions import system_changed
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from leaderboard.core import audit
 from leaderboard.core.work_requests import request_notice
 from leaderboard.models import Challenge, Dataset, Entry, Membership, System, User
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.publishing import challenge_changed, lock_systems, system_changed
+from leaderboard.results.publishing.descriptions import challenge_changed, lock_systems, system_changed
 
 State = Challenge.State
 #: How long a challenge, or its decision, may be, in characters.

@@ -15,7 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponsePerm
 
 from leaderboard.core.audit import record
 from leaderboard.models import Challenge, Entry, Run, System, SystemRedirect
-from leaderboard.results.publishing import lock_systems, system_changed
+from leaderboard.results.publishing.descriptions import lock_systems, system_changed
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 
 

@@ -15,7 +15,7 @@ from django.db.models import Q
 from django.utils.text import slugify
 
 from leaderboard.models import Dataset, System, SystemRedirect, Team
-from leaderboard.results.publishing import lock_systems, system_changed
+from leaderboard.results.publishing.descriptions import lock_systems, system_changed
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 
 

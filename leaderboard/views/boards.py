@@ -17,11 +17,11 @@ from leaderboard.core.http.site_url import site_address
 from leaderboard.core.permissions import may_judge
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
-from leaderboard.judgements.rescoring import under_way
+from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.results.history import entry_rows
 from leaderboard.results.protection import policy_of_columns
-from leaderboard.results.publishing import published_statistics
+from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import announced_rounds, benchmark_rounds, governing_round
 from leaderboard.rounds.presentation import closed_reason
 from leaderboard.views.board_context import board_context

@@ -11,7 +11,8 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from evaluation.statistics import CORRECTION, TEST
+from evaluation.statistics.correction import CORRECTION
+from evaluation.statistics.randomisation import TEST
 from leaderboard.boards.columns.marks import SEEDS
 from leaderboard.boards.state import BoardState
 from leaderboard.comparison.by_query import PairComparison, by_query, overlaps

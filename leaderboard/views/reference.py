@@ -20,7 +20,7 @@ from evaluation.statistics.ladder import PUBLIC_STEP, STEP
 from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OFF, OVER_STORED_RUNS
 from leaderboard.core.cache.pages import cache_page
 from leaderboard.models import HardwareClass
-from leaderboard.results.publishing import HIDDEN_DECIMALS
+from leaderboard.results.protection import HIDDEN_DECIMALS
 
 
 def _fixed(**_: str) -> str:

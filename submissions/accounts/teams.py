@@ -9,7 +9,7 @@ from leaderboard.boards.facets import ANONYMOUS, THIS_SITE
 from leaderboard.core import audit
 from leaderboard.models import Membership, Team, User
 from leaderboard.results.history.revisions import lock_boards
-from leaderboard.results.publishing import boards_of_team, team_changed
+from leaderboard.results.publishing.descriptions import boards_of_team, team_changed
 from submissions.core.names import is_site_name
 
 

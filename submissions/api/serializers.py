@@ -18,7 +18,7 @@ from leaderboard.core.text.deltas import DIGITS
 from submissions.accounts.permissions import downloadable_runs
 from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.core.errors import Refused
-from submissions.quotas import QuotaSpent
+from submissions.quotas.ledger import QuotaSpent
 from submissions.status.description import JobStatus, SubmissionStatus
 from submissions.uploads.request_size import REQUEST_TOO_LARGE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from leaderboard.models import System
-from leaderboard.results.publishing import lock_systems
+from leaderboard.results.publishing.descriptions import lock_systems
 from leaderboard.systems import merge
 from submissions.models import Submission
 

@@ -20,7 +20,6 @@ from leaderboard.models import System, Team, User
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.systems.anonymity import EmbargoRefused, make_anonymous
 from leaderboard.systems.records import NameTaken, SystemFields, create_system
-from submissions import quotas
 from submissions.accounts.permissions import teams_of
 from submissions.accounts.teams import personal_team
 from submissions.core.errors import ALREADY_SUBMITTED, INVALID_RUN, LABEL_NEEDED, FileReport, Refused
@@ -31,6 +30,7 @@ from submissions.intake.seed_labels import duplicate_seed_problem, label_seeds
 from submissions.models import Job, State, Submission
 from submissions.queue import queue
 from submissions.queue.lifecycle import log_line
+from submissions.quotas.ledger import charge, lock_quota, recording_refusals, refuse_unapproved
 from submissions.uploads.service import consume_uploads, lock_for_reading
 
 SYSTEM_NAME_TAKEN = ProblemCode("system_name_taken", "A new system with the name of one that your team has.",
@@ -72,10 +72,10 @@ def accept_submission(
     one); until `anonymous_until` nobody else learns that. `bulk` names a curator's import, which counts to no quota.
     """
     with lock_for_reading(uploads := _uploads(files)):
-        with run_files(files) as found, quotas.recording_refusals(submitter, [run.dataset for run in found]):
+        with run_files(files) as found, recording_refusals(submitter, [run.dataset for run in found]):
             datasets = [run.dataset for run in found]
             known_team = system.team if isinstance(system, System) else team or teams_of(submitter).first()
-            quotas.refuse_unapproved(known_team, datasets)
+            refuse_unapproved(known_team, datasets)
             runs, problems = label_seeds(found, seeds)
             checked = list(check_files(runs))
             tags = [file.tag for file in checked]
@@ -85,7 +85,7 @@ def accept_submission(
         with transaction.atomic():
             # Those that list what waits for judgements. Before all else, and in one order.
             lock_boards(dataset.pk for dataset in datasets if dataset.awaits_judgements)
-            team = quotas.lock_quota(submitter, expected_team(submitter, system, team))
+            team = lock_quota(submitter, expected_team(submitter, system, team))
             if admission.round is not None:
                 # The places of a round are counted again, now that nobody else can take one.
                 admission = admit_to_round(submitter, team, datasets, round_entry, tags)
@@ -106,7 +106,7 @@ def accept_submission(
             _queue_jobs(submission, arrivals, admission.entry.tag)
             consume_uploads(submitter, uploads)
             if not bulk:
-                quotas.charge(submission, datasets)
+                charge(submission, datasets)
             queue.wake_worker(Job.Queue.SCORE)
     return submission
 

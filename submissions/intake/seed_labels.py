@@ -11,7 +11,7 @@ from pathlib import Path
 from django.core.exceptions import ValidationError
 
 from evaluation.core.problems import Problem, ProblemCode
-from leaderboard.results.publishing import SEEDS
+from leaderboard.results.publishing.scored import SEEDS
 from submissions.core.names import validate_name
 from submissions.intake.files import RunFile
 

@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from leaderboard.core.audit import acting
 from leaderboard.models import Entry, User
-from leaderboard.results import publishing, records
+from leaderboard.results import records
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from submissions.intake.actors import actor_label, is_team_member, record_curator_action
 from submissions.jobs.kinds.score import delete_upload
 from submissions.jobs.models.encodings import cancel_unneeded_shards
@@ -41,7 +42,7 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
         record_curator_action(
             "submission withdrawn", submission, by, before={}, after={"reason": reason[:300]}
         )
-        publishing.withdraw_entries(submission.pk, reason)
+        withdraw_entries(submission.pk, reason)
         _delete_waiting_runs(submission)
     submission.refresh_from_db()
     return True
@@ -94,7 +95,7 @@ def set_public(submission: Submission, public: bool, by: User | None = None) -> 
             record_curator_action(
                 "visibility", submission, by, before={"public": was}, after={"public": public}
             )
-        publishing.set_visibility(submission.pk, public=public)
+        set_visibility(submission.pk, public=public)
         records.set_waiting_visibility(submission.pk, public=public)
         _waiting_changed(submission)
 

@@ -16,7 +16,7 @@ from leaderboard.boards.system.depth import DepthPoint, DepthSeries, depth_of, d
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.models import Entry, Measurement
 from leaderboard.results.history.measurements import Machine, MeasuredEntry
-from leaderboard.results.publishing import HIDDEN_DECIMALS
+from leaderboard.results.protection import HIDDEN_DECIMALS
 from leaderboard.results.reported_facts import fact_texts
 from submissions.accounts.permissions import run_stays_private
 from submissions.models import Job, State

@@ -14,7 +14,8 @@ from leaderboard.core.text.baselines import baseline_label
 from leaderboard.datasets.lists import NONE, Baseline
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.protection import HIDDEN_DECIMALS
-from leaderboard.results.publishing import best_shown_result, comparison_group, published_scores
+from leaderboard.results.publishing.ladder_places import best_shown_result
+from leaderboard.results.values import comparison_group, published_scores
 from submissions.models import Job, State, Submission
 
 #: What is said of a result that a competition's Ladder holds.

@@ -18,8 +18,8 @@ from django.utils import timezone
 from evaluation.judgements import splits as judged_parts
 from leaderboard.core.audit import acting
 from leaderboard.models import Entry, Team
-from leaderboard.results.publishing import publish_due
 from leaderboard.results.publishing.protection import request_change
+from leaderboard.results.publishing.scheduling import publish_due
 from submissions.queue.queue import create_requested_jobs
 from tests.attack.board import SHARE, Board, Rules, before, secret
 from tests.attack.campaign import CONTROL, INSIDERS, PRIVATE, SHOWN, SOCK_PUPPETS, attack, serve, world

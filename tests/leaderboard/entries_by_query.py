@@ -14,9 +14,9 @@ from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Dataset, Entry, Run, System
-from leaderboard.results import significance
-from leaderboard.results.publishing import publish_entry
+from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.records import record_evaluation, record_run
+from leaderboard.results.significance.reading import read_certainty
 from leaderboard.results.significance.types import BoardCertainty
 from tests.leaderboard.entries import make_system, scored_dataset
 
@@ -84,7 +84,7 @@ def make_board() -> Dataset:
 
 def found_of(dataset: Dataset) -> BoardCertainty:
     """What is known of the board."""
-    return significance.read_certainty([dataset.pk])[dataset.pk]
+    return read_certainty([dataset.pk])[dataset.pk]
 
 
 def shown(dataset: Dataset, **state: Any) -> Board:

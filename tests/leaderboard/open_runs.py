@@ -13,7 +13,7 @@ from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Entry, Run, System
-from leaderboard.results.publishing import publish_entry, publish_seed_set
+from leaderboard.results.publishing.scored import publish_entry, publish_seed_set
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation, record_run
 from tests.leaderboard.entries import make_system

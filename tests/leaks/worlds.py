@@ -25,11 +25,11 @@ from django.test import Client
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, put
 from leaderboard.datasets.qrels import READ
-from leaderboard.judgements import rescoring
 from leaderboard.judgements.comparing import compare_now, draw_now
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.judgements.imports import import_judgements
 from leaderboard.judgements.pools import request_pool
+from leaderboard.judgements.rescoring.campaigns import start_rescore
 from leaderboard.models import AuditRecord, Dataset, JudgementImport, Pool, Qrels, Rescore, User
 from submissions.queue.queue import create_requested_jobs
 from tests.doors.content import build
@@ -149,7 +149,7 @@ class Worlds:
         brought, pool = import_judgements(dataset, path), request_pool(dataset, depth=5)
         compare_now(brought)
         draw_now(pool)
-        rescore = rescoring.start_rescore(dataset, Qrels.objects.get(version__dataset=dataset, number=2))
+        rescore = start_rescore(dataset, Qrels.objects.get(version__dataset=dataset, number=2))
         create_requested_jobs()
         work()
         rescore.refresh_from_db()

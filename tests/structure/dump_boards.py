@@ -95,8 +95,9 @@ def describe_anew(clock: Clock, made: dict[str, Any]) -> None:
     """Costs, prices, tests, names, doubts and rounds."""
     from leaderboard.models import Entry, Price, Round
     from leaderboard.results.efficiency import price_changed
-    from leaderboard.results.publishing import EntryOrigin, publish_entry, system_changed, team_changed
-    from leaderboard.results.significance import compute_certainty
+    from leaderboard.results.publishing.descriptions import system_changed, team_changed
+    from leaderboard.results.publishing.scored import EntryOrigin, publish_entry
+    from leaderboard.results.significance.computing import compute_certainty
     from leaderboard.rounds.lifecycle import save_round
     from leaderboard.systems.challenges import raise_challenge
     from tests.factories import make_user
@@ -145,10 +146,10 @@ def change_results(clock: Clock, made: dict[str, Any]) -> None:
     from leaderboard.models import Entry
     from leaderboard.results.history.revisions import Kind, board_changed
     from leaderboard.results.measures import set_measures
-    from leaderboard.results.publishing import (
+    from leaderboard.results.publishing.republish import refresh_scores
+    from leaderboard.results.publishing.visibility import (
         name_baseline,
         quarantine,
-        refresh_scores,
         restore,
         set_visibility,
         unpublish,

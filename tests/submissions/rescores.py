@@ -6,7 +6,7 @@ from pathlib import Path
 
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, put
-from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.campaigns import start_rescore
 from leaderboard.models import Dataset, Qrels, Rescore, User
 from submissions.queue.queue import create_requested_jobs
 from tests.submissions.collections import HEADER, JUDGED
@@ -30,7 +30,7 @@ def more_judgements(dataset: Dataset, folder: Path, extra: str = "d2") -> Qrels:
 def rescored(dataset: Dataset, qrels: Qrels, curator: User, reason: str = "a pool") -> Rescore:
     """The rescore, with all its runs evaluated."""
     with acting(curator, reason):
-        rescore = rescoring.start_rescore(dataset, qrels, reason)
+        rescore = start_rescore(dataset, qrels, reason)
     create_requested_jobs()
     work()
     rescore.refresh_from_db()

@@ -18,7 +18,7 @@ from leaderboard.models import Entry
 from leaderboard.results.history.entry_columns import DatasetEntries, LineKey, Published
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import SCORED, present_group
-from leaderboard.results.publishing import HIDDEN_DECIMALS
+from leaderboard.results.protection import HIDDEN_DECIMALS
 
 #: How the comparison groups of composed entries begin: their dataset has neither version nor judgements of its own,
 #: so that boards take this group for its present one.

@@ -16,7 +16,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.results.kinds import SCORED
-from leaderboard.results.significance import (
+from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,
     MeasureCertainty,

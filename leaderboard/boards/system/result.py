@@ -15,9 +15,9 @@ from leaderboard.boards.columns.significance import (
 from leaderboard.boards.model import rank_label
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
-from leaderboard.results import significance
 from leaderboard.results.history.measurements import MeasuredEntry
 from leaderboard.results.reported_facts import fact_texts
+from leaderboard.results.significance.reading import read_certainty
 from leaderboard.results.significance.types import EntryCertainty
 
 
@@ -119,14 +119,14 @@ def with_certainty(results: Sequence[tuple[Mapping[str, Any], Result]]) -> list[
     """The results, each given with its entry's row, and with what was found of its primary measure.
 
     Nothing is added over hidden judgements, to reported figures, and where nothing was found yet. As many queries as
-    `significance.read_certainty` makes, none where no result was scored.
+    `read_certainty` makes, none where no result was scored.
     """
     scored = {
         row["dataset_id"]
         for row, _ in results
         if row["provenance"] != Entry.Provenance.REPORTED and not row["dataset__hidden"]
     }
-    boards = significance.read_certainty(scored) if scored else {}
+    boards = read_certainty(scored) if scored else {}
     found = []
     for row, result in results:
         board = boards.get(row["dataset_id"])

@@ -16,7 +16,7 @@ from leaderboard.core.work_requests import request_work
 from leaderboard.datasets.problems import in_file
 from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.models import Architecture, Dataset, Entry, WorkRequest
-from leaderboard.results.publishing import name_baseline
+from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.systems.records import house_system
 
 

@@ -35,13 +35,13 @@ from leaderboard.importing.collections.storing import (
     set_topics,
     store_content,
 )
-from leaderboard.judgements import rescoring
 from leaderboard.judgements.disclosure import record_compared
+from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore, under_way
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
 from leaderboard.models.datasets import Protection
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.measures import check_measures, shown_measures
-from leaderboard.results.publishing import refresh_scores
+from leaderboard.results.publishing.republish import refresh_scores
 from leaderboard.systems.baselines import request_baseline
 
 #: Settings that decide what a score means: fixed once there are scores.
@@ -221,7 +221,7 @@ def _record(
     stays = False
     if judged is not None:
         wanted = current_or_next_qrels(version, options.split, judged, dataset.relevance_level)
-        stays = dataset.current_version_id == version.pk and rescoring.is_needed(dataset, wanted)
+        stays = dataset.current_version_id == version.pk and is_needed(dataset, wanted)
         qrels = qrels if stays else wanted
         if stays and _rescore(dataset, wanted):
             changes.append(f"rescore on {wanted.split} qrels {wanted.number}")
@@ -267,9 +267,9 @@ def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
 
     False where that is under way. Raises InvalidContent while a rescore on yet others is not decided.
     """
-    other = rescoring.under_way(dataset)
+    other = under_way(dataset)
     if other is None:
-        rescoring.start_rescore(dataset, qrels, "The collection was imported with other judgements.")
+        start_rescore(dataset, qrels, "The collection was imported with other judgements.")
         return True
     if other.to_qrels_id == qrels.pk:
         return False

@@ -12,7 +12,8 @@ from django.db import transaction
 from leaderboard.importing.reported import tables
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Source, System
 from leaderboard.results.history.revisions import benchmark_changed
-from leaderboard.results.publishing import ReportedEntry, publish_reported, training_exposure
+from leaderboard.results.publishing.reported import ReportedEntry, publish_reported
+from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 
 #: What a dataset that was imported gets from here where it says nothing itself.

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.campaigns import discard_rescore, under_way
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Dataset, Rescore
 
@@ -19,8 +19,8 @@ class Command(CurationCommand):
 
     def curate(self, dataset: Dataset, **options: Any) -> str:
         failed = dataset.rescores.filter(state=Rescore.State.FAILED).first()
-        rescore = rescoring.under_way(dataset) or failed
+        rescore = under_way(dataset) or failed
         if rescore is None:
             raise CommandError(f"{dataset} is not being rescored.")
-        rescoring.discard_rescore(rescore)
+        discard_rescore(rescore)
         return f"Thrown away: the board of {dataset} stays on qrels {rescore.from_qrels.number}."

@@ -6,7 +6,7 @@ from typing import Any
 
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Entry
-from leaderboard.results.publishing import name_baseline
+from leaderboard.results.publishing.visibility import name_baseline
 
 
 class Command(CurationCommand):

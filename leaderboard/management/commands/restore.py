@@ -6,7 +6,7 @@ from typing import Any
 
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Entry
-from leaderboard.results.publishing import restore
+from leaderboard.results.publishing.visibility import restore
 
 
 class Command(CurationCommand):

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_by_slug
 from leaderboard.models import Dataset, Round
-from leaderboard.results.publishing import reveal_private
+from leaderboard.results.publishing.protection import reveal_private
 
 
 class Command(CurationCommand):

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Dataset
@@ -19,7 +19,7 @@ class Command(CurationCommand):
     subjects = ("dataset",)
 
     def curate(self, dataset: Dataset, **options: Any) -> str:
-        rescore = rescoring.under_way(dataset)
+        rescore = under_way(dataset)
         if rescore is None:
             raise CommandError(
                 f"{dataset} is not being rescored: begin with manage.py rescore {dataset.slug}."

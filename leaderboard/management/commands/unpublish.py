@@ -6,7 +6,7 @@ from typing import Any
 
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Entry
-from leaderboard.results.publishing import unpublish
+from leaderboard.results.publishing.visibility import unpublish
 
 
 class Command(CurationCommand):

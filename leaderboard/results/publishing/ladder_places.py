@@ -21,8 +21,13 @@ from numpy.typing import NDArray
 
 from evaluation.statistics.ladder import STEP, YOUNG_STEP, ladder_step, paired_standard_error
 from leaderboard.models import Dataset, Entry, Evaluation, Round, Team, User
-from leaderboard.results.protection import is_new_team, policy_of, unknown_teams
-from leaderboard.results.protection.splits import evaluate_parts, public_queries
+from leaderboard.results.protection import (
+    evaluate_parts,
+    is_new_team,
+    policy_of,
+    public_queries,
+    unknown_teams,
+)
 from leaderboard.results.records import per_query_values
 from leaderboard.results.values import aggregate_seeds, comparison_group, published_scores
 

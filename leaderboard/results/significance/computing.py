@@ -11,14 +11,11 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 from numpy.typing import NDArray
 
-from evaluation.statistics import (
-    PermutedSums,
-    corrected_pairs,
-    count_wins,
-    holm,
-    intervals,
-    rank_intervals,
-)
+from evaluation.statistics.bootstrap import intervals
+from evaluation.statistics.comparison import count_wins
+from evaluation.statistics.correction import corrected_pairs, holm
+from evaluation.statistics.randomisation import PermutedSums
+from evaluation.statistics.ranks import rank_intervals
 from leaderboard.core.measures import better
 from leaderboard.core.work_requests import request_certainty
 from leaderboard.models import Certainty, Dataset, Entry, WorkRequest

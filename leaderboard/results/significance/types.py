@@ -7,15 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from evaluation.statistics import (
-    CORRECTION,
-    INTERVAL,
-    PAIRS_CORRECTION,
-    PATTERNS,
-    PERMUTATIONS,
-    RESAMPLES,
-    TEST,
-)
+from evaluation.statistics.bootstrap import INTERVAL, RESAMPLES
+from evaluation.statistics.correction import CORRECTION, PAIRS_CORRECTION, PATTERNS
+from evaluation.statistics.randomisation import PERMUTATIONS, TEST
 from leaderboard.core.measures import better
 
 #: Counts the changes of how anything here is computed: boards are computed anew under another one.

@@ -19,7 +19,6 @@ from evaluation.engines import ENGINES, EngineDescription, InvalidParameter
 from evaluation.engines import describe as describe_engine
 from leaderboard.models import Architecture, Dataset, Run, System, Team, User
 from leaderboard.systems.records import SystemFields
-from submissions import quotas
 from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
 from submissions.checkpoints.service import CheckpointArchive, StoredFiles
@@ -34,6 +33,7 @@ from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue import queue
 from submissions.queue.capability import UNPROTECTED, reported_capabilities
 from submissions.queue.lifecycle import log_line
+from submissions.quotas.ledger import charge, lock_quota, recording_refusals, refuse_unapproved
 from submissions.uploads.service import consume_uploads, lock_for_reading
 
 NO_ENGINE = ProblemCode("no_engine", "A model without the engine that is to run it.", "Name one of those listed.",
@@ -117,15 +117,15 @@ def accept_model(
     ready = refuse_unready(submitter, local=local)
     team = expected_team(submitter, system, team)
     plan = _plan(request, team, system, unprotected=ready.unprotected)
-    quotas.refuse_unapproved(team, plan.datasets)
+    refuse_unapproved(team, plan.datasets)
     refuse_beyond_quota(team, len(plan.datasets))
     admission = admit_to_round(submitter, team, plan.datasets, round_entry, ())
     uploads = _uploads(request.model)
     with lock_for_reading(uploads):
-        with quotas.recording_refusals(submitter, plan.datasets):
+        with recording_refusals(submitter, plan.datasets):
             kept = _keep_files(request.model, plan.engine, team)
         with transaction.atomic():
-            team = quotas.lock_quota(submitter, team)
+            team = lock_quota(submitter, team)
             refuse_beyond_quota(team, len(plan.datasets))
             # Once more: the places of a round are counted now that nobody else can take one.
             admission = admit_to_round(submitter, team, plan.datasets, round_entry, ())
@@ -151,7 +151,7 @@ def accept_model(
             for dataset in plan.datasets:
                 _create_job(submission, dataset, plan, admission.entry.tag)
             consume_uploads(submitter, uploads)
-            quotas.charge(submission, plan.datasets)
+            charge(submission, plan.datasets)
     return submission
 
 

@@ -14,11 +14,11 @@ from django.db import transaction
 from evaluation.core.errors import InvalidContent
 from evaluation.verification import ScoresDiffer
 from leaderboard.core.storage.runs import StoredRun, run_path
-from leaderboard.judgements.rescoring import fail_rescore
 from leaderboard.judgements.rescoring.campaigns import (
     begin_run,
     end_run,
     exclude_run,
+    fail_rescore,
     finish_rescore,
     note_progress,
     settings_of,

@@ -25,11 +25,11 @@ from leaderboard.core.storage.runs import StoredRun, open_run, read_text, run_pa
 from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.derived_files import keep_first_documents
 from leaderboard.datasets.qrels import scoring_target, verifying_judgements
-from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.campaigns import include_new_run
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.history.revisions import lock_board, lock_boards
 from leaderboard.results.protection import evaluate_parts, policy_of
-from leaderboard.results.publishing import EntryOrigin, publish_entry
+from leaderboard.results.publishing.scored import EntryOrigin, publish_entry
 from leaderboard.results.records import record_evaluation
 from leaderboard.results.values import JUDGED_MEASURES
 from submissions.core.errors import ALREADY_SUBMITTED
@@ -273,7 +273,7 @@ def publish_results(
         advance_claimed(job, State.DONE, **finished)
         if dataset.current_qrels_id != qrels.pk:  # no number is born stale
             raise JudgementsChanged
-        rescoring.include_new_run(job.dataset)
+        include_new_run(job.dataset)
         if submission is not None and job.seed:
             result = replace(results[-1], label=job.seed)
             evaluation = record_result(job, submission, system, result, qrels, provenance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evaluation.core.errors import InvalidRun
 from leaderboard.models import Entry, Evaluation
-from leaderboard.results.publishing import EntryOrigin, publish_seed_set
+from leaderboard.results.publishing.scored import EntryOrigin, publish_seed_set
 from submissions.core.errors import ALREADY_SUBMITTED
 from submissions.intake.seed_labels import SAME_RUN_TWICE
 from submissions.models import Job, State, Submission

@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from leaderboard.core.work_requests import request_certainty, request_statistics
-from leaderboard.results.significance import analyse_board, request_if_changed, store_certainty
+from leaderboard.results.significance.computing import analyse_board, request_if_changed, store_certainty
 from submissions.jobs.kinds.score import begin
 from submissions.jobs.registry import register_kind
 from submissions.models import Job, State

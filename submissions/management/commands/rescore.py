@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
-from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.campaigns import resume_rescore, start_rescore
 from leaderboard.management.curating import CurationCommand, find_dataset
 from leaderboard.models import Dataset, Qrels, Rescore
 from submissions.jobs.runner import run_job
@@ -44,9 +44,9 @@ class Command(CurationCommand):
         if qrels is None:
             raise CommandError(f"{dataset} has no such judgements.")
         if failed is not None and failed.to_qrels_id == qrels.pk:
-            rescoring.resume_rescore(failed)
+            resume_rescore(failed)
             return f"Rescore {failed.pk} goes on: {failed.done:,} of {failed.total:,} runs are evaluated."
-        rescore = rescoring.start_rescore(dataset, qrels, options["note"].strip())
+        rescore = start_rescore(dataset, qrels, options["note"].strip())
         return f"Rescore {rescore.pk} of {dataset} on qrels {qrels.number} was started."
 
     def handle(self, *args: Any, **options: Any) -> None:

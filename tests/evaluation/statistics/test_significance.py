@@ -13,17 +13,11 @@ from scipy import stats
 
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
-from evaluation.statistics import (
-    PermutedSums,
-    compare_paired,
-    corrected_pairs,
-    count_wins,
-    holm,
-    intervals,
-    randomisation_test,
-    rank_intervals,
-)
-from evaluation.statistics.randomisation import exact_p, hoeffding_bound
+from evaluation.statistics.bootstrap import intervals
+from evaluation.statistics.comparison import compare_paired, count_wins
+from evaluation.statistics.correction import corrected_pairs, holm
+from evaluation.statistics.randomisation import PermutedSums, exact_p, hoeffding_bound, randomisation_test
+from evaluation.statistics.ranks import rank_intervals
 from tests.evaluation.real_collections import SHARED
 
 Values = NDArray[np.float64]

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from leaderboard.core.audit import acting
 from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Dataset
-from leaderboard.results.publishing import quarantine
+from leaderboard.results.publishing.visibility import quarantine
 from tests.factories import make_user
 from tests.leaderboard.entries import make_source, make_system, score, scored_dataset
 

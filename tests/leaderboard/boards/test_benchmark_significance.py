@@ -9,8 +9,8 @@ from django.test import Client
 
 from leaderboard.boards.model import Board, Row
 from leaderboard.models import Dataset
-from leaderboard.results import significance
-from leaderboard.results.significance import compute_certainty
+from leaderboard.results.significance.computing import compute_certainty
+from leaderboard.results.significance.reading import read_certainty
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_of
 from tests.leaderboard.entries import make_source, make_system, report, score_seeds, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
@@ -51,7 +51,7 @@ def test_a_value_says_its_interval_on_hover_and_a_mark_says_that_its_difference_
     pair: tuple[Dataset, Dataset], view: str
 ) -> None:
     board, (first, second) = board_of(view=view), pair
-    found = significance.read_certainty([first.pk])[first.pk].of("nDCG@10")
+    found = read_certainty([first.pk])[first.pk].of("nDCG@10")
     assert found is not None
     (low, high) = next((one.low, one.high) for one in found.entries.values() if one.rank_low == 1)
     mark, title = cell(board, "Better", first)

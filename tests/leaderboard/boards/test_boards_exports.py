@@ -16,7 +16,7 @@ from django.test import Client
 from leaderboard.api.answers import BoardSerializer
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import BoardChange
-from leaderboard.results.publishing import withdraw_entries
+from leaderboard.results.publishing.visibility import withdraw_entries
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.reported_boards import load_reported
 

@@ -16,7 +16,7 @@ from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import BoardChange, Dataset, Source
 from leaderboard.results.history.revisions import Kind, board_changed
-from leaderboard.results.publishing import name_baseline, set_visibility, withdraw_entries
+from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
 from tests.leaderboard.entries import renew_judgements, score, scored_dataset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]

@@ -30,14 +30,13 @@ from leaderboard.results.history.past import end_of
 from leaderboard.results.history.revisions import Kind, benchmark_changed, board_changed, record_present
 from leaderboard.results.history.rows import clear_rows
 from leaderboard.results.history.snapshot import LAYOUT, rows_to_store
-from leaderboard.results.publishing import (
+from leaderboard.results.publishing.descriptions import system_changed, team_changed
+from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.visibility import (
     name_baseline,
     quarantine,
-    refresh_scores,
     restore,
     set_visibility,
-    system_changed,
-    team_changed,
     withdraw_entries,
 )
 from tests.factories import make_dataset

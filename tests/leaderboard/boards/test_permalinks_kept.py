@@ -18,7 +18,8 @@ from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Dataset
 from leaderboard.results.history import past, rows
 from leaderboard.results.history.revisions import Kind, boards_changed
-from leaderboard.results.publishing import refresh_scores, set_visibility, withdraw_entries
+from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from tests.factories import make_dataset
 from tests.generated.board import generate_board
 from tests.leaderboard.boards.test_permalinks import (

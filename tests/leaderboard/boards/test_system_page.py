@@ -14,7 +14,7 @@ from leaderboard.boards.system.badges import Badge, as_svg, width
 from leaderboard.boards.system.team import authors_in
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Team
-from leaderboard.results.publishing import set_visibility, withdraw_entries
+from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from tests.factories import make_user
 from tests.leaderboard.comparison.test_queries import text_of
 from tests.leaderboard.entries import (

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset
-from leaderboard.results.significance import compute_certainty
+from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.reading import clear_certainty
 from tests.leaderboard.entries import make_source, report, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread

@@ -18,7 +18,7 @@ from leaderboard.core.cache import pages
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.cache.pages import CachedPage, PageCache, accepts_gzip, clear_page_cache, etag_matches
 from leaderboard.models import Dataset
-from leaderboard.results.publishing import system_changed
+from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.settings.environment import site_address
 from tests.factories import make_user
 from tests.leaderboard.comparison.test_queries import GOOD, POOR

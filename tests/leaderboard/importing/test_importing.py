@@ -21,7 +21,7 @@ from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, Entry, Run, WorkRequest
-from leaderboard.results.publishing import publish_entry
+from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system

@@ -12,7 +12,7 @@ from leaderboard.importing.reported import tables
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.importing.reported.tables import published_averages
 from leaderboard.models import Benchmark, Dataset, DatasetVersion, Entry, Source, System
-from leaderboard.results.publishing import training_exposure
+from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import TrainingCorrection, raise_challenge, settle_challenge
 from tests import reported_boards
 from tests.factories import make_user

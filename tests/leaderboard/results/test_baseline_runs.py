@@ -6,7 +6,8 @@ import pytest
 
 from leaderboard.models import Dataset, Entry, Team, User
 from leaderboard.models.datasets import Visibility
-from leaderboard.results.publishing import name_baseline, publish_entry, withdraw_entries
+from leaderboard.results.publishing.scored import publish_entry
+from leaderboard.results.publishing.visibility import name_baseline, withdraw_entries
 from leaderboard.systems.records import house_system
 from tests.leaderboard.entries import evaluate, make_system, score, scored_dataset
 

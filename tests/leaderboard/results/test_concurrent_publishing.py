@@ -17,8 +17,9 @@ from django.db.models import QuerySet
 from leaderboard.models import Dataset, Entry, Seed
 from leaderboard.results.history import revisions
 from leaderboard.results.history.revisions import Kind, boards_changed
-from leaderboard.results.publishing import publish_seed_set, set_visibility, withdraw_entries
-from leaderboard.results.significance import analyse_board, store_certainty
+from leaderboard.results.publishing.scored import publish_seed_set
+from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
+from leaderboard.results.significance.computing import analyse_board, store_certainty
 from tests.factories import make_dataset
 from tests.leaderboard.entries import evaluate, make_system, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread

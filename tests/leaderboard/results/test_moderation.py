@@ -7,7 +7,7 @@ from django.test import Client
 
 from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, Entry, System
-from leaderboard.results.publishing import (
+from leaderboard.results.publishing.visibility import (
     CannotModerate,
     name_baseline,
     quarantine,

@@ -24,7 +24,7 @@ from leaderboard.results.profiles.store import (
     store_collection_profile,
     store_overlaps,
 )
-from leaderboard.results.publishing import publish_entry
+from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system

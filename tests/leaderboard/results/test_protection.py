@@ -30,19 +30,17 @@ from leaderboard.models import (
 )
 from leaderboard.models.datasets import Protection
 from leaderboard.results.protection import evaluate_parts, policy_of
-from leaderboard.results.publishing import (
-    CannotReveal,
-    publish_due,
-    publish_entry,
-    refresh_scores,
-    reveal_private,
-)
 from leaderboard.results.publishing.protection import (
     CannotProtect,
+    CannotReveal,
     find_parts,
     request_change,
+    reveal_private,
     switch_protection,
 )
+from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.scheduling import publish_due
+from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system
 from tests.factories import make_user
@@ -57,7 +55,7 @@ def hidden(db: None, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """A hidden dataset of thirty judged queries."""
     dataset = scored_dataset(slug="secret", name="Secret", hidden=True, measures=["nDCG@10", "R@100"])
     judged = Judged.from_dict({query: {"d1": 1} for query in QUERIES})
-    monkeypatch.setattr("leaderboard.results.protection.splits.load_qrels", lambda row: judged)
+    monkeypatch.setattr("leaderboard.results.protection.load_qrels", lambda row: judged)
     return dataset
 
 

@@ -9,7 +9,9 @@ from django.utils import timezone
 
 from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, BoardChange, Dataset, Entry, Round
-from leaderboard.results.publishing import publish_entry, refresh_scores, reveal_private
+from leaderboard.results.publishing.protection import reveal_private
+from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.scored import publish_entry
 from tests.factories import make_user
 from tests.leaderboard.results.test_protection import baseline, evaluation, publish, values
 from tests.leaderboard.results.test_protection import contest as contest

@@ -14,16 +14,14 @@ from leaderboard.boards import past_pages
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion, BoardChange, Dataset, Entry, Seed
-from leaderboard.results import significance
 from leaderboard.results.history.revisions import benchmark_changed
-from leaderboard.results.publishing import (
-    publish_seed_set,
-    refresh_scores,
-    set_visibility,
-    system_changed,
-    withdraw_entries,
-)
+from leaderboard.results.publishing.descriptions import system_changed
+from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.scored import publish_seed_set
+from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from leaderboard.results.records import per_query_means, record_evaluation
+from leaderboard.results.significance.computing import compute_certainty
+from leaderboard.results.significance.reading import read_certainty
 from tests.leaderboard.entries import evaluate, make_system, score, score_seeds, scored_dataset
 
 pytestmark = pytest.mark.django_db
@@ -259,8 +257,8 @@ def test_intervals_and_tests_use_each_querys_mean_over_the_seeds() -> None:
     dataset = scored_dataset()
     entry = score_seeds(dataset, "seeds", {"ndcg": 0.30}, {"ndcg": 0.34})
     score(dataset, "BM25", ndcg=0.2, baseline=True)
-    assert significance.compute_certainty(Dataset.objects.get(pk=dataset.pk)) is not None
-    found = significance.read_certainty([dataset.pk])[dataset.pk].of("nDCG@10")
+    assert compute_certainty(Dataset.objects.get(pk=dataset.pk)) is not None
+    found = read_certainty([dataset.pk])[dataset.pk].of("nDCG@10")
     assert found is not None
     of_set = found.of(entry.pk)
     assert of_set is not None

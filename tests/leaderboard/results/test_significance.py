@@ -8,21 +8,22 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from evaluation.statistics import compare_paired, holm
+from evaluation.statistics.comparison import compare_paired
+from evaluation.statistics.correction import holm
 from leaderboard.boards.columns.significance import CALLED
 from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
-from leaderboard.results import significance
 from leaderboard.results.history.revisions import Kind, board_changed
-from leaderboard.results.publishing import name_baseline, system_changed, withdraw_entries
-from leaderboard.results.significance import (
+from leaderboard.results.publishing.descriptions import system_changed
+from leaderboard.results.publishing.visibility import name_baseline, withdraw_entries
+from leaderboard.results.significance.computing import (
     BoardAnalysis,
     analyse_board,
     compute_certainty,
     request_missing_certainty,
     store_certainty,
-    verdict_of,
 )
-from leaderboard.results.significance.reading import clear_certainty
+from leaderboard.results.significance.reading import clear_certainty, read_certainty, read_certainty_at
+from leaderboard.results.significance.types import verdict_of
 from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
 from tests.leaderboard.entries_by_query import (
     QUERIES,
@@ -322,7 +323,7 @@ def test_nothing_is_found_asked_for_or_kept_of_hidden_judgements(client: Client)
     assert requests_of(dataset) == 0
     assert compute_certainty(dataset) is None
     assert not Certainty.objects.exists()
-    assert significance.read_certainty([dataset.pk]) == {}
+    assert read_certainty([dataset.pk]) == {}
     page = page_text(client, dataset)
     assert "Intervals, tests and wins by query are withheld" in page
     assert "95 % interval" not in page
@@ -333,8 +334,8 @@ def test_a_board_that_becomes_hidden_shows_none_of_it_any_more(client: Client, b
     board.hidden = True
     board.save()
     board_changed(board, Kind.MEASURES)
-    assert significance.read_certainty([board.pk]) == {}
-    assert significance.read_certainty_at(board.pk, board.board_revision + 99, []) is None
+    assert read_certainty([board.pk]) == {}
+    assert read_certainty_at(board.pk, board.board_revision + 99, []) is None
     page = page_text(client, board)
     assert "whisker" not in page.replace("whiskers.css", "")
     assert "withheld" in page

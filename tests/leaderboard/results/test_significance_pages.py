@@ -17,10 +17,8 @@ from evaluation.runs.score import ScoringTarget, score_run
 from leaderboard.api.answers import BoardSerializer
 from leaderboard.boards.state import Sort
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
-from leaderboard.results import significance
-from leaderboard.results.significance import (
-    compute_certainty,
-)
+from leaderboard.results.significance.computing import compute_certainty
+from leaderboard.results.significance.reading import read_certainty, read_certainty_at
 from tests.leaderboard.entries import scored_dataset
 from tests.leaderboard.entries_by_query import (
     cells,
@@ -143,9 +141,9 @@ def test_reading_takes_four_queries_for_any_number_of_boards_and_one_where_they_
     for dataset in (board, other):
         compute_certainty(dataset)
     with django_assert_num_queries(4):
-        assert set(significance.read_certainty([board.pk, other.pk])) == {board.pk, other.pk}
+        assert set(read_certainty([board.pk, other.pk])) == {board.pk, other.pk}
     with django_assert_num_queries(1):
-        significance.read_certainty([board.pk, other.pk])
+        read_certainty([board.pk, other.pk])
 
 
 def test_an_old_board_has_what_was_known_then(board: Dataset) -> None:
@@ -155,12 +153,12 @@ def test_an_old_board_has_what_was_known_then(board: Dataset) -> None:
     score_queries(board, "Newcomer", spread(0.9))
     second = compute_certainty(board)
     assert second is not None
-    old = significance.read_certainty_at(board.pk, second.from_revision - 1, then)
+    old = read_certainty_at(board.pk, second.from_revision - 1, then)
     assert old is not None
     assert old.current
     assert old.from_revision == first.from_revision
-    assert significance.read_certainty_at(board.pk, first.from_revision - 1, then) is None
-    between = significance.read_certainty_at(board.pk, second.from_revision - 1, [*then, 10**9])
+    assert read_certainty_at(board.pk, first.from_revision - 1, then) is None
+    between = read_certainty_at(board.pk, second.from_revision - 1, [*then, 10**9])
     assert between is not None
     assert not between.current
 

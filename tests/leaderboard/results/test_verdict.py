@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leaderboard.results.significance import BoardCertainty, TestSettings, Verdict, verdict_of
 from leaderboard.results.significance.board import ComparedBoard
 from leaderboard.results.significance.computing import measure_certainty
+from leaderboard.results.significance.types import (
+    BoardCertainty,
+    TestSettings,
+    Verdict,
+    verdict_of,
+)
 
 Values = NDArray[np.float64]
 #: Makes the noise of so many queries and copies.

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.http import errors
 from leaderboard.models import Benchmark, Dataset, Entry, System
-from leaderboard.results.publishing import withdraw_entries
+from leaderboard.results.publishing.visibility import withdraw_entries
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.reported_boards import load_reported

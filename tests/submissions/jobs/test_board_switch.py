@@ -15,7 +15,7 @@ from django.utils import timezone
 from leaderboard.core.audit import acting
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.storage.runs import run_path
-from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.campaigns import CannotRescore, discard_rescore, resume_rescore
 from leaderboard.judgements.rescoring.comparison import comparison_of, digest
 from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
 from leaderboard.models import (
@@ -180,7 +180,7 @@ def test_what_changed_meanwhile_is_looked_at_again(
     with pytest.raises(CannotSwitch, match=r"Settings of Demo changed .*\(measures\)"):
         switched(rescore, curator)
     with acting(curator, "one measure"):
-        rescoring.resume_rescore(rescore)
+        resume_rescore(rescore)
     create_requested_jobs()
     work()
     switched(rescore, curator)
@@ -197,8 +197,8 @@ def test_the_second_curator_sees_what_the_first_decided(
     switched(rescore, curator)
     with pytest.raises(CannotSwitch, match="it is: on the board by Cora"):
         switched(stale, alice)
-    with acting(alice, "no"), pytest.raises(rescoring.CannotRescore, match="on the board by Cora"):
-        rescoring.discard_rescore(stale)
+    with acting(alice, "no"), pytest.raises(CannotRescore, match="on the board by Cora"):
+        discard_rescore(stale)
 
 
 def test_back_to_the_first_judgements_gives_the_first_numbers(
@@ -272,9 +272,7 @@ def test_of_two_who_switch_at_once_one_does(demo: Dataset, api: Api, curator: Us
         finally:
             connections["default"].close()
 
-    threads = [
-        Thread(target=decide, args=[verb]) for verb in (switch_board, rescoring.discard_rescore, switch_board)
-    ]
+    threads = [Thread(target=decide, args=[verb]) for verb in (switch_board, discard_rescore, switch_board)]
     for thread in threads:
         thread.start()
     for thread in threads:

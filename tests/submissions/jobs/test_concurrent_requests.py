@@ -11,10 +11,10 @@ import pytest
 from django.db import connection, connections, transaction
 
 from leaderboard.models import Dataset, Entry, RunProfile, WorkRequest
-from leaderboard.results import significance
 from leaderboard.results.history.revisions import Kind, board_changed
 from leaderboard.results.profiles.store import find_overlaps, store_overlaps
-from leaderboard.results.significance import analyse_board
+from leaderboard.results.significance.computing import analyse_board
+from leaderboard.results.significance.reading import read_certainty
 from submissions.jobs.kinds import significance as significance_jobs
 from submissions.jobs.runner import drain_queue
 from submissions.queue.queue import create_requested_jobs
@@ -83,7 +83,7 @@ def test_intervals_of_a_result_that_was_not_committed_yet_are_asked_for_again(
     assert waiting("certainty") == 1
     create_requested_jobs()
     drain_queue("score", "worker")
-    assert significance.read_certainty([dataset.pk])[dataset.pk].current
+    assert read_certainty([dataset.pk])[dataset.pk].current
     assert waiting("certainty") == 0
 
 

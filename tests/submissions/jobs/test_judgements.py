@@ -37,7 +37,7 @@ from leaderboard.models import (
     User,
     WorkRequest,
 )
-from leaderboard.results.publishing import withdraw_entries
+from leaderboard.results.publishing.visibility import withdraw_entries
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, Submission
 from submissions.queue.queue import ATTEMPTS, create_requested_jobs

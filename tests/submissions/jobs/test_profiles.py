@@ -23,8 +23,7 @@ from leaderboard.models import (
 )
 from leaderboard.results.history.revisions import board_changed
 from leaderboard.results.profiles.store import request_missing_statistics
-from leaderboard.results.publishing import set_visibility
-from leaderboard.results.publishing.visibility import mark_published
+from leaderboard.results.publishing.visibility import mark_published, set_visibility
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost

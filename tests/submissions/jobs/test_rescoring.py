@@ -21,8 +21,14 @@ from django.utils import timezone
 
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import run_path
-from leaderboard.judgements import rescoring
 from leaderboard.judgements.comparing import adopt_qrels
+from leaderboard.judgements.rescoring.campaigns import (
+    CannotRescore,
+    RescoreUnderWay,
+    discard_rescore,
+    resume_rescore,
+    start_rescore,
+)
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Qrels, Rescore, Run, User, WorkRequest
 from submissions.jobs.kinds import rescore as job_module
 from submissions.jobs.kinds.rescore import fail_lost_rescores, rescore_job
@@ -46,13 +52,13 @@ def test_one_rescore_at_a_time_and_each_act_is_recorded(
     with acting(curator, "pool of October"):
         rescore = adopt_qrels(demo, second, "pool of October")
         assert rescore is not None
-        with pytest.raises(rescoring.RescoreUnderWay, match="on qrels 2 already"):
+        with pytest.raises(RescoreUnderWay, match="on qrels 2 already"):
             adopt_qrels(demo, third, "another pool")
-        rescoring.discard_rescore(rescore)
+        discard_rescore(rescore)
         assert rescore.state == Rescore.State.DISCARDED
-        with pytest.raises(rescoring.CannotRescore, match="thrown away by Cora"):
-            rescoring.discard_rescore(rescore)
-        rescoring.start_rescore(demo, third, "another pool")
+        with pytest.raises(CannotRescore, match="thrown away by Cora"):
+            discard_rescore(rescore)
+        start_rescore(demo, third, "another pool")
     demo.refresh_from_db()
     assert demo.current_qrels is not None
     assert demo.current_qrels.number == 1
@@ -85,9 +91,9 @@ def test_judgements_of_another_split_are_another_test(
     qrels.refresh_from_db()
     with (
         acting(curator, "dev"),
-        pytest.raises(rescoring.CannotRescore, match="not for the version and split"),
+        pytest.raises(CannotRescore, match="not for the version and split"),
     ):
-        rescoring.start_rescore(demo, qrels, "dev")
+        start_rescore(demo, qrels, "dev")
 
 
 def test_every_stored_run_is_evaluated_and_no_board_changes(
@@ -188,7 +194,7 @@ def campaign(demo: Dataset, api: Api, curator: User, tmp_path: Path) -> Rescore:
         api.submit(run_text(skip=number), system=f"System {number}")
     work()
     with acting(curator, "a pool"):
-        rescore = rescoring.start_rescore(demo, more_judgements(demo, tmp_path), "a pool")
+        rescore = start_rescore(demo, more_judgements(demo, tmp_path), "a pool")
     create_requested_jobs()
     return rescore
 
@@ -224,7 +230,7 @@ def test_a_campaign_that_failed_goes_on_where_it_was(campaign: Rescore, curator:
     campaign.refresh_from_db()
     assert campaign.state == Rescore.State.FAILED
     with acting(curator, "the disk was full"):
-        rescoring.resume_rescore(campaign)
+        resume_rescore(campaign)
     create_requested_jobs()
     work()
     campaign.refresh_from_db()
@@ -249,7 +255,7 @@ def test_what_people_wait_for_comes_between(
 
 def test_a_rescore_that_was_thrown_away_is_worked_on_no_further(campaign: Rescore, curator: User) -> None:
     with acting(curator, "the wrong file"):
-        rescoring.discard_rescore(campaign)
+        discard_rescore(campaign)
     work()
     assert not Evaluation.objects.filter(qrels=campaign.to_qrels).exists()
     assert Job.objects.get(kind=Job.Kind.RESCORE).state == State.CANCELLED

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, User
-from leaderboard.results.publishing import name_baseline
+from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.systems.baselines import BM25, system_of
 from submissions.jobs.withdrawal import withdraw
 from submissions.models import Submission

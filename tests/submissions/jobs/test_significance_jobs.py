@@ -8,8 +8,8 @@ import pytest
 from django.utils import timezone
 
 from leaderboard.models import Certainty, Dataset, DatasetVersion, Entry
-from leaderboard.results import significance
-from leaderboard.results.publishing import set_visibility, withdraw_entries
+from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
+from leaderboard.results.significance.reading import read_certainty, read_certainty_at
 from submissions.jobs.kinds import significance as significance_jobs
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
@@ -48,7 +48,7 @@ def test_publishing_leads_to_one_job_that_a_worker_does(board: Dataset) -> None:
     assert jobs_of(board) == ["queued"]
     assert drain_queue("score", "worker") == 1
     assert jobs_of(board) == ["done"]
-    assert significance.read_certainty([board.pk])[board.pk].current
+    assert read_certainty([board.pk])[board.pk].current
     dispatch()
     assert jobs_of(board) == ["done"]
 
@@ -59,7 +59,7 @@ def test_a_job_that_waits_serves_later_changes_too(board: Dataset) -> None:
     create_requested_jobs()
     assert jobs_of(board) == ["queued"]
     drain_queue("score", "worker")
-    assert significance.read_certainty([board.pk])[board.pk].current
+    assert read_certainty([board.pk])[board.pk].current
 
 
 def test_a_change_while_it_runs_leads_to_another(board: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_a_change_while_it_runs_leads_to_another(board: Dataset, monkeypatch: py
     assert drain_queue("score", "worker") == 2
     assert jobs_of(board) == ["done", "done"]
     assert Certainty.objects.count() == 1
-    assert significance.read_certainty([board.pk])[board.pk].current
+    assert read_certainty([board.pk])[board.pk].current
     assert "changed meanwhile" in Job.objects.filter(kind="certainty").order_by("pk")[0].log
 
 
@@ -150,13 +150,13 @@ def test_a_board_that_is_again_what_it_was_has_what_was_found_then_and_keeps_it_
         set_visibility(newest.submission_reference, public=public)
         create_requested_jobs()
         drain_queue("score", "worker")
-        found = significance.read_certainty([board.pk])[board.pk]
+        found = read_certainty([board.pk])[board.pk]
         assert found.current
         seen.append(len(found.content["nDCG@10"]["entries"]))
     assert seen == [3, 2, 3, 2, 3]
     kept = Certainty.objects.all()
     assert [bool(each.content) for each in kept] == [True, True, False, False, False]
     entries = {each.pk for each in Entry.objects.all()}
-    past = significance.read_certainty_at(board.pk, kept[2].from_revision, entries)
+    past = read_certainty_at(board.pk, kept[2].from_revision, entries)
     assert past is not None
     assert past.current

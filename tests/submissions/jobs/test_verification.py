@@ -12,7 +12,7 @@ import pytest
 from evaluation.measures import Measure
 from evaluation.measures.formulas import JudgedRankings, Values
 from leaderboard.core.audit import acting
-from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.campaigns import start_rescore
 from leaderboard.models import Dataset, Entry, Evaluation, Rescore, Run, User
 from submissions.jobs.kinds import score
 from submissions.models import Job, QuotaUse, State
@@ -78,7 +78,7 @@ def test_a_rescore_whose_scores_are_wrong_fails(
     assert Evaluation.objects.count() == 1
     before = Entry.objects.get().evaluation_id
     with acting(curator, "a pool"):
-        rescore = rescoring.start_rescore(demo, more_judgements(demo, tmp_path), "a pool")
+        rescore = start_rescore(demo, more_judgements(demo, tmp_path), "a pool")
     create_requested_jobs()
     work()
     assert Job.objects.get(kind=Job.Kind.RESCORE).error_code == "scores_differ"

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Team
-from leaderboard.results.publishing import publish_due
+from leaderboard.results.publishing.scheduling import publish_due
 from submissions.notifications.events import finished_submissions
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api

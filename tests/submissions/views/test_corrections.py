@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from leaderboard.core.audit import acting
 from leaderboard.models import Dataset, Entry, System, User
-from leaderboard.results import publishing
+from leaderboard.results.publishing.visibility import quarantine, restore
 from leaderboard.systems.anonymity import end_anonymity, make_anonymous
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.records import SystemFields, update_system
@@ -104,7 +104,7 @@ def test_an_anonymous_systems_history_names_nobody(demo: Dataset, api: Api, nobo
 
 def test_a_curators_act_is_the_curators(public: str, api: Api, nobody: Api, curator: User) -> None:
     with acting(curator, "copied"):
-        publishing.quarantine(Entry.objects.get(), "A near-copy of another run.")
+        quarantine(Entry.objects.get(), "A near-copy of another run.")
     for wish in ("false", "true"):
         api.post(f"submissions/{public}/visibility/", public=wish)
         assert Entry.objects.get().visibility == "quarantined"
@@ -115,7 +115,7 @@ def test_a_curators_act_is_the_curators(public: str, api: Api, nobody: Api, cura
     page = nobody.client.get("/datasets/demo/").content.decode()
     assert "A near-copy of another run." in page
     with acting(curator, "settled"):
-        publishing.restore(entry)
+        restore(entry)
     entry.refresh_from_db()
     assert entry.visibility != "public"
 
@@ -140,7 +140,7 @@ def test_embargo_and_quarantine_together_name_nobody(
     api.submit(authors="Ada Zyxauthor", anonymous_until=day.isoformat())
     work()
     with acting(curator, "probe"):
-        publishing.quarantine(Entry.objects.get(), "Looks like a probe.")
+        quarantine(Entry.objects.get(), "Looks like a probe.")
     for path in ("/datasets/demo/", "/systems/my-system/", "/api/v1/datasets/demo/"):
         page = nobody.client.get(path).content.decode()
         assert "My system" in page

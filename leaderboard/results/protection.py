@@ -1,7 +1,11 @@
-"""The policy of a dataset: what a submission may learn of its judgements, as facts and as sentences; and young teams,
-whose results over hidden judgements are told sparingly, since nobody knows them yet.
+"""What leaves the scorer for hidden judgements, by the policy of their dataset (docs/decisions/0022).
 
-Settings: YOUNG_TEAM_DAYS (0: no team is young) and YOUNG_TEAM_READINGS. See docs/decisions/0039.
+The policy says what a submission may learn of the judgements, as facts and as sentences. Young teams, whose results
+over hidden judgements are told sparingly, since nobody knows them yet: YOUNG_TEAM_DAYS (0: no team is young) and
+YOUNG_TEAM_READINGS, see docs/decisions/0039. The parts of a competition are drawn once for judgements, and evaluations
+have means over each; what reads private storage for that is the scorer's alone. The only writer of `EvaluationPart`.
+
+`publishing.protection` changes a policy and ends a competition, `publishing.ladder_places` is the Ladder.
 """
 
 from __future__ import annotations
@@ -11,14 +15,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
+from numpy.typing import NDArray
 
+from evaluation.judgements import splits as judged_parts
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP
-from leaderboard.models import Dataset, Entry, Team
+from leaderboard.datasets.qrels import load_parts, load_qrels, store_parts
+from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, Qrels, Team
 from leaderboard.models.datasets import Protection, Visibility
+from leaderboard.results.records import per_query_values
+
+Part = EvaluationPart.Part
 
 #: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
 HIDDEN_DECIMALS = 3
@@ -204,3 +216,57 @@ def daily_budget_left(dataset: Dataset) -> int:
         .exclude(system__team__in=established_teams())
     )
     return max(0, int(settings.YOUNG_TEAM_READINGS) - told.count())
+
+
+@transaction.atomic
+def draw_parts(qrels: Qrels) -> Qrels:
+    """Draw the parts of these judgements, unless that was done; the row as it is then.
+
+    Queries that have a part in earlier judgements of the dataset keep it: those that these were made from, or else the
+    last ones that were parted. Raises ValueError for too few queries.
+    """
+    row = Qrels.objects.select_for_update(of=("self",)).select_related("version__dataset").get(pk=qrels.pk)
+    if row.parts_sha256:
+        return row
+    dataset = row.version.dataset
+    relevant = judged_parts.relevant_counts(load_qrels(row), dataset.relevance_level)
+    before = _earlier(row)
+    earlier = load_parts(before) if before is not None else None
+    store_parts(row, judged_parts.draw_parts(relevant, dataset.public_share, earlier))
+    return row
+
+
+def _earlier(row: Qrels) -> Qrels | None:
+    if row.made_from is not None and row.made_from.parts_sha256:
+        return row.made_from
+    parted = Qrels.objects.filter(version__dataset=row.version.dataset_id).exclude(parts_sha256="")
+    return parted.order_by("-pk").first()
+
+
+def public_queries(qrels: Qrels) -> NDArray[np.bool_]:
+    """Which of the judged queries are public, shape (queries,), in the judgements' order."""
+    return load_parts(draw_parts(qrels)).mask(load_qrels(qrels).query_ids)
+
+
+def evaluate_parts(evaluation: Evaluation) -> None:
+    """Keep the evaluation's means over both parts, unrounded. Again, nothing changes."""
+    if EvaluationPart.objects.filter(evaluation=evaluation).count() == len(Part):
+        return
+    public = public_queries(evaluation.qrels)
+    first, second = judged_parts.part_means(per_query_values(evaluation), evaluation.measures, public)
+    count = int(np.count_nonzero(public))
+    EvaluationPart.objects.bulk_create(
+        [
+            EvaluationPart(evaluation=evaluation, part=Part.PUBLIC, means=first, judged_queries=count),
+            EvaluationPart(
+                evaluation=evaluation, part=Part.PRIVATE, means=second, judged_queries=len(public) - count
+            ),
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def part_means(evaluation: Evaluation, part: EvaluationPart.Part) -> dict[str, float]:
+    """The unrounded means over one part; empty where they were not computed. Of many, prefetch `parts`."""
+    means: dict[str, float] = next((each.means for each in evaluation.parts.all() if each.part == part), {})
+    return means
