@@ -23,12 +23,11 @@ from leaderboard.results.publishing.scheduling import publish_due
 from leaderboard.results.significance.computing import request_missing_certainty
 from leaderboard.systems.anonymity import end_due_anonymity
 from submissions.accounts.sessions import delete_expired_sessions
-from submissions.jobs.cleanup.unreferenced_files import remove_unreferenced
+from submissions.jobs.cleanup import remove_unreferenced
 from submissions.jobs.kinds.rescore import fail_lost_rescores
 from submissions.jobs.kinds.significance import retry_failed_certainty
 from submissions.jobs.models.encodings import settle_waiting_jobs
-from submissions.jobs.worker import registration
-from submissions.jobs.worker.polling import TURNS, dispatcher_is_late, drain_if_idle
+from submissions.jobs.worker import TURNS, dispatcher_is_late, drain_if_idle
 from submissions.models import Worker
 from submissions.notifications.sending import NOTIFY, send_notifications, wake_notifier
 from submissions.notifications.webhooks import delete_old_deliveries
@@ -37,8 +36,6 @@ from submissions.queue.process import AT_WORK, own_queues, refusal, worker_name
 from submissions.queue.queue import WORK, create_requested_jobs, reap, wake_waiting_queues
 from submissions.quotas.ledger import settle_requested
 from submissions.sandbox.leftovers import kill_leftovers
-
-__all__ = ["registration"]
 
 logger = logging.getLogger(__name__)
 

@@ -196,10 +196,9 @@ def follow_all(orders: Orders, name: str) -> None:
     """Have this process, which is the service of that name, obey the orders from now on."""
     global _orders, _name
     _orders, _name = orders, name
-    from submissions.jobs import runner
+    from submissions.jobs import runner, worker
     from submissions.jobs.kinds import handover, score, significance
     from submissions.jobs.models import encodings
-    from submissions.jobs.worker import polling
     from submissions.queue import lifecycle, queue
     from submissions.sandbox import supervision
 
@@ -207,7 +206,7 @@ def follow_all(orders: Orders, name: str) -> None:
     _let_clocks_decide()
     _let_transactions_stand_still()
     _leave_out(queue, lifecycle)
-    _leave_out_polling(queue, polling)
+    _leave_out_polling(queue, worker)
     _allow_duplicates()
     _follow_scoring(score)
     _follow_models(supervision)

@@ -27,7 +27,7 @@ from leaderboard.core.storage.store import Area
 from leaderboard.models import Run
 from submissions.accounts.tokens import make_token
 from submissions.intake import files as intake_files
-from submissions.jobs.cleanup.unreferenced_files import remove_unreferenced
+from submissions.jobs.cleanup import remove_unreferenced
 from submissions.models import Job, QuotaUse, State, Submission
 from tests.faults.clients import Answer, ask, serve, submit
 from tests.faults.repetitions import slower

@@ -30,7 +30,7 @@ from leaderboard.management.backup.archives import BackupProblem, FolderArchive,
 from leaderboard.management.backup.databases import count_rows
 from leaderboard.management.backup.making import Manifest
 from leaderboard.models import Dataset, User
-from submissions.jobs.cleanup.unreferenced_files import GRACE, remove_unreferenced
+from submissions.jobs.cleanup import GRACE, remove_unreferenced
 from submissions.models import Job, State, Upload
 from submissions.uploads import service
 from tests.earlier_history import EARLIER, record_earlier_migrations

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from leaderboard.core.schema_version import mismatch
 from leaderboard.management.backup.archives import BackupProblem
 from leaderboard.management.backup.restoring import restore_backup
-from submissions.jobs.cleanup.missing_files import find_missing_files
+from submissions.jobs.cleanup import find_missing_files
 
 
 class Command(BaseCommand):

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from submissions.jobs.cleanup.unreferenced_files import GRACE, remove_unreferenced
+from submissions.jobs.cleanup import GRACE, remove_unreferenced
 
 
 def _hours(text: str) -> float:

@@ -20,8 +20,8 @@ from django.utils import timezone
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import User
-from submissions.jobs.cleanup import unreferenced_files
-from submissions.jobs.cleanup.unreferenced_files import GRACE, remove_unreferenced
+from submissions.jobs import cleanup
+from submissions.jobs.cleanup import GRACE, remove_unreferenced
 from submissions.jobs.kinds.score import delete_upload
 from submissions.models import State
 from submissions.sandbox.processes import remove
@@ -74,8 +74,8 @@ def test_what_cannot_be_swept_does_not_keep_the_rest(tmp_path: Path, monkeypatch
     def fail() -> int:
         raise RecursionError
 
-    monkeypatch.setattr("submissions.jobs.cleanup.unreferenced_files.referenced_runs", fail)
-    monkeypatch.setattr("submissions.jobs.cleanup.unreferenced_files.sweep_embeddings", fail)
+    monkeypatch.setattr("submissions.jobs.cleanup.referenced_runs", fail)
+    monkeypatch.setattr("submissions.jobs.cleanup.sweep_embeddings", fail)
     upload = stored(Area.UPLOADS, tmp_path, "of nobody", old=True)
     folder = deep(Area.CHECKPOINTS.value, "7/" + "5" * 64)
     assert remove_unreferenced() >= 2
@@ -95,17 +95,17 @@ def test_a_backup_that_begins_during_a_sweep_stops_it(
     piece.touch()
     os.utime(piece, (0, 0))
     orphans += [piece, deep(Area.CHECKPOINTS.value, "7/" + "6" * 64)]
-    named_runs = unreferenced_files.referenced_runs
+    named_runs = cleanup.referenced_runs
     with ExitStack() as backup:
 
         def asked_as_a_backup_begins() -> set[str]:
             backup.enter_context(deletion_lock.pause_deletions())
             return named_runs()
 
-        monkeypatch.setattr(unreferenced_files, "referenced_runs", asked_as_a_backup_begins)
+        monkeypatch.setattr(cleanup, "referenced_runs", asked_as_a_backup_begins)
         remove_unreferenced()
         assert [path for path in orphans if not path.exists()] == []
-    monkeypatch.setattr(unreferenced_files, "referenced_runs", named_runs)
+    monkeypatch.setattr(cleanup, "referenced_runs", named_runs)
     remove_unreferenced()
     assert [path for path in orphans if path.exists()] == []
 

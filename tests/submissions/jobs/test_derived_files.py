@@ -11,7 +11,7 @@ import pytest
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets import derived_files
 from leaderboard.models import Dataset, Run
-from submissions.jobs.cleanup.unreferenced_files import GRACE, remove_unreferenced
+from submissions.jobs.cleanup import GRACE, remove_unreferenced
 from submissions.models import Job, State
 from tests.submissions.clients import Api
 from tests.submissions.collections import run_text

@@ -101,7 +101,7 @@ def test_a_run_that_its_scorer_never_finds_fails_the_third_time(
 def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(
     baseline_job: Job, settings: Any
 ) -> None:
-    from submissions.jobs.cleanup.unreferenced_files import remove_unreferenced
+    from submissions.jobs.cleanup import remove_unreferenced
 
     retrieve_only(settings)
     baseline_job.refresh_from_db()

@@ -20,10 +20,9 @@ from leaderboard.core.schema_version import mismatch
 from leaderboard.core.version import VERSION
 from submissions import tasks
 from submissions.jobs import runner
+from submissions.jobs import worker as worker_module
 from submissions.jobs.runner import drain_queue, run_job
-from submissions.jobs.worker import registration
-from submissions.jobs.worker.polling import dispatcher_is_late, poll_queues
-from submissions.jobs.worker.registration import HungProcessMonitor
+from submissions.jobs.worker import HungProcessMonitor, dispatcher_is_late, poll_queues
 from submissions.models import TERMINAL, Job, State, Worker
 from submissions.queue import lease as leases
 from submissions.queue import process as worker_process
@@ -231,10 +230,10 @@ def test_work_is_given_back_when_the_worker_is_to_stop(monkeypatch: pytest.Monke
 
 
 def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration, "GRACE", 0.0)
+    monkeypatch.setattr(worker_module, "GRACE", 0.0)
     monkeypatch.setattr(worker_process._own, "worker", "host:1")
     job = claimed()
-    registration.drain_pool([])
+    worker_module.drain_pool([])
     job.refresh_from_db()
     assert (job.state, job.attempts, job.lease_expires_at) == (State.QUEUED, 0, None)
 
@@ -245,7 +244,7 @@ def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPa
 def test_one_process_does_one_thing_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_process._own, "queues", ("score",))
     done = []
-    monkeypatch.setattr("submissions.jobs.worker.polling.drain_queue", lambda queue, name: done.append(queue))
+    monkeypatch.setattr("submissions.jobs.worker.drain_queue", lambda queue, name: done.append(queue))
     poll_queues()
     make_job(make_dataset())
     with worker_process.AT_WORK:
@@ -260,7 +259,7 @@ def test_one_process_does_one_thing_at_a_time(monkeypatch: pytest.MonkeyPatch) -
 def test_a_message_that_names_another_workers_queue_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_process._own, "queues", ("score", "dispatch"))
     done = []
-    monkeypatch.setattr("submissions.jobs.worker.polling.drain_queue", lambda queue, name: done.append(queue))
+    monkeypatch.setattr("submissions.jobs.worker.drain_queue", lambda queue, name: done.append(queue))
     for queue in ("cpu", "gpu", "notices", "", "score"):
         tasks.work(queue)
     assert done == ["score"]

@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from leaderboard.core.version import VERSION
 from submissions import tasks
 from submissions.admin.workers import overview
-from submissions.jobs.worker.polling import dispatcher_is_late
+from submissions.jobs.worker import dispatcher_is_late
 from submissions.models import Job, State, Worker
 from submissions.queue import process, queue
 from submissions.queue.capability import reported_capabilities, workers_alive

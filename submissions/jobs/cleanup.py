@@ -1,4 +1,6 @@
-"""Files that no row names: what a crash between writing bytes and committing their row leaves behind."""
+"""Files that no row names, which a crash between writing bytes and committing their row leaves behind; and rows whose
+files are missing, once a backup has come back.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,16 @@ from django.apps import apps
 from django.conf import settings
 from django.db import models
 
+from evaluation.checkpoints.description import FILE_NAME
 from leaderboard.core.storage import deletion_lock
-from leaderboard.core.storage.store import PARTIAL, Area
-from leaderboard.models import CollectionProfile, Pool, Rescore, Run, WorkRequest
-from submissions.checkpoints.service import sweep_checkpoints
+from leaderboard.core.storage.store import PARTIAL, Area, path_of
+from leaderboard.models import CollectionProfile, Pool, Qrels, Rescore, Run, WorkRequest
+from submissions.checkpoints.service import folder_of, sweep_checkpoints
 from submissions.jobs.kinds.handover import RetrievalResult
 from submissions.jobs.models.embedding_cache import sweep_embeddings
-from submissions.models import TERMINAL, Job
+from submissions.models import TERMINAL, Checkpoint, Job, Upload
 from submissions.sandbox.processes import remove
+from submissions.uploads import storage
 from submissions.uploads.service import sweep_uploads
 
 logger = logging.getLogger(__name__)
@@ -44,13 +48,17 @@ def remove_unreferenced(grace: float = GRACE) -> int:
     if deletion_lock.deletions_are_paused():
         logger.info("nothing is swept while a backup runs")
         return 0
+    profiles = CollectionProfile.objects.values_list("terms_sha256", flat=True)
+    uploads = Job.objects.exclude(state__in=TERMINAL).values_list("upload_sha256", flat=True)
+    arriving = Path(settings.FILE_UPLOAD_TEMP_DIR)
     steps: dict[str, Callable[[], int]] = {
         "runs": lambda: _sweep_files(_folder(Area.RUNS), referenced_runs(), grace),
         "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), referenced_runs(), grace),
-        "profiles": lambda: _sweep_files(_folder(Area.PROFILES), _referenced_profiles(), grace),
-        "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), _referenced_uploads(), grace),
+        "profiles": lambda: _sweep_files(_folder(Area.PROFILES), set(profiles), grace),
+        "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), set(uploads), grace),
         "datasets' files": lambda: _sweep_datasets(grace),
-        "unfinished uploads": lambda: _sweep_unfinished(Path(settings.FILE_UPLOAD_TEMP_DIR), grace),
+        "expanded zips": lambda: _remove_folders(arriving, "zip-*", grace),
+        "unfinished uploads": lambda: _sweep_files(arriving, set(), grace),
         "uploads in pieces": lambda: sweep_uploads(grace),
         # The scratch folders of workers that were killed: a job takes no longer than its wall clock.
         "work": lambda: _remove_folders(
@@ -114,11 +122,6 @@ def _sweep_datasets(grace: float) -> int:
     return count
 
 
-def _sweep_unfinished(folder: Path, grace: float) -> int:
-    """Files on their way in, and the folders that zips were taken apart into."""
-    return _remove_folders(folder, "zip-*", grace) + _sweep_files(folder, set(), grace)
-
-
 def _remove_folders(parent: Path, pattern: str, grace: float) -> int:
     """Remove the folders of these names that nobody touched for so many seconds."""
     limit = time.time() - grace
@@ -148,14 +151,6 @@ def referenced_runs() -> set[str]:
     return named
 
 
-def _referenced_profiles() -> set[str]:
-    return set(CollectionProfile.objects.values_list("terms_sha256", flat=True))
-
-
-def _referenced_uploads() -> set[str]:
-    return set(Job.objects.exclude(state__in=TERMINAL).values_list("upload_sha256", flat=True))
-
-
 def referenced_checksums() -> set[str]:
     """Every sha256 in any row, histories included: of a table to come as well, as long as its column says so."""
     named: set[str] = set()
@@ -169,3 +164,31 @@ def referenced_checksums() -> set[str]:
         for value in table._default_manager.values_list(column, flat=True).iterator():
             named.update(match.decode() for match in _CHECKSUM.findall(orjson.dumps(value)))
     return named - {""}
+
+
+def find_missing_files(*, private: bool) -> list[str]:
+    """What is missing of uploads that jobs wait for, runs, checkpoints, and, where asked, judgements: a line each."""
+    root = Path(settings.VAR)
+    return [
+        f"{path.relative_to(root)}: missing, {who} needs it"
+        for path, who in _named_files(private=private)
+        if not path.exists()
+    ]
+
+
+def _named_files(*, private: bool) -> Iterator[tuple[Path, str]]:
+    """The files that rows name, and who needs each."""
+    # Jobs that have neither ended nor kept their run.
+    waiting = Job.objects.exclude(state__in=TERMINAL).filter(validated=False).exclude(upload_sha256="")
+    for pk, submission, sha256 in waiting.values_list("pk", "submission_id", "upload_sha256"):
+        yield path_of(Area.UPLOADS, sha256), f"job {pk} of submission {submission}"
+    for key in Upload.objects.values_list("pk", flat=True):
+        yield storage.path_of(key), f"upload {key}"
+    for sha256 in sorted(referenced_runs() - {""}):
+        yield path_of(Area.RUNS, sha256), "a run or a job that waits"
+    for row in Checkpoint.objects.select_related("team"):
+        yield folder_of(row) / FILE_NAME, f"checkpoint {row.pk} ({row})"
+    if private:
+        for pk, *checksums in Qrels.objects.values_list("pk", "sha256", "parts_sha256"):
+            for sha256 in filter(None, checksums):
+                yield path_of(Area.QRELS, sha256), f"judgements {pk}"

@@ -7,12 +7,17 @@ A pool process that works tells so every LEASE_LOOK_SECONDS. Its worker ends one
 looks: between one look and the next a database that was away is back, and so is whoever only waited for it. One whose
 job somebody else has ended hears of it at its next look, and ends itself where its work goes on; its worker ends one
 that does neither.
+
+Idle processes also look into the database, so that a lost message, a deaf worker or no broker at all only slow things.
+They do so in a thread: the broker's loop stands still while it has no connection, and so does the clock in it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import random
+import secrets
 import signal
 import threading
 import time
@@ -25,17 +30,26 @@ from celery import bootsteps
 from celery.signals import worker_init, worker_process_init, worker_shutting_down
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db import connection
+from django.db import close_old_connections, connection
 from django.db.models.functions import Now
 
 from leaderboard.celery import app
 from leaderboard.core.version import VERSION
-from submissions.jobs.worker.polling import start_polling
-from submissions.models import Job
+from submissions.jobs.runner import drain_queue
+from submissions.models import Job, Worker
 from submissions.queue.heartbeat import Heartbeat
 from submissions.queue.lease import ENDS_ITS_PROCESS
 from submissions.queue.lifecycle import write_log
-from submissions.queue.process import STOPPING, own_queues, process_number, set_identity, worker_name
+from submissions.queue.process import (
+    AT_WORK,
+    STOPPING,
+    own_queues,
+    process_name,
+    process_number,
+    refusal,
+    set_identity,
+    worker_name,
+)
 from submissions.queue.queue import release, requeue
 
 logger = logging.getLogger(__name__)
@@ -196,3 +210,58 @@ class HungProcessMonitor:
 
 def _by_claim(jobs: Iterable[Job]) -> dict[Claim, Job]:
     return {(process_number(job.worker), job.pk, job.fence): job for job in jobs}
+
+
+#: Turns by queue for those that hold no jobs; `tasks` says what they are.
+TURNS: dict[str, Callable[[], object]] = {}
+
+
+# --- looking for work
+
+
+def drain_if_idle(queue: str) -> None:
+    """Do what waits in a queue, unless this process works already: another will, or this one when it is done."""
+    if not AT_WORK.acquire(blocking=False):
+        return
+    try:
+        drain_queue(queue, process_name())
+    finally:
+        AT_WORK.release()
+
+
+def start_polling() -> None:
+    """Start the thread of this process."""
+    threading.Thread(target=_poll_forever, daemon=True, name="looking").start()
+
+
+def _poll_forever() -> None:
+    # Processes that were started together need not look together.
+    while not STOPPING.wait(settings.IDLE_POLL_SECONDS * random.uniform(0.8, 1.0)):  # noqa: S311
+        try:
+            close_old_connections()
+            poll_queues()
+        except DatabaseError as error:
+            logger.warning("polling failed, the database does not answer: %s", type(error).__name__)
+            connection.close()
+        except Exception:
+            logger.exception("fault %s while polling", secrets.token_hex(4))
+    connection.close()
+
+
+def poll_queues() -> None:
+    """Do whatever waits in the queues of this worker."""
+    if refusal():
+        return
+    for queue in own_queues():
+        if turn := TURNS.get(queue):
+            turn()
+        elif Job.objects.waiting().filter(queue=queue).exists():
+            drain_if_idle(queue)
+
+
+def dispatcher_is_late() -> bool:
+    """Whether nobody has dispatched for three times as long as it should take: wakeups are not sent, or get lost."""
+    # Within that time to both sides: a clock that was set back must not keep everybody waiting.
+    while_ago = timedelta(seconds=3 * settings.DISPATCH_SECONDS)
+    now = Now()
+    return not Worker.objects.filter(dispatched_at__range=(now - while_ago, now + while_ago)).exists()

@@ -1,1 +1,0 @@
-"""Files that no row names, and rows whose files are gone."""
