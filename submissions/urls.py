@@ -45,18 +45,22 @@ def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPatte
     ]
 
 
+#: How the addresses of one submission, one team and one webhook begin.
+_SUBMISSION, _TEAM = "submissions/<slug:identifier>/", "teams/<slug:slug>/"
+_WEBHOOK = f"{_TEAM}webhooks/<int:identifier>/"
+
 pages = [
     path("submit/", submissions.submit, name="submit"),
     path("submit/model/", model_views.submit_model, name="submit-model"),
     path("submissions/", submissions.submissions, name="submissions"),
-    path("submissions/<slug:identifier>/", submissions.submission, name="submission"),
-    path("submissions/<slug:identifier>/progress/", submissions.progress, name="submission-progress"),
-    path("submissions/<slug:identifier>/runs/<slug:dataset>/", submissions.run, name="submission-run"),
-    path("submissions/<slug:identifier>/cancel/", submissions.cancel, name="submission-cancel"),
-    path("submissions/<slug:identifier>/withdraw/", submissions.withdraw, name="submission-withdraw"),
-    path("submissions/<slug:identifier>/visibility/", submissions.visibility, name="submission-visibility"),
-    path("submissions/<slug:identifier>/reusable/", submissions.reusable, name="submission-reusable"),
-    path("submissions/<slug:identifier>/priority/", submissions.priority, name="submission-priority"),
+    path(_SUBMISSION, submissions.submission, name="submission"),
+    path(f"{_SUBMISSION}progress/", submissions.progress, name="submission-progress"),
+    path(f"{_SUBMISSION}runs/<slug:dataset>/", submissions.run, name="submission-run"),
+    path(f"{_SUBMISSION}cancel/", submissions.cancel, name="submission-cancel"),
+    path(f"{_SUBMISSION}withdraw/", submissions.withdraw, name="submission-withdraw"),
+    path(f"{_SUBMISSION}visibility/", submissions.visibility, name="submission-visibility"),
+    path(f"{_SUBMISSION}reusable/", submissions.reusable, name="submission-reusable"),
+    path(f"{_SUBMISSION}priority/", submissions.priority, name="submission-priority"),
     path("systems/<slug:slug>/edit/", submissions.edit_system, name="system-edit"),
     path("systems/<slug:slug>/anonymity/", systems.anonymity, name="system-anonymity"),
     path("systems/<slug:slug>/challenge/", systems.challenge, name="system-challenge"),
@@ -70,74 +74,40 @@ pages = [
     path("account/sessions/", account_views.sessions, name="account-sessions"),
     path("account/sessions/end/", account_views.sign_out_elsewhere, name="account-session-end"),
     path("account/teams/", account_views.new_team, name="team-new"),
-    path("teams/<slug:slug>/manage/", account_views.manage, name="team-manage"),
-    path("teams/<slug:slug>/manage/name/", account_views.rename, name="team-rename"),
-    path("teams/<slug:slug>/manage/invitations/", account_views.invite, name="team-invite"),
-    path(
-        "teams/<slug:slug>/manage/invitations/<int:key>/",
-        account_views.change_invitation,
-        name="team-invitation",
-    ),
-    path("teams/<slug:slug>/manage/members/<int:key>/", account_views.change_member, name="team-member"),
-    path("teams/<slug:slug>/manage/leave/", account_views.leave, name="team-leave"),
+    path(f"{_TEAM}manage/", account_views.manage, name="team-manage"),
+    path(f"{_TEAM}manage/name/", account_views.rename, name="team-rename"),
+    path(f"{_TEAM}manage/invitations/", account_views.invite, name="team-invite"),
+    path(f"{_TEAM}manage/invitations/<int:key>/", account_views.change_invitation, name="team-invitation"),
+    path(f"{_TEAM}manage/members/<int:key>/", account_views.change_member, name="team-member"),
+    path(f"{_TEAM}manage/leave/", account_views.leave, name="team-leave"),
     path("invitations/<slug:secret>/", account_views.invitation, name="invitation"),
     path("inbox/", notification_views.inbox, name="inbox"),
     path("inbox/read/", notification_views.read, name="inbox-read"),
     path("inbox/preferences/", notification_views.preferences, name="notice-preferences"),
-    path("teams/<slug:slug>/webhooks/", notification_views.webhooks, name="webhooks"),
-    path(
-        "teams/<slug:slug>/webhooks/<int:identifier>/",
-        notification_views.change_webhook,
-        name="webhook-change",
-    ),
+    path(f"{_TEAM}webhooks/", notification_views.webhooks, name="webhooks"),
+    path(_WEBHOOK, notification_views.change_webhook, name="webhook-change"),
     path("account/", include(_never_cached(_accounts))),
 ]
 
 api_calls = [
     path("check/", api.CheckView.as_view(), name="api-check"),
     path("submissions/", api.SubmissionsView.as_view(), name="api-submissions"),
-    path("submissions/<slug:identifier>/", api.SubmissionView.as_view(), name="api-submission"),
-    path("submissions/<slug:identifier>/cancel/", api.CancelView.as_view(), name="api-submission-cancel"),
-    path(
-        "submissions/<slug:identifier>/withdraw/", api.WithdrawView.as_view(), name="api-submission-withdraw"
-    ),
-    path(
-        "submissions/<slug:identifier>/visibility/",
-        api.VisibilityView.as_view(),
-        name="api-submission-visibility",
-    ),
-    path(
-        "submissions/<slug:identifier>/reusable/",
-        api.ReusableView.as_view(),
-        name="api-submission-reusable",
-    ),
+    path(_SUBMISSION, api.SubmissionView.as_view(), name="api-submission"),
+    path(f"{_SUBMISSION}cancel/", api.CancelView.as_view(), name="api-submission-cancel"),
+    path(f"{_SUBMISSION}withdraw/", api.WithdrawView.as_view(), name="api-submission-withdraw"),
+    path(f"{_SUBMISSION}visibility/", api.VisibilityView.as_view(), name="api-submission-visibility"),
+    path(f"{_SUBMISSION}reusable/", api.ReusableView.as_view(), name="api-submission-reusable"),
     path("uploads/", uploads.UploadsView.as_view(), name="api-uploads"),
     path("uploads/<slug:identifier>/", uploads.UploadView.as_view(), name="api-upload"),
     path("quotas/", QuotasView.as_view(), name="api-quotas"),
     path("systems/<slug:slug>/challenges/", ChallengesView.as_view(), name="api-system-challenges"),
     path("notices/", notifications_api.NoticesView.as_view(), name="api-notices"),
     path("notices/read/", notifications_api.ReadView.as_view(), name="api-notices-read"),
-    path("teams/<slug:slug>/webhooks/", notifications_api.WebhooksView.as_view(), name="api-webhooks"),
-    path(
-        "teams/<slug:slug>/webhooks/<int:identifier>/",
-        notifications_api.WebhookView.as_view(),
-        name="api-webhook",
-    ),
-    path(
-        "teams/<slug:slug>/webhooks/<int:identifier>/rotate/",
-        notifications_api.RotateView.as_view(),
-        name="api-webhook-rotate",
-    ),
-    path(
-        "teams/<slug:slug>/webhooks/<int:identifier>/test/",
-        notifications_api.TestView.as_view(),
-        name="api-webhook-test",
-    ),
-    path(
-        "submissions/<slug:identifier>/priority/",
-        api.PriorityView.as_view(),
-        name="api-submission-priority",
-    ),
+    path(f"{_TEAM}webhooks/", notifications_api.WebhooksView.as_view(), name="api-webhooks"),
+    path(_WEBHOOK, notifications_api.WebhookView.as_view(), name="api-webhook"),
+    path(f"{_WEBHOOK}rotate/", notifications_api.RotateView.as_view(), name="api-webhook-rotate"),
+    path(f"{_WEBHOOK}test/", notifications_api.TestView.as_view(), name="api-webhook-test"),
+    path(f"{_SUBMISSION}priority/", api.PriorityView.as_view(), name="api-submission-priority"),
 ]
 
 urlpatterns = [

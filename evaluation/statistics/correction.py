@@ -96,3 +96,28 @@ def _lengths(values: Values) -> Values:
         for place in range(values.shape[1])
     ]
     return np.concatenate(parts)
+
+
+Ranks = NDArray[np.int64]
+
+
+def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.05) -> tuple[Ranks, Ranks]:
+    """The first and the last rank that each system may have, two arrays of shape (systems,).
+
+    `scores` has the shape (systems,), higher being better; `p_values`, of shape (systems, systems), are corrected over
+    all pairs. Pairs spread differently, so that a system might be held to worse ranks than one that scores below it. So
+    that both ends follow the scores, the first rank is the least of those of all that score no higher, and the last one
+    the greatest of all that score no lower: intervals grow by this, which keeps the confidence.
+    """
+    oriented = np.asarray(scores, dtype=np.float64)
+    apart = np.asarray(p_values, dtype=np.float64) < level
+    higher = oriented[None, :] > oriented[:, None]
+    first = 1 + np.count_nonzero(apart & higher, axis=1)
+    last = len(oriented) - np.count_nonzero(apart & higher.T, axis=1)
+    order = np.argsort(-oriented, kind="stable")
+    first[order] = np.minimum.accumulate(first[order][::-1])[::-1]
+    last[order] = np.maximum.accumulate(last[order])
+    for equal in np.unique(oriented):
+        alike = oriented == equal
+        first[alike], last[alike] = first[alike].min(), last[alike].max()
+    return first, last

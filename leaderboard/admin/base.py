@@ -244,10 +244,13 @@ class CurationAdmin(SimpleHistoryAdmin):
         return before, after
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """Deleting goes one by one, with a reason."""
-        actions = super().get_actions(request)
-        actions.pop("delete_selected", None)
-        return actions
+        """Those that the person may use. Deleting goes one by one, with a reason."""
+        actions: dict[str, Any] = super().get_actions(request)
+        return {
+            name: action
+            for name, action in actions.items()
+            if name != "delete_selected" and request.user.has_perms(getattr(action[0], "hidden_without", ()))
+        }
 
     # --- history
 

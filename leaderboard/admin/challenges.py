@@ -7,12 +7,9 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
-from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.pages import ReasonForm, confirm
+from leaderboard.admin.pages import ReasonForm, confirmed_action
 from leaderboard.models import Challenge, Entry
 from leaderboard.systems.challenges import (
     LONGEST_TEXT,
@@ -22,6 +19,9 @@ from leaderboard.systems.challenges import (
     settle_challenge,
 )
 from leaderboard.systems.records import canonical_datasets
+
+#: Whoever may change challenges settles them.
+SETTLES = "leaderboard.change_challenge"
 
 
 class DecisionForm(ReasonForm):
@@ -62,52 +62,6 @@ class RedactForm(ReasonForm):
     field_order = ("text", "why")
 
 
-@admin.register(Challenge)
-class ChallengeAdmin(ReadOnlyAdmin):
-    """Doubts on record. The actions of this list settle them and take words out; nothing else is edited."""
-
-    list_display = ("system", "claim", "dataset", "state", "raised_by", "raised_at", "settled_by")
-    list_filter = ("state", "claim", ("dataset", admin.RelatedOnlyFieldListFilter))
-    list_select_related = ("system", "dataset", "raised_by", "settled_by")
-    search_fields = ("system__name", "system__slug", "text", "decision")
-    actions = ("uphold", "reject", "take_words_out")
-
-    def boards_of(self, key: Any) -> Iterable[int]:
-        """Those with results of the system."""
-        return Entry.objects.filter(system__challenges=key).values_list("dataset_id", flat=True)
-
-    def has_settle_permission(self, request: HttpRequest) -> bool:
-        """Whoever may change challenges settles them."""
-        return request.user.has_perm("leaderboard.change_challenge")
-
-    @admin.action(description="Uphold, and perhaps correct the system", permissions=["settle"])
-    def uphold(self, request: HttpRequest, chosen: QuerySet[Challenge]) -> TemplateResponse | None:
-        """The doubt was right."""
-        return confirm(
-            self, request, chosen, _uphold,
-            title="Uphold", form_class=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
-            explanation="The doubt is right. The decision is public; the record says “a curator”, not who.",
-        )  # fmt: skip
-
-    @admin.action(description="Do not uphold", permissions=["settle"])
-    def reject(self, request: HttpRequest, chosen: QuerySet[Challenge]) -> TemplateResponse | None:
-        """The doubt was wrong, or cannot be shown."""
-        return confirm(
-            self, request, chosen, _reject,
-            title="Do not uphold", form_class=DecisionForm, button="Do not uphold", refusals=(ChallengeRefused,),
-            explanation="The system's claim stands. The decision is public.",
-        )  # fmt: skip
-
-    @admin.action(description="Take words out of the text", permissions=["settle"])
-    def take_words_out(self, request: HttpRequest, chosen: QuerySet[Challenge]) -> TemplateResponse | None:
-        """What was said names an anonymous system's team, or somebody who has no part in it."""
-        return confirm(
-            self, request, chosen, _redact,
-            title="Take words out", form_class=RedactForm, button="Take them out", refusals=(ChallengeRefused,),
-            explanation="The new text takes the place of the old, which is kept nowhere. Readers are told so.",
-        )  # fmt: skip
-
-
 def _uphold(challenge: Challenge, values: Mapping[str, Any]) -> str:
     correction = None
     if values["correct"]:
@@ -135,3 +89,34 @@ def _settle(
 
 def _redact(challenge: Challenge, values: Mapping[str, Any]) -> str:
     return f"{redact_challenge(challenge, values['text'])}: the text is another now."
+
+
+@admin.register(Challenge)
+class ChallengeAdmin(ReadOnlyAdmin):
+    """Doubts on record. The actions of this list settle them and take words out; nothing else is edited."""
+
+    list_display = ("system", "claim", "dataset", "state", "raised_by", "raised_at", "settled_by")
+    list_filter = ("state", "claim", ("dataset", admin.RelatedOnlyFieldListFilter))
+    list_select_related = ("system", "dataset", "raised_by", "settled_by")
+    search_fields = ("system__name", "system__slug", "text", "decision")
+    actions = ("uphold", "reject", "take_words_out")
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Those with results of the system."""
+        return Entry.objects.filter(system__challenges=key).values_list("dataset_id", flat=True)
+
+    uphold = confirmed_action(
+        "Uphold, and perhaps correct the system", SETTLES, _uphold,
+        title="Uphold", form_class=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
+        explanation="The doubt is right. The decision is public; the record says “a curator”, not who.",
+    )  # fmt: skip
+    reject = confirmed_action(
+        "Do not uphold", SETTLES, _reject,
+        title="Do not uphold", form_class=DecisionForm, button="Do not uphold", refusals=(ChallengeRefused,),
+        explanation="The system's claim stands. The decision is public.",
+    )  # fmt: skip
+    take_words_out = confirmed_action(
+        "Take words out of the text", SETTLES, _redact,
+        title="Take words out", form_class=RedactForm, button="Take them out", refusals=(ChallengeRefused,),
+        explanation="The new text takes the place of the old, which is kept nowhere. Readers are told so.",
+    )  # fmt: skip

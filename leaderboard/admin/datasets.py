@@ -22,7 +22,7 @@ from evaluation.measures import DEFAULT_MEASURES
 from leaderboard.admin.base import curator
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
-from leaderboard.admin.pages import ReasonForm, confirm, curation_page, object_crumb, require
+from leaderboard.admin.pages import ReasonForm, confirmed_action, curation_page, object_crumb, require
 from leaderboard.admin.resources import DatasetResource
 from leaderboard.core.audit import acting, record
 from leaderboard.core.permissions import may_read_judgements
@@ -88,6 +88,22 @@ class MeasuresForm(ReasonForm):
         help_text="Separated by spaces or commas; with hidden judgements at most two beside the primary one.",
     )
     field_order = ("primary", "others", "why")
+
+
+def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
+    request_change(
+        dataset,
+        competition=values["protection"] == Protection.COMPETITION,
+        share=values["share"],
+        although_told=values["although_told"],
+        although_reveals=values["although_reveals"],
+    )
+    return f"Asked for: {dataset} will be under the {Protection(values['protection']).label} policy."
+
+
+def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
+    revealed = reveal_private(dataset, values["round"], show_held=values["show_held"])
+    return f"{dataset}: the private part of {revealed.results} results is revealed; {revealed.held} held ones are told."
 
 
 @admin.register(Dataset)
@@ -205,29 +221,19 @@ class DatasetAdmin(ExchangeAdmin):
             options["queryset"] = Dataset.objects.filter(current_version=None, part_of=None)
         return super().formfield_for_foreignkey(db_field, request, **options)
 
-    @admin.action(description="Change how hidden judgements are protected…")
-    def change_protection(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> TemplateResponse | None:
-        """Ask for another policy; the scorer makes the change."""
-        require(request, REVEAL)
-        return confirm(
-            self, request, datasets, _protect, form_class=ProtectForm, danger=True,
-            title="Change protection", button="Change", refusals=(CannotProtect,),
-            explanation="Standard: the board shows means over all judged queries. Competition: it shows a public part, "
-            "and moves only where a result is a significant change. All published values change at once, when a worker "
-            "has drawn the parts. Going back to standard publishes means over all queries, and with them the private "
-            "part.",
-        )  # fmt: skip
-
-    @admin.action(description="Reveal the private part of a competition…")
-    def reveal(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> TemplateResponse | None:
-        """Publish the private part, of a round or of all results."""
-        require(request, REVEAL)
-        return confirm(
-            self, request, datasets, _reveal, form_class=RevealForm, danger=True,
-            title="Reveal the private part", button="Reveal", refusals=(CannotReveal,),
-            explanation="The board gets a column with the private part's values and one with their difference to the "
-            "public part. This cannot be taken back: permalinks keep it.",
-        )  # fmt: skip
+    change_protection = confirmed_action(
+        "Change how hidden judgements are protected…", REVEAL, _protect, listed=True, form_class=ProtectForm,
+        danger=True, title="Change protection", button="Change", refusals=(CannotProtect,),
+        explanation="Standard: the board shows means over all judged queries. Competition: it shows a public part, and "
+        "moves only where a result is a significant change. All published values change at once, when a worker has "
+        "drawn the parts. Going back to standard publishes means over all queries, and with them the private part.",
+    )  # fmt: skip
+    reveal = confirmed_action(
+        "Reveal the private part of a competition…", REVEAL, _reveal, listed=True, form_class=RevealForm,
+        danger=True, title="Reveal the private part", button="Reveal", refusals=(CannotReveal,),
+        explanation="The board gets a column with the private part's values and one with their difference to the "
+        "public part. This cannot be taken back: permalinks keep it.",
+    )  # fmt: skip
 
     def get_urls(self) -> list[URLPattern]:
         """The admin's own addresses and the import's."""
@@ -334,19 +340,3 @@ def _kept_back(dataset: Dataset) -> str:
     if Qrels.objects.filter(version__dataset=dataset).exists():
         return f"the hidden judgements of {dataset}, and every run over them"
     return f"every run over {dataset} once it is judged, and those judgements"
-
-
-def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
-    request_change(
-        dataset,
-        competition=values["protection"] == Protection.COMPETITION,
-        share=values["share"],
-        although_told=values["although_told"],
-        although_reveals=values["although_reveals"],
-    )
-    return f"Asked for: {dataset} will be under the {Protection(values['protection']).label} policy."
-
-
-def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
-    revealed = reveal_private(dataset, values["round"], show_held=values["show_held"])
-    return f"{dataset}: the private part of {revealed.results} results is revealed; {revealed.held} held ones are told."

@@ -119,11 +119,10 @@ def confirm(
     danger: bool = False,
     refusals: tuple[type[Exception], ...] = (),
 ) -> TemplateResponse | None:
-    """An admin action with a page between: it asks why, then acts on every chosen row in one transaction, or on none.
+    """The answer of an admin action that asks why, then acts on every chosen row in one transaction, or on none.
 
-    Called from the action's own function, which it answers for. `act` takes a row and what the form says, does the
-    thing, and returns a sentence about it; it raises `ActionRefused`, or one of the refusals, where that cannot be. The
-    action's name has to be the one that it is registered under.
+    `act` takes a row and what the form says, does the thing, and returns a sentence about it; it raises
+    `ActionRefused`, or one of the refusals, where that cannot be.
     """
     sent = "confirmed" in request.POST
     form = form_class(request.POST if sent else None)
@@ -151,3 +150,24 @@ def confirm(
         explanation=explanation, button=button, danger=danger, action=request.POST.get("action", ""),
         checkbox=ACTION_CHECKBOX_NAME,
     )  # fmt: skip
+
+
+def confirmed_action(
+    description: str,
+    right: str,
+    act: Callable[[Any, Mapping[str, Any]], str],
+    *,
+    listed: bool = False,
+    **options: Any,
+) -> Callable[[admin.ModelAdmin, HttpRequest, QuerySet[Any]], TemplateResponse | None]:
+    """An admin action that is a call of `confirm`, for whoever has the right. Others do not see it, unless `listed`."""
+
+    @admin.action(description=description)
+    def action(
+        page: admin.ModelAdmin, request: HttpRequest, chosen: QuerySet[Any]
+    ) -> TemplateResponse | None:
+        require(request, right)
+        return confirm(page, request, chosen, act, **options)
+
+    action.hidden_without = () if listed else (right,)  # type: ignore[attr-defined]  # read by CurationAdmin
+    return action

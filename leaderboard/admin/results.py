@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.pages import confirm
+from leaderboard.admin.pages import confirm, confirmed_action
 from leaderboard.models import Entry
 from leaderboard.results.publishing.visibility import (
     CannotModerate,
@@ -19,6 +19,19 @@ from leaderboard.results.publishing.visibility import (
     restore,
     unpublish,
 )
+
+#: Who may take results off boards and show them again.
+MODERATES = "leaderboard.moderate_entry"
+
+
+def _moderation(verb: Callable[[Entry, str], Entry], done: str) -> Callable[[Entry, Mapping[str, Any]], str]:
+    """The verb as an action's act."""
+
+    def act(entry: Entry, values: Mapping[str, Any]) -> str:
+        verb(entry, values["why"])
+        return f"{entry} {done}."
+
+    return act
 
 
 @admin.register(Entry)
@@ -44,10 +57,6 @@ class EntryAdmin(ReadOnlyAdmin):
     def boards_of(self, key: Any) -> Iterable[int]:
         """The one that it is on."""
         return Entry.objects.filter(pk=key).values_list("dataset_id", flat=True)
-
-    def has_moderate_permission(self, request: HttpRequest) -> bool:
-        """Who may take results off boards and show them again."""
-        return request.user.has_perm("leaderboard.moderate_entry")
 
     def has_baseline_permission(self, request: HttpRequest) -> bool:
         """Who may name what others are compared with."""
@@ -75,48 +84,19 @@ class EntryAdmin(ReadOnlyAdmin):
             button="Name it the baseline",
         )  # fmt: skip
 
-    @admin.action(
-        description="Quarantine: out of the ranking, with a public reason", permissions=["moderate"]
-    )
-    def quarantine(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
-        """Quarantine the chosen entries, all or none."""
-        return confirm(
-            self, request, entries, _moderation(quarantine, "is quarantined"), refusals=(CannotModerate,),
-            title="Quarantine results",
-            explanation="They keep a place below the ranking, without scores. The reason is public, on the board and "
-            "in every export:",
-            button="Quarantine",
-            danger=True,
-        )  # fmt: skip
-
-    @admin.action(description="Restore: show it again", permissions=["moderate"])
-    def restore(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
-        """Undo what a curator did to the chosen entries."""
-        return confirm(
-            self, request, entries, _moderation(lambda entry, why: restore(entry), "is restored"),
-            refusals=(CannotModerate,),
-            title="Restore results",
-            explanation="They are ranked again; those that their teams keep back stay private:",
-            button="Restore",
-        )  # fmt: skip
-
-    @admin.action(description="Un-publish: off the board, its team is told why", permissions=["moderate"])
-    def unpublish(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
-        """Take the chosen entries off their boards."""
-        return confirm(
-            self, request, entries, _moderation(unpublish, "is off the board"), refusals=(CannotModerate,),
-            title="Un-publish results",
-            explanation="Nothing of them stays on boards. Their teams see the reason:",
-            button="Un-publish",
-            danger=True,
-        )  # fmt: skip
-
-
-def _moderation(verb: Callable[[Entry, str], Entry], done: str) -> Callable[[Entry, Mapping[str, Any]], str]:
-    """The verb as an action's act."""
-
-    def act(entry: Entry, values: Mapping[str, Any]) -> str:
-        verb(entry, values["why"])
-        return f"{entry} {done}."
-
-    return act
+    quarantine = confirmed_action(
+        "Quarantine: out of the ranking, with a public reason", MODERATES, _moderation(quarantine, "is quarantined"),
+        refusals=(CannotModerate,), title="Quarantine results", button="Quarantine", danger=True,
+        explanation="They keep a place below the ranking, without scores. The reason is public, on the board and in "
+        "every export:",
+    )  # fmt: skip
+    restore = confirmed_action(
+        "Restore: show it again", MODERATES, _moderation(lambda entry, why: restore(entry), "is restored"),
+        refusals=(CannotModerate,), title="Restore results", button="Restore",
+        explanation="They are ranked again; those that their teams keep back stay private:",
+    )  # fmt: skip
+    unpublish = confirmed_action(
+        "Un-publish: off the board, its team is told why", MODERATES, _moderation(unpublish, "is off the board"),
+        refusals=(CannotModerate,), title="Un-publish results", button="Un-publish", danger=True,
+        explanation="Nothing of them stays on boards. Their teams see the reason:",
+    )  # fmt: skip

@@ -7,15 +7,13 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
 from django.forms.models import construct_instance
 from django.http import HttpRequest
-from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.admin.forms import CurationForm
-from leaderboard.admin.pages import confirm
+from leaderboard.admin.pages import confirmed_action
 from leaderboard.models import Round
 from leaderboard.rounds.lifecycle import (
     RevealTooEarly,
@@ -46,6 +44,11 @@ class RoundForm(CurationForm):
             except ValidationError as error:
                 self.add_error(None, error)
         return cleaned
+
+
+def _reveal(row: Round, values: Mapping[str, Any]) -> str:
+    reveal(row)
+    return f"{row} is revealed."
 
 
 @admin.register(Round)
@@ -102,22 +105,9 @@ class RoundAdmin(CurationAdmin):
         used = obj is not None and (obj.runs.exists() or obj.entries.exists())
         return not used and super().has_delete_permission(request, obj)
 
-    def has_reveal_permission(self, request: HttpRequest) -> bool:
-        """Whether the person may reveal."""
-        return request.user.has_perm("leaderboard.reveal_dataset")
-
-    @admin.action(description="Reveal the results", permissions=["reveal"])
-    def reveal_round(self, request: HttpRequest, rounds: QuerySet[Round]) -> TemplateResponse | None:
-        """Reveal, after asking why."""
-
-        def act(row: Round, values: Mapping[str, Any]) -> str:
-            reveal(row)
-            return f"{row} is revealed."
-
-        return confirm(
-            self, request, rounds, act,
-            title="Reveal results",
-            explanation="The round ends for good: teams get their scores by topic where it gives these, runs that fed "
-            "a pool are marked, and of a competition the private part comes onto the board. It cannot be taken back.",
-            button="Reveal", danger=True, refusals=(RevealTooEarly,),
-        )  # fmt: skip
+    reveal_round = confirmed_action(
+        "Reveal the results", "leaderboard.reveal_dataset", _reveal, title="Reveal results",
+        explanation="The round ends for good: teams get their scores by topic where it gives these, runs that fed a "
+        "pool are marked, and of a competition the private part comes onto the board. It cannot be taken back.",
+        button="Reveal", danger=True, refusals=(RevealTooEarly,),
+    )  # fmt: skip

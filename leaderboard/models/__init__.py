@@ -2,9 +2,15 @@
 
 # ruff: noqa: F401
 from leaderboard.models.accounts import Invitation, Membership, Team, User
-from leaderboard.models.benchmarks import Benchmark, BenchmarkMember
 from leaderboard.models.curation import AuditRecord, Challenge, JudgementImport, Pool, Rescore
-from leaderboard.models.datasets import Dataset, DatasetFile, DatasetVersion, Qrels
+from leaderboard.models.datasets import (
+    Benchmark,
+    BenchmarkMember,
+    Dataset,
+    DatasetFile,
+    DatasetVersion,
+    Qrels,
+)
 from leaderboard.models.efficiency import HardwareClass, Measurement, Price
 from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty, EntryVersion
 from leaderboard.models.profiles import CollectionProfile, Overlap, RunProfile

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leaderboard.core.logging.sentry import init_sentry
+from leaderboard.core.logging import init_sentry
 from leaderboard.settings.environment import *
 from leaderboard.settings.environment import BASE_DIR, VAR, embeddings_storage, env
 from leaderboard.settings.security import *
@@ -47,8 +47,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     # Before whatever answers by itself: headers are on static files and on early refusals too.
     "csp.middleware.CSPMiddleware",
-    "leaderboard.core.http.middleware.PolicyMiddleware",  # headers of every answer
-    "leaderboard.core.http.middleware.ApiCachingMiddleware",  # who may keep an answer of the API
+    "leaderboard.core.http.middleware.HeadersMiddleware",  # of every answer, and who may keep one of the API
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "leaderboard.core.http.middleware.NullCharacterMiddleware",  # 400 for %00 in the address
@@ -62,9 +61,8 @@ MIDDLEWARE = [
     # Around what follows: who is asked to show again who they are is no fault.
     "leaderboard.core.http.middleware.FaultMiddleware",  # 500 and 503 with an id
     "allauth.account.middleware.AccountMiddleware",
-    "submissions.accounts.middleware.StaffMiddleware",  # no rights without a second factor
-    "submissions.accounts.middleware.SessionListMiddleware",  # where a session was used
-    "submissions.accounts.middleware.RetryAfterMiddleware",  # how long to wait after a 429
+    # No rights without a second factor, where a session was used, how long to wait after a 429.
+    "submissions.accounts.middleware.PersonMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
 ]
@@ -164,7 +162,7 @@ LOGGING = {
     "formatters": {
         "line": {"format": "{asctime} {levelname} {name}:{context} {message}", "style": "{"},
         "json": {
-            "()": "leaderboard.core.logging.context.JsonLines",
+            "()": "leaderboard.core.logging.JsonLines",
             "fmt": "{asctime} {levelname} {name} {message} {request_id} {job_id} {process}",
             "style": "{",
             "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
@@ -178,9 +176,9 @@ LOGGING = {
         }
     },
     "filters": {
-        "refusals": {"()": "leaderboard.core.logging.filters.ClientErrorsAsInfo"},
-        "addresses": {"()": "leaderboard.core.logging.filters.PathsAsViewNames"},
-        "context": {"()": "leaderboard.core.logging.context.ContextFilter"},
+        "refusals": {"()": "leaderboard.core.logging.ClientErrorsAsInfo"},
+        "addresses": {"()": "leaderboard.core.logging.PathsAsViewNames"},
+        "context": {"()": "leaderboard.core.logging.ContextFilter"},
     },
     "loggers": {
         "django.request": {"filters": ["refusals", "addresses"]},

@@ -21,33 +21,31 @@ logger = logging.getLogger(__name__)
 SEEN_SECONDS = 300
 
 
-class StaffMiddleware(MiddlewareMixin):
-    """Lets the rights of staff rest in a session that has not shown their second factor.
-
-    Whoever is asked for later is marked before anybody can ask what they may, so that no page has to remember.
+class PersonMiddleware(MiddlewareMixin):
+    """Lets the rights of staff rest in a session that has not shown their second factor, notes for its owner's list
+    from where and when a session was used, and says in a header of every 429 after how long the same may be asked.
     """
 
     def process_request(self, request: HttpRequest) -> None:
-        """Mark the person where their rights rest."""
+        """Mark the person where their rights rest: before anybody can ask what they may, so that no page has to."""
         if settings.STAFF_MFA_REQUIRED:
             person = request.user
             request.user = SimpleLazyObject(lambda: _mark_restrained(request, person))  # type: ignore[assignment]
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        """Note the session, only where the answer itself looked at who asks; say how long to wait, as what counted the
+        request has left it."""
+        if request.session.accessed and not request.session.is_empty() and request.session.session_key:
+            _record_session(request)
+        if response.status_code == 429 and "Retry-After" not in response.headers:
+            response.headers["Retry-After"] = str(getattr(request, "retry_after", 60))
+        return response
 
 
 def _mark_restrained(request: HttpRequest, person: object) -> object:
     if isinstance(person, User) and (person.is_staff or person.is_superuser):
         person.restrained = not session_has_second_factor(request, person)
     return person
-
-
-class SessionListMiddleware(MiddlewareMixin):
-    """Notes from where and when a session was used, every few minutes, for its owner's list."""
-
-    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Note it, only where the answer itself looked at who asks."""
-        if request.session.accessed and not request.session.is_empty() and request.session.session_key:
-            _record_session(request)
-        return response
 
 
 def _record_session(request: HttpRequest) -> None:
@@ -62,13 +60,3 @@ def _record_session(request: HttpRequest) -> None:
         UserSession.objects.create_from_request(request)
     except PermissionDenied:  # no address, as over a socket without a proxy
         logger.warning("a session is not in its list: the request has no address")
-
-
-class RetryAfterMiddleware(MiddlewareMixin):
-    """Says in a header of every 429 after how many seconds the same may be asked again."""
-
-    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Set the header; what counted the request has left how long to wait with it."""
-        if response.status_code == 429 and "Retry-After" not in response.headers:
-            response.headers["Retry-After"] = str(getattr(request, "retry_after", 60))
-        return response

@@ -26,11 +26,10 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.forms import BaseInlineFormSet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import CurationForm
-from leaderboard.admin.pages import ActionRefused, confirm, require
+from leaderboard.admin.pages import ActionRefused, confirmed_action
 from leaderboard.admin.site import SOURCES, PendingRows
 from leaderboard.core.audit import acting, record
 from leaderboard.models import Membership, Team, User
@@ -101,6 +100,12 @@ class AccountAdmin(CurationAdmin):
         return _ends(str(value or "")) if name == "email" else super().recorded(name, value)
 
 
+def _approve_account(person: Any, _: object) -> str:
+    if not approve_account(person):
+        raise ActionRefused(f"Account {person.pk} does not wait for approval.")
+    return f"Approved: account {person.pk}."
+
+
 @admin.register(User)
 class PersonAdmin(AccountAdmin, UserAdmin):
     """Accounts, by e-mail address."""
@@ -120,18 +125,10 @@ class PersonAdmin(AccountAdmin, UserAdmin):
     add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
     readonly_fields = ("approval_awaited", "last_login", "date_joined")
 
-    @admin.action(description="Approve: it may sign in (asks why)", permissions=["approve"])
-    def approve(self, request: HttpRequest, chosen: QuerySet[User]) -> TemplateResponse | None:
-        """Let people in who signed up and wait."""
-        require(request, APPROVES)
-        return confirm(
-            self, request, chosen, _approve_account, title="Approve accounts", button="Approve",
-            explanation="They can sign in from now on, and are told by mail.",
-        )  # fmt: skip
-
-    def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Whoever approves teams: curators, who change nothing else of accounts."""
-        return request.user.has_perm(APPROVES)
+    approve = confirmed_action(
+        "Approve: it may sign in (asks why)", APPROVES, _approve_account, title="Approve accounts", button="Approve",
+        explanation="They can sign in from now on, and are told by mail.",
+    )  # fmt: skip
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody: an account is closed by taking “active” away, so that teams and records keep their names."""
@@ -155,12 +152,6 @@ class PersonAdmin(AccountAdmin, UserAdmin):
                 after = end_access(person, keep=request.session.session_key)
                 record("password set", person, after=after)
         return answer
-
-
-def _approve_account(person: Any, _: object) -> str:
-    if not approve_account(person):
-        raise ActionRefused(f"Account {person.pk} does not wait for approval.")
-    return f"Approved: account {person.pk}."
 
 
 SOURCES.append(
@@ -267,6 +258,18 @@ class MembershipInline(admin.TabularInline):
         return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
 
 
+def _approve_team(team: Any, _: object) -> str:
+    if not approve_team(team):
+        raise ActionRefused(f"{team} is approved already.")
+    return f"Approved: {team}."
+
+
+def _withdraw_approval(team: Any, _: object) -> str:
+    if not withdraw_approval(team):
+        raise ActionRefused(f"{team} is not approved.")
+    return f"Approval withdrawn: {team}."
+
+
 @admin.register(Team)
 class TeamAdmin(CurationAdmin):
     """Teams and their members."""
@@ -278,25 +281,16 @@ class TeamAdmin(CurationAdmin):
     readonly_fields = ("approved_at",)
     actions = ("approve", "withdraw_approval")
 
-    @admin.action(description="Approve for hidden judgements (asks why)", permissions=["change"])
-    def approve(self, request: HttpRequest, chosen: QuerySet[Team]) -> TemplateResponse | None:
-        """Let the teams submit to hidden judgements."""
-        require(request, APPROVES)
-        return confirm(
-            self, request, chosen, _approve_team, title="Approve teams", button="Approve",
-            explanation="They may submit to datasets with hidden judgements, and their owners are told by mail. "
-            "Approve teams whose people you can name: several that work together read more of what is hidden.",
-        )  # fmt: skip
-
-    @admin.action(description="Withdraw the approval (asks why)", permissions=["change"])
-    def withdraw_approval(self, request: HttpRequest, chosen: QuerySet[Team]) -> TemplateResponse | None:
-        """Have the teams submit nothing more to hidden judgements."""
-        require(request, APPROVES)
-        return confirm(
-            self, request, chosen, _withdraw_approval, title="Withdraw approvals", button="Withdraw",
-            explanation="They submit nothing more to datasets with hidden judgements, where teams need to be approved. "
-            "Their results stay.",
-        )  # fmt: skip
+    approve = confirmed_action(
+        "Approve for hidden judgements (asks why)", APPROVES, _approve_team, title="Approve teams", button="Approve",
+        explanation="They may submit to datasets with hidden judgements, and their owners are told by mail. Approve "
+        "teams whose people you can name: several that work together read more of what is hidden.",
+    )  # fmt: skip
+    withdraw_approval = confirmed_action(
+        "Withdraw the approval (asks why)", APPROVES, _withdraw_approval, title="Withdraw approvals", button="Withdraw",
+        explanation="They submit nothing more to datasets with hidden judgements, where teams need to be approved. "
+        "Their results stay.",
+    )  # fmt: skip
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Whoever may say who owns it: a team is never without an owner."""
@@ -350,18 +344,6 @@ class TeamAdmin(CurationAdmin):
             membership.set_role(team, row.pk, owner=row.owner, by=by, curating=True)
         for row in formset.deleted_objects:
             membership.remove_member(team, row.pk, by=by, curating=True)
-
-
-def _approve_team(team: Any, _: object) -> str:
-    if not approve_team(team):
-        raise ActionRefused(f"{team} is approved already.")
-    return f"Approved: {team}."
-
-
-def _withdraw_approval(team: Any, _: object) -> str:
-    if not withdraw_approval(team):
-        raise ActionRefused(f"{team} is not approved.")
-    return f"Approval withdrawn: {team}."
 
 
 SOURCES.append(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, reason_of
-from leaderboard.admin.pages import ActionRefused, confirm, require
+from leaderboard.admin.pages import ActionRefused, confirmed_action
 from leaderboard.admin.site import SOURCES, PendingRows
 from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.curating import flag_details, refund_unit, settle_flag
@@ -40,6 +38,14 @@ class QuotaExceptionAdmin(CurationAdmin):
         return str(row.dataset or "every hidden dataset")
 
 
+def _refund(use: Any, _: object) -> str:
+    try:
+        refund_unit(use)
+    except ValueError as error:
+        raise ActionRefused(str(error)) from error
+    return f"Given back: {use}."
+
+
 @admin.register(QuotaUse)
 class QuotaUseAdmin(ReadOnlyAdmin):
     """The ledger. Rows are only added; a unit that is given back stays, with the reason."""
@@ -56,31 +62,25 @@ class QuotaUseAdmin(ReadOnlyAdmin):
     date_hierarchy = "at"
     actions = ("refund",)
 
-    @admin.action(description="Give back (asks why)", permissions=["refund"])
-    def refund(self, request: HttpRequest, chosen: QuerySet[QuotaUse]) -> TemplateResponse | None:
-        """Give units back."""
-        require(request, "submissions.change_quotause")
-        return confirm(
-            self,
-            request,
-            chosen,
-            _refund,
-            title="Give back what submissions cost",
-            explanation="Each of these no longer counts for its person and team. They read the reason.",
-            button="Give back",
-        )
-
-    def has_refund_permission(self, request: HttpRequest) -> bool:
-        """Whoever may change the ledger."""
-        return request.user.has_perm("submissions.change_quotause")
+    refund = confirmed_action(
+        "Give back (asks why)", "submissions.change_quotause", _refund, button="Give back",
+        title="Give back what submissions cost",
+        explanation="Each of these no longer counts for its person and team. They read the reason.",
+    )  # fmt: skip
 
 
-def _refund(use: Any, _: object) -> str:
-    try:
-        refund_unit(use)
-    except ValueError as error:
-        raise ActionRefused(str(error)) from error
-    return f"Given back: {use}."
+def _settling(description: str, state: Flag.State, **options: Any) -> Any:
+    """The action that settles flags as `state` says."""
+
+    def act(flag: Flag, _: object) -> str:
+        settle_flag(flag, state)
+        return f"{state.label.capitalize()}: {flag}."
+
+    return confirmed_action(
+        f"{description} (asks for a note)", "submissions.change_flag", act, **options,
+        explanation="The note is kept with the flag and in the record. What follows (a quarantine, another quota) is "
+        "an act of its own.",
+    )  # fmt: skip
 
 
 @admin.register(Flag)
@@ -123,34 +123,10 @@ class FlagAdmin(ReadOnlyAdmin):
         """Their ids."""
         return ", ".join(flag.details.get("chain", [])) or flag.details.get("submission", "") or "none"
 
-    @admin.action(description="Clear: it is no probe (asks for a note)", permissions=["settle"])
-    def clear(self, request: HttpRequest, chosen: QuerySet[Flag]) -> TemplateResponse | None:
-        """It is honest work."""
-        return self._settle(request, chosen, Flag.State.CLEARED, "Clear flags", "Clear")
-
-    @admin.action(description="Confirm: it is a probe (asks for a note)", permissions=["settle"])
-    def confirm(self, request: HttpRequest, chosen: QuerySet[Flag]) -> TemplateResponse | None:
-        """It is a probe."""
-        return self._settle(request, chosen, Flag.State.CONFIRMED, "Confirm flags", "Confirm")
-
-    def _settle(
-        self, request: HttpRequest, chosen: QuerySet[Flag], state: Flag.State, title: str, button: str
-    ) -> TemplateResponse | None:
-        require(request, "submissions.change_flag")
-
-        def act(flag: Any, _: object) -> str:
-            settle_flag(flag, state)
-            return f"{state.label.capitalize()}: {flag}."
-
-        return confirm(
-            self, request, chosen, act, title=title, button=button,
-            explanation="The note is kept with the flag and in the record. What follows (a quarantine, another quota) "
-            "is an act of its own.",
-        )  # fmt: skip
-
-    def has_settle_permission(self, request: HttpRequest) -> bool:
-        """Whoever may change flags."""
-        return request.user.has_perm("submissions.change_flag")
+    clear = _settling("Clear: it is no probe", Flag.State.CLEARED, title="Clear flags", button="Clear")
+    confirm = _settling(
+        "Confirm: it is a probe", Flag.State.CONFIRMED, title="Confirm flags", button="Confirm"
+    )
 
 
 SOURCES.append(

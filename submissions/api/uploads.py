@@ -24,7 +24,7 @@ from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import SubmitThrottle
 from submissions.core.errors import Refused
 from submissions.models import Scope, Upload
-from submissions.uploads import concurrency, protocol, service
+from submissions.uploads import protocol, service
 from submissions.uploads.protocol import UPLOAD_CHECKSUM, blocks_of, number_of, refuse
 from submissions.uploads.service import TOO_MANY_UPLOADS, UPLOAD_IN_USE, UPLOAD_TOO_LARGE
 from submissions.uploads.storage import UploadInUse, UploadTooLong
@@ -131,9 +131,9 @@ class _TusView(APIView):
         if announced is not None and announced > upload.length - offset:
             raise _too_long(upload)
         try:
-            with concurrency.piece_slot(upload.owner_id):
+            with service.piece_slot(upload.owner_id):
                 return service.receive_bytes(upload, offset, blocks_of(request._request), checksum)
-        except concurrency.TooManyPieces as error:
+        except service.TooManyPieces as error:
             raise _too_many_uploads() from error
         except Upload.DoesNotExist as error:
             raise Http404("There is no such upload.") from error
@@ -156,10 +156,10 @@ def _too_many_uploads() -> ApiError:
     """503, which the published clients try again after."""
     return ApiError(
         TOO_MANY_PIECES,
-        f"You send {concurrency.EACH} pieces already, or this site takes as many as it can at once.",
+        f"You send {service.PIECES_EACH} pieces already, or this site takes as many as it can at once.",
         status_code=status.HTTP_503_SERVICE_UNAVAILABLE,
         problems=[problem(TOO_MANY_PIECES, "No thread is free for this piece.", "Send it in a few seconds.")],
-        wait=concurrency.RETRY_SECONDS,
+        wait=service.RETRY_SECONDS,
     )
 
 

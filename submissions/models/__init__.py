@@ -1,6 +1,5 @@
 """The tables of submissions: work, models that were sent, quotas, notices, tokens. Each names its writer."""
 
-from submissions.models.checkpoints import Checkpoint, Encoding, Shard
 from submissions.models.notifications import (
     AccountMail,
     Delivery,
@@ -11,7 +10,7 @@ from submissions.models.notifications import (
 )
 from submissions.models.quotas import Flag, QuotaException, QuotaUse, RunSignature
 from submissions.models.tokens import ApiToken, Scope
-from submissions.models.uploads import Upload
+from submissions.models.uploads import Checkpoint, Encoding, Shard, Upload
 from submissions.models.work import (
     TERMINAL,
     WAITING,

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from leaderboard.core.logging.context import job_context
+from leaderboard.core.logging import job_context
 from submissions.models import Job, StageTime, State
 from submissions.queue.lifecycle import advance, append_log_line, write_log
 from submissions.queue.process import STOPPING

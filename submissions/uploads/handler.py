@@ -9,6 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import TemporaryUploadedFile, UploadedFile
 from django.core.files.uploadhandler import StopUpload, TemporaryFileUploadHandler
+from django.http import HttpRequest
+from rest_framework.request import Request
 
 from leaderboard.core.storage.disk import DiskFull, is_disk_full, require_free_space
 
@@ -38,6 +40,11 @@ ASK_EVERY = 16 * 1024 * 1024
 STOPPED_AT = "submissions.upload_stopped_at"
 
 
+def announced_bytes(request: HttpRequest | Request | None) -> int:
+    """How long the request says that its body is; 0 where it does not say."""
+    return int(request.META.get("CONTENT_LENGTH") or 0) if request is not None else 0
+
+
 class HashedUpload(TemporaryUploadedFile):
     """An upload in a temporary file, with the sha256 of what came."""
 
@@ -56,15 +63,25 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
 
     def new_file(self, field_name: str, *args: Any, **kwargs: Any) -> None:
         """Begin a file; raises StopUpload where none is wanted, or what is announced is over the limit."""
-        if not self._is_wanted():
+        request = self.request
+        view = request.resolver_match.view_name if request is not None and request.resolver_match else ""
+        user = getattr(request, "user", None)
+        if view not in TAKE_FILES or user is None or not user.is_authenticated:
             raise StopUpload(connection_reset=True)
-        self.limit = max(self.limit, self._limit(field_name))
-        if self._announced() > self.limit + FORM_BYTES:
+        takes_checkpoint = field_name == CHECKPOINT_FIELD and view in TAKE_CHECKPOINTS
+        allowed = settings.CHECKPOINT_LIMIT_BYTES if takes_checkpoint else settings.UPLOAD_LIMIT_BYTES
+        self.limit = max(self.limit, allowed)
+        if announced_bytes(request) > self.limit + FORM_BYTES:
             self._stop()
         if self.trouble is None:
             try:
                 require_free_space(settings.FILE_UPLOAD_TEMP_DIR, self._bytes_left())
-                self._begin(field_name, *args, **kwargs)
+                # As the class above does, with a file of our own.
+                super(TemporaryFileUploadHandler, self).new_file(field_name, *args, **kwargs)
+                self.sha256 = hashlib.sha256()
+                self.file = self.hashed = HashedUpload(
+                    self.file_name or "", self.content_type, 0, self.charset, self.content_type_extra
+                )
             except OSError as error:
                 self._give_up(error)
 
@@ -76,7 +93,9 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         if self.trouble is None:
             self.sha256.update(raw_data)
             try:
-                self._require_free_space()
+                if self.received - self.asked_at >= ASK_EVERY:
+                    self.asked_at = self.received
+                    require_free_space(settings.FILE_UPLOAD_TEMP_DIR, min(self._bytes_left(), ASK_EVERY))
                 super().receive_data_chunk(raw_data, start)
             except OSError as error:
                 self._give_up(error)
@@ -95,21 +114,6 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         """The end of the request. Raises leaderboard.core.storage.disk.DiskFull where it could not be kept."""
         if self.trouble is not None:
             raise self.trouble
-
-    def _require_free_space(self) -> None:
-        """Raise DiskFull where others have taken since what was free when the request came."""
-        if self.received - self.asked_at >= ASK_EVERY:
-            self.asked_at = self.received
-            require_free_space(settings.FILE_UPLOAD_TEMP_DIR, min(self._bytes_left(), ASK_EVERY))
-
-    def _begin(self, *args: Any, **kwargs: Any) -> None:
-        """As the class above does, with a file of our own."""
-        super(TemporaryFileUploadHandler, self).new_file(*args, **kwargs)
-        self.sha256 = hashlib.sha256()
-        self.hashed = HashedUpload(
-            self.file_name or "", self.content_type, 0, self.charset, self.content_type_extra
-        )
-        self.file = self.hashed
 
     def _stop(self) -> None:
         if self.request is not None:
@@ -130,20 +134,4 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
 
     def _bytes_left(self) -> int:
         """How many bytes of the request are still to come, as far as it says."""
-        return max(0, self._announced() - self.received)
-
-    def _announced(self) -> int:
-        return int(self.request.META.get("CONTENT_LENGTH") or 0) if self.request is not None else 0
-
-    def _is_wanted(self) -> bool:
-        user = getattr(self.request, "user", None)
-        return self._view() in TAKE_FILES and user is not None and user.is_authenticated
-
-    def _limit(self, field_name: str) -> int:
-        takes_checkpoint = field_name == CHECKPOINT_FIELD and self._view() in TAKE_CHECKPOINTS
-        limit: int = settings.CHECKPOINT_LIMIT_BYTES if takes_checkpoint else settings.UPLOAD_LIMIT_BYTES
-        return limit
-
-    def _view(self) -> str:
-        request = self.request
-        return "" if request is None or request.resolver_match is None else request.resolver_match.view_name
+        return max(0, announced_bytes(self.request) - self.received)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from rest_framework import status
 from rest_framework.request import Request
@@ -16,9 +16,15 @@ from rest_framework.request import Request
 from evaluation.archives.compression import describe_bytes
 from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import error_answer
-from leaderboard.core.http.middleware import GetResponse
+from leaderboard.core.http.middleware import Middleware
 from submissions.core.errors import Refused
-from submissions.uploads.handler import CHECKPOINT_FIELD, FORM_BYTES, STOPPED_AT, TAKE_CHECKPOINTS
+from submissions.uploads.handler import (
+    CHECKPOINT_FIELD,
+    FORM_BYTES,
+    STOPPED_AT,
+    TAKE_CHECKPOINTS,
+    announced_bytes,
+)
 
 REQUEST_TOO_LARGE = ProblemCode("request_too_large", "The request as a whole is over the limit for uploads.",
     "Compress the runs, or submit fewer at a time.")  # fmt: skip
@@ -41,7 +47,7 @@ SMALLER_CHECKPOINT = (
 
 def refuse_oversize(request: HttpRequest | Request) -> None:
     """Raises Refused for a request whose body is over the limit: its files were not read to the end."""
-    size = _announced(request)
+    size = announced_bytes(request)
     with_checkpoint = CHECKPOINT_FIELD in request.FILES
     allowed = settings.CHECKPOINT_LIMIT_BYTES if with_checkpoint else settings.UPLOAD_LIMIT_BYTES
     limit = request.META.get(STOPPED_AT, allowed)
@@ -49,18 +55,11 @@ def refuse_oversize(request: HttpRequest | Request) -> None:
         raise _refusal(size, limit)
 
 
-class RequestSizeMiddleware:
+class RequestSizeMiddleware(Middleware):
     """Answers 413 before anything of the body is read, where its length is over all that the address takes.
 
     Whoever announces much and sends little would otherwise hold a thread for as long as it likes.
     """
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Pass the request on."""
-        return self.get_response(request)
 
     def process_view(
         self, request: HttpRequest, view: Any, arguments: Any, options: Any
@@ -69,17 +68,13 @@ class RequestSizeMiddleware:
         name = request.resolver_match.view_name if request.resolver_match else ""
         checkpoints = name in TAKE_CHECKPOINTS or name in _PIECES
         limit = settings.CHECKPOINT_LIMIT_BYTES if checkpoints else settings.UPLOAD_LIMIT_BYTES
-        size = _announced(request)
+        size = announced_bytes(request)
         if size <= limit + FORM_BYTES:
             return None
         response = _answer(request, _refusal(size, limit))
         if connection := request.META.get("gunicorn.socket"):
             response._resource_closers.append(lambda: _hang_up(connection))  # type: ignore[attr-defined]
         return response
-
-
-def _announced(request: HttpRequest | Request) -> int:
-    return int(request.META.get("CONTENT_LENGTH") or 0)
 
 
 def _refusal(size: int, limit: int) -> Refused:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -45,6 +47,19 @@ UPLOAD_TOO_LARGE = ProblemCode("upload_too_large", "The file is over the limit f
     "announced.", "512 MiB for runs, 2 GiB for checkpoints, unless the site's operator says otherwise.")  # fmt: skip
 TOO_MANY_UPLOADS = ProblemCode("too_many_uploads", "You have many uploads here that no submission has taken.",
     "Submit or delete them; each is given up a day after its last bytes.")  # fmt: skip
+
+
+#: How many pieces one person may send at once to one web process.
+PIECES_EACH = 2
+#: After so many seconds who finds no place tries again.
+RETRY_SECONDS = 5
+
+_lock = threading.Lock()
+_taken: Counter[int] = Counter()
+
+
+class TooManyPieces(Exception):
+    """The person sends as many pieces as one may, or everybody together as many as there are threads for."""
 
 
 class OffsetMismatch(Exception):
@@ -316,3 +331,19 @@ def _remove_unnamed(path: Path, grace: float) -> bool:
         return False
     path.unlink(missing_ok=True)
     return True
+
+
+@contextmanager
+def piece_slot(person: int) -> Iterator[None]:
+    """Hold a place of this process while a piece comes. Raises TooManyPieces."""
+    with _lock:
+        if _taken[person] >= PIECES_EACH or _taken.total() >= settings.PIECES_AT_ONCE:
+            raise TooManyPieces
+        _taken[person] += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _taken[person] -= 1
+            if not _taken[person]:
+                del _taken[person]

@@ -24,9 +24,12 @@ from scipy import stats  # noqa: E402
 
 from evaluation.statistics.bootstrap import intervals  # noqa: E402
 from evaluation.statistics.comparison import count_wins  # noqa: E402
-from evaluation.statistics.correction import corrected_pairs, holm  # noqa: E402
+from evaluation.statistics.correction import (  # noqa: E402
+    corrected_pairs,
+    holm,
+    rank_intervals,
+)
 from evaluation.statistics.randomisation import PermutedSums, randomisation_test  # noqa: E402
-from evaluation.statistics.ranks import rank_intervals  # noqa: E402
 from tests.figures import Figures, add_option  # noqa: E402
 
 #: Permutations that scipy holds at once: 7,000 queries × 500 × 8 bytes are 28 MB.

@@ -134,7 +134,7 @@ def test_they_are_put_on_before_anything_answers(settings: Any) -> None:
     """They are served before anything else of the site is asked."""
     order = [name.rsplit(".", 1)[-1] for name in settings.MIDDLEWARE]
     whitenoise = order.index("WhiteNoiseMiddleware")
-    for name in ("SecurityMiddleware", "CSPMiddleware", "PolicyMiddleware", "XFrameOptionsMiddleware"):
+    for name in ("SecurityMiddleware", "CSPMiddleware", "HeadersMiddleware", "XFrameOptionsMiddleware"):
         assert order.index(name) < whitenoise, name
 
 

@@ -16,7 +16,7 @@ from django.db.utils import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.template.loader import render_to_string
 
-from leaderboard.core.logging.filters import view_of
+from leaderboard.core.logging import view_of
 from leaderboard.core.storage.disk import is_disk_full
 
 logger = logging.getLogger("runboard.faults")

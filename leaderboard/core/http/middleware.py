@@ -28,8 +28,7 @@ from django.middleware.security import SecurityMiddleware
 from django.utils.cache import patch_vary_headers
 
 from leaderboard.core.http import errors
-from leaderboard.core.logging.context import request_context
-from leaderboard.core.logging.filters import view_of
+from leaderboard.core.logging import request_context, view_of
 
 logger = logging.getLogger("runboard.requests")
 
@@ -52,26 +51,19 @@ class Middleware:
         return self.get_response(request)
 
 
-class PolicyMiddleware(Middleware):
-    """Says which of a browser's features no page here uses, and that other sites show nothing of this one."""
+class HeadersMiddleware(Middleware):
+    """Says which of a browser's features no page here uses, that other sites show nothing of this one, and who may keep
+    an answer of the API.
+
+    Every answer of the API depends on who asks, and of those to somebody nobody keeps one. What is public and asked for
+    by nobody in particular keeps what its view says: boards may be kept, and asked again.
+    """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Add the headers; a view may have said otherwise (badges are made to be shown elsewhere)."""
         response = self.get_response(request)
         response.headers.setdefault("Permissions-Policy", settings.PERMISSIONS_POLICY)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
-        return response
-
-
-class ApiCachingMiddleware(Middleware):
-    """Says of every answer of the API that it depends on who asks, and of those to somebody that nobody keeps them.
-
-    What is public and asked for by nobody in particular keeps what its view says: boards may be kept, and asked again.
-    """
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Add the headers."""
-        response = self.get_response(request)
         if request.path.startswith("/api/"):
             patch_vary_headers(response, ["Authorization", "Cookie"])
             to_somebody = (
@@ -132,36 +124,28 @@ class RequestIdMiddleware(Middleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Pass the request on, and name it in the answer."""
-        identifier = _identifier(request)
+        sent = request.headers.get(REQUEST_ID_HEADER, "") if settings.BEHIND_PROXY else ""
+        identifier = sent if _ACCEPTABLE.fullmatch(sent) else secrets.token_hex(8)
         began = time.perf_counter()
         with request_context(identifier):
             response = self.get_response(request)
             response.headers[REQUEST_ID_HEADER] = identifier
             if not request.path.startswith(settings.STATIC_URL):
-                _write_line(request, response, time.perf_counter() - began)
+                fields = {
+                    "method": request.method,
+                    "view": view_of(request),
+                    "status": response.status_code,
+                    "milliseconds": round((time.perf_counter() - began) * 1000, 1),
+                }
+                logger.info("%s %s %s %s ms", *fields.values(), extra=fields)
         return response
-
-
-def _identifier(request: HttpRequest) -> str:
-    sent = request.headers.get(REQUEST_ID_HEADER, "") if settings.BEHIND_PROXY else ""
-    return sent if _ACCEPTABLE.fullmatch(sent) else secrets.token_hex(8)
-
-
-def _write_line(request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
-    fields = {
-        "method": request.method,
-        "view": view_of(request),
-        "status": response.status_code,
-        "milliseconds": round(seconds * 1000, 1),
-    }
-    logger.info("%s %s %s %s ms", *fields.values(), extra=fields)
 
 
 @functools.cache
 def policy_headers() -> dict[str, str]:
     """The headers that the middleware adds to every answer, for the few answers that do not pass it."""
     handle: Callable[[Any], Any] = _empty
-    for middleware in (XFrameOptionsMiddleware, PolicyMiddleware, CSPMiddleware, SecurityMiddleware):
+    for middleware in (XFrameOptionsMiddleware, HeadersMiddleware, CSPMiddleware, SecurityMiddleware):
         handle = middleware(handle)
     environ = {"REQUEST_METHOD": "GET", "wsgi.url_scheme": "https", "wsgi.input": io.BytesIO()}
     return dict(handle(WSGIRequest(environ)).items())

@@ -56,17 +56,12 @@ def store_run(path: Path | bytes, limits: FileLimits | None = None) -> StoredRun
                 size += len(block)
                 writer.write(block)
         sha256 = digest.hexdigest()
-        _store_compressed(temporary, sha256)
+        target = path_of(Area.RUNS, sha256)
+        if not touch_existing(target):
+            with atomic_write(target) as whole:
+                whole.unlink()
+                whole.hardlink_to(temporary)
     return StoredRun(sha256, size)
-
-
-def _store_compressed(compressed: Path, sha256: str) -> None:
-    target = path_of(Area.RUNS, sha256)
-    if touch_existing(target):
-        return
-    with atomic_write(target) as whole:
-        whole.unlink()
-        whole.hardlink_to(compressed)
 
 
 def run_path(sha256: str) -> Path:

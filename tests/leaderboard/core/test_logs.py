@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import OperationalError
 from django.test import Client
 
-from leaderboard.core.logging.context import ContextFilter, job_context
+from leaderboard.core.logging import ContextFilter, job_context
 from leaderboard.models import Membership
 from submissions.accounts.membership import invite
 from submissions.accounts.teams import personal_team
@@ -150,7 +150,7 @@ def run_python(code: str, **environment: str) -> str:
 
 def test_json_lines_are_objects_with_times_levels_and_ids() -> None:
     said = run_python(
-        "import logging\nfrom leaderboard.core.logging.context import request_context\n"
+        "import logging\nfrom leaderboard.core.logging import request_context\n"
         "with request_context('abcdefgh'):\n"
         "    try:\n        1 / 0\n    except ZeroDivisionError:\n"
         "        logging.getLogger('site').exception('two\\nlines', extra={'view': 'home'})",
@@ -201,7 +201,7 @@ def test_sentry_is_told_of_a_fault_without_what_it_was_about() -> None:
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         run_python(
-            "import logging, sentry_sdk\nfrom leaderboard.core.logging.context import job_context\n"
+            "import logging, sentry_sdk\nfrom leaderboard.core.logging import job_context\n"
             "judgement = 'q7-d9-grade-3'\n"
             "with job_context(5):\n"
             "    try:\n        raise ValueError(judgement)\n    except ValueError as error:\n"

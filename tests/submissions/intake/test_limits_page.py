@@ -16,8 +16,8 @@ from submissions.accounts import membership, tokens
 from submissions.checkpoints import concurrency
 from submissions.intake import files
 from submissions.notifications import webhooks
-from submissions.uploads import concurrency as upload_concurrency
 from submissions.uploads import handler
+from submissions.uploads import service as upload_service
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "limits.md").read_text()
@@ -29,7 +29,7 @@ CONSTANTS: dict[str, ModuleType] = {
     "tokens.LIMIT": tokens,
     "files.MOST_FILES": files,
     "checkpoints.concurrency.AT_ONCE": concurrency,
-    "uploads.concurrency.EACH": upload_concurrency,
+    "uploads.service.PIECES_EACH": upload_service,
 }
 #: The proxy's locations as patterns, with what each says.
 LOCATIONS = {

@@ -14,7 +14,7 @@ from django.utils import timezone
 from leaderboard.core.storage import deletion_lock
 from leaderboard.models import User
 from submissions.models import Upload
-from submissions.uploads import concurrency, protocol, service, storage
+from submissions.uploads import protocol, service, storage
 from tests.factories import make_user
 from tests.submissions.tus import PIECE, UPLOADS, Tus, content_of, encoded
 from tests.submissions.tus import no_pieces as no_pieces
@@ -279,11 +279,11 @@ def test_a_person_sends_two_pieces_at_once_and_others_have_places_too(
 ) -> None:
     settings.PIECES_AT_ONCE = 3
     address, bob = tus.begin(10), Tus(make_user("Bob"))
-    with concurrency.piece_slot(alice.pk), concurrency.piece_slot(alice.pk):
+    with service.piece_slot(alice.pk), service.piece_slot(alice.pk):
         refused = tus.patch(address, b"01234", 0)
         assert (refused.status_code, refused["Retry-After"]) == (503, "5")
         theirs = bob.begin(10)
         assert bob.patch(theirs, b"01234", 0).status_code == 204
-        with concurrency.piece_slot(0):
+        with service.piece_slot(0):
             assert bob.patch(theirs, b"56789", 5).status_code == 503
     assert tus.patch(address, b"01234", 0).status_code == 204

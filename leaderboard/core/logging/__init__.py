@@ -1,1 +1,0 @@
-"""What is written to the log, and what is left out of it."""
