@@ -344,6 +344,7 @@ def _row(line: EntryLine) -> Row:
         line.ranked_in,
         line.decimals,
         facets=facets_of(about, (about.provenance,), (about.training,)),
+        entries=(about.pk,),
         certainty=line.certainty,
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from leaderboard.boards.state import FACETS, BoardState
 from leaderboard.core import anonymity
 from leaderboard.models import Architecture, Entry
-from leaderboard.results.history.entry_rows import EntryRow, SystemRow
+from leaderboard.results.history.entry_rows import EntryRow
 
 #: Facet → value, or the values that a row mixes.
 Facets = Mapping[str, str | tuple[str, ...]]
@@ -76,9 +76,7 @@ class Facet:
         return sum(option.chosen for option in self.options)
 
 
-def facets_of(
-    system: EntryRow | SystemRow, provenances: Collection[str], trainings: Collection[str]
-) -> Facets:
+def facets_of(system: EntryRow, provenances: Collection[str], trainings: Collection[str]) -> Facets:
     """The facets of a row of this system, with the different provenances and exposures that its entries have."""
     open_weights = False if system.closed_api else system.open_weights
     return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.utils.text import slugify
@@ -142,49 +141,22 @@ class ColumnGroup(NamedTuple):
     shown: bool
 
 
-class Identity(NamedTuple):
-    """Whose row it is. A dataset's row is an entry of the same names; a benchmark's is made of `entries`, their ids."""
-
-    system: str
-    slug: str
-    architecture: str
-    team: str | None
-    team_slug: str | None
-    source_key: str | None
-    provenance: str
-    configuration: str
-    is_baseline: bool
-    training: str = ""
-    comparison_group: str = ""
-    submission: str = ""
-    missing_queries: int | None = None
-    visibility: str = "public"
-    withdrawal_reason: str = ""
-    moderation_reason: str = ""
-    seed_count: int = 0
-    deviations: Mapping[str, float] = MappingProxyType({})
-    entries: Sequence[int] = ()
-    challenged: int = 0
-
-
-#: Whose row it is: an entry of a dataset's board, or what a benchmark's line has of it.
-Identified = EntryRow | Identity
-
-
 @dataclass(slots=True)
 class Row:
     """One row: its values by the keys of their columns, and the cells of those that have more than a value.
 
-    `measured` is what the efficiency columns show, `certainty` all that was found of the measure in focus. `ranked_in`
-    names whom the row is ranked among: rows of different kinds are never ranked together.
+    A dataset's row is of an `entry`. A benchmark's is of several, whose ids `entries` are; its `entry` has what they
+    have in common. `measured` is what the efficiency columns show, `certainty` all that was found of the measure in
+    focus. `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
     """
 
-    entry: Identified
+    entry: EntryRow
     ranked_in: str
     decimals: int
     values: dict[str, Value] = field(default_factory=dict)
     cells: dict[str, Cell] = field(default_factory=dict)
     facets: Facets = field(default_factory=dict)
+    entries: Sequence[int] = ()
     rank: int | None = None
     measured: MeasuredEntry | None = None
     certainty: EntryCertainty | None = None
@@ -210,6 +182,7 @@ class Row:
             self.values.copy(),
             self.cells.copy(),
             self.facets,
+            self.entries,
             self.rank,
             self.measured,
             self.certainty,
@@ -240,7 +213,7 @@ def fill_cells(rows: Sequence[Row], columns: Sequence[Column], lines: Sequence[o
 _RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}
 
 
-def reason_gone(entry: Identified) -> str:
+def reason_gone(entry: EntryRow) -> str:
     """Why a result is no longer ranked: what its team said who withdrew it, or a curator who quarantined it."""
     if entry.visibility == QUARANTINED:
         return entry.moderation_reason
@@ -288,7 +261,7 @@ class Board:
     certainty: BoardCertainty | None = None
     #: Which is best, which tie with it, how many beat the baseline, by corrected tests; and the rows that this names.
     verdict: Verdict | None = None
-    named: Mapping[int, Identified] = field(default_factory=dict)
+    named: Mapping[int, EntryRow] = field(default_factory=dict)
     #: Keys of columns that it has at other times: what asks for their order or bounds is no mistake.
     awaited: frozenset[str] = frozenset()
     #: How that of single cells was found, on a board of several datasets.

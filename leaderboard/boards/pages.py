@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
 from operator import attrgetter
 from time import monotonic
 from typing import Any, NamedTuple
@@ -13,13 +12,7 @@ from typing import Any, NamedTuple
 from django.db.models import OuterRef, Subquery
 
 from leaderboard.boards.benchmark.board import benchmark_board
-from leaderboard.boards.benchmark.composite import (
-    add_composed_entries,
-    compose,
-    has_hidden_part,
-    rows_of_whole,
-)
-from leaderboard.boards.benchmark.lines import Systems
+from leaderboard.boards.benchmark.composite import compose, has_hidden_part, wholes_of
 from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
 from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, Member
@@ -28,8 +21,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
-from leaderboard.results.history.entry_columns import entries_from
-from leaderboard.results.history.entry_rows import EntryRow, systems_of
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, changed_at, newest, rows_at
 from leaderboard.results.history.snapshot import private_rows
 from leaderboard.results.significance.reading import read_certainty
@@ -105,9 +97,8 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
     revisions = {pk: _revision(dataset), **{part.dataset_id: part.revision for part in parts}}
     rows = rows_at(revisions)
-    entries, _ = board_entries(rows, pk, parts)
-    if teams:
-        own = private_rows([pk], teams).get(pk, [])
+    entries = compose(rows[pk], parts, rows).rows.entries
+    if own := private_rows([pk], teams).get(pk):
         entries = sorted([*entries, *own], key=attrgetter("published"))
     facts = composite_facts(facts_of(dataset), parts)
     board = dataset_board(facts, entries, state, rows[pk].measured, read_certainty([pk]).get(pk))
@@ -121,22 +112,6 @@ def _last_change(times: Iterable[datetime | None]) -> datetime | None:
     found = list(times)
     known = [at for at in found if at not in (None, NEVER.at)]
     return max(known).replace(microsecond=0) if found and len(known) == len(found) else None
-
-
-def board_entries(
-    rows: Mapping[int, BoardRows], dataset_id: int, parts: Sequence[DatasetPart]
-) -> tuple[list[EntryRow], Mapping[int, Sequence[int]]]:
-    """What stands on a dataset's board by date, with what systems have on all of its parts.
-
-    And by the ids of the latter those of the parts' entries that they are the means of; nothing while a part is not
-    public. `rows` are by dataset.
-    """
-    own = rows[dataset_id].entries
-    if not parts or not all(part.listed for part in parts):
-        return own, {}
-    composed = compose(parts, {part.dataset_id: rows[part.dataset_id].lines for part in parts})
-    found = rows_of_whole(composed, rows[parts[0].dataset_id].entries)
-    return sorted([*found, *own], key=attrgetter("published")), {-ids[0]: ids for ids in composed.made_of}
 
 
 def bibtex_of(rows: Iterable[BoardRows]) -> dict[str, str]:
@@ -221,15 +196,11 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
     read: list[Member | DatasetPart] = list(members)
     read += [part for member in members for part in member.parts]
     rows = rows_at({each.dataset_id: each.revision for each in read})
-    entries = add_composed_entries(
-        members, {dataset: of_dataset.lines for dataset, of_dataset in rows.items()}
-    )
-    own = private_rows([member.dataset_id for member in members], teams)
-    private = {dataset: entries_from(of_dataset) for dataset, of_dataset in own.items()}
-    systems = system_rows(*(of_dataset.entries for of_dataset in rows.values()), *own.values())
-    sure = read_certainty([member.dataset_id for member in members])
-    board = benchmark_board(facts, entries, systems, state, private, sure)
-    printed = compare_published_means(facts, entries, systems, benchmark["source__key"])
+    rows |= {dataset: whole.rows for dataset, whole in wholes_of(members, rows).items()}
+    datasets = [member.dataset_id for member in members]
+    own, sure = private_rows(datasets, teams), read_certainty(datasets)
+    board = benchmark_board(facts, rows, state, own, sure)
+    printed = compare_published_means(facts, rows, benchmark["source__key"])
     times = [each.revision.at for each in read]
     at = _last_change([*times, benchmark["changed_at"]]) if times else None
     return BenchmarkPage(dict(benchmark), board, members, printed, at, rows.values())
@@ -251,11 +222,6 @@ def read_boards(seconds: float) -> list[tuple[str, str]]:
                 page(slug, BoardState())
                 read.append((kind, slug))
     return read
-
-
-def system_rows(*rows: Iterable[EntryRow]) -> Systems:
-    """What the board of a benchmark calls for the systems of its lines."""
-    return lambda: systems_of(chain.from_iterable(rows))
 
 
 #: What a board needs of each dataset.

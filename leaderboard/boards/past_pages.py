@@ -11,15 +11,14 @@ from django.db.models import QuerySet
 
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.board import benchmark_board
-from leaderboard.boards.benchmark.composite import add_composed_entries, compose
+from leaderboard.boards.benchmark.composite import compose, wholes_of
 from leaderboard.boards.columns.significance import AWAITED, OUTDATED
 from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, Member
-from leaderboard.boards.model import Board, Identity
+from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry
 from leaderboard.results.history import past
-from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, rows_at
 from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED, present_group
@@ -49,12 +48,13 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     rows = rows_at(revisions)
     gone = past.removed_since(rows)
     parts = _parts(revision, revisions)
-    entries, made_of = pages.board_entries(rows, dataset_id, parts)
+    whole = compose(rows[dataset_id], parts, rows)
+    entries = whole.rows.entries
     group, compared, baseline = _compared(revision.facts, entries)
     found = read_certainty_at(dataset_id, revision.number, compared, group, baseline) if compared else None
     facts = pages.composite_facts(pages.facts_of(revision.facts), parts)
     board = dataset_board(facts, entries, state, rows[dataset_id].measured, found)
-    _mark_gone(board, gone, made_of, {})
+    _mark_gone(board, gone, whole.made_of, {})
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
     board.notes += [*pages.notes_on_parts(parts), *_untested(revision.facts, board), *_note(bool(gone))]
     since = max(each.at for each in revisions.values())
@@ -105,13 +105,14 @@ def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastP
     if not members:
         return None
     rows = rows_at(revisions)
-    entries = {part.dataset_id: NO_ENTRIES for member in members for part in member.parts}
-    entries |= {dataset: of_dataset.lines for dataset, of_dataset in rows.items()}
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
-    systems = pages.system_rows(*(of_dataset.entries for of_dataset in rows.values()))
-    board = benchmark_board(facts, add_composed_entries(members, entries), systems, state)
+    wholes = wholes_of(members, rows)
+    board = benchmark_board(
+        facts, {**rows, **{dataset: whole.rows for dataset, whole in wholes.items()}}, state
+    )
     gone = past.removed_since(rows)
-    _mark_gone(board, gone, _composed_entries(members, entries) if gone else {}, _names(members))
+    made_of = {pk: ids for whole in wholes.values() for pk, ids in whole.made_of.items()}
+    _mark_gone(board, gone, made_of, _names(members))
     board.notes += _note(bool(gone))
     since = max(revision.at for revision in revisions.values())
     return PastPage(board, since, [], rows.values())
@@ -148,19 +149,6 @@ def _names(members: Sequence[Member]) -> dict[int, str]:
     return of_parts | {member.dataset_id: member.facts.name for member in members}
 
 
-def _composed_entries(
-    members: Sequence[Member], entries: Mapping[int, DatasetEntries]
-) -> dict[int, Sequence[int]]:
-    """By the id that stands for a mean of parts on a line, the ids of all the entries in it."""
-    found: dict[int, Sequence[int]] = {}
-    for member in members:
-        if member.parts:
-            composed = compose(member.parts, entries)
-            standing = (pk for _, pk in composed.entries.published)
-            found.update(zip(standing, composed.made_of, strict=True))
-    return found
-
-
 def _mark_gone(
     board: Board,
     gone: Mapping[int, past.RemovedEntry],
@@ -174,16 +162,12 @@ def _mark_gone(
     if not gone:
         return
     for row in board.rows:
-        shown = row.entry
-        if not isinstance(shown, EntryRow | Identity):
-            continue
-        own = [shown.pk] if isinstance(shown, EntryRow) else shown.entries
-        ids = (each for pk in own for each in made_of.get(pk, (pk,)))
+        ids = (each for pk in row.entries for each in made_of.get(pk, (pk,)))
         since = [gone[pk] for pk in ids if pk in gone]
         if since:
             reasons = "; ".join(dict.fromkeys(_reason(each, names) for each in since))
             states = {each.visibility for each in since}
-            row.entry = shown._replace(
+            row.entry = row.entry._replace(
                 visibility=next((state for state in (QUARANTINED, WITHDRAWN) if state in states), GONE),
                 withdrawal_reason=reasons,
                 moderation_reason=reasons,

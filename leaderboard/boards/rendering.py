@@ -22,12 +22,12 @@ from leaderboard.boards.model import (
     Board,
     Cell,
     Column,
-    Identified,
     Row,
     Value,
     reason_gone,
 )
 from leaderboard.core.text.numbers import MINUS, format_quantity
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import GONE, REPORTED, STALE
 
 #: As wide as a digit and as a point, so that 0.123, 0.1234 and 12 align.
@@ -119,7 +119,7 @@ def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
     )
 
 
-def _named(entry: Identified, without_page: Collection[str]) -> str:
+def _named(entry: EntryRow, without_page: Collection[str]) -> str:
     """The system's name, as a link to its page; one that has only private results may have none."""
     name, address = _escaped(entry.system), f"/systems/{entry.slug}/"
     if entry.visibility == "private":

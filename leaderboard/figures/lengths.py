@@ -99,7 +99,7 @@ def _also(profile: CollectionLengths, systems: bool) -> str:
 
 def _systems(rows: Sequence[Row], most: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
     """The systems with a profile, the baseline first, and a note where they are more than are shown."""
-    keys = [getattr(row.entry, "pk", 0) for row in rows]
+    keys = [row.entry.pk for row in rows]
     profiles = retrieved_lengths(keys)
     with_profile = [
         (row, profiles[key])

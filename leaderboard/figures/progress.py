@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from leaderboard.boards.model import Board, Identity, Row
+from leaderboard.boards.model import Board, Row
 from leaderboard.core.text.numbers import format_value
 from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.graph_objects import go
@@ -120,11 +120,11 @@ def has_dates(board: Board, datasets: Sequence[int]) -> bool:
     A dataset's board has the dates itself; a benchmark's asks for them in a query.
     """
     ranked = [row for row in present(board) if row.rank is not None]
-    if any(isinstance(row.entry, Identity) for row in ranked):
+    if board.views:
         dates = _dates(datasets)
         days = {dates.get(_key(row)) for row in ranked}
     else:
-        days = {_date_of(cast(EntryRow, row.entry)) for row in ranked}
+        days = {_date_of(row.entry) for row in ranked}
     return len(days - {None, ""}) >= FEWEST_DATES
 
 

@@ -18,7 +18,7 @@ from leaderboard.boards.benchmark.columns import (
     over,
 )
 from leaderboard.boards.benchmark.costs import LineCosts, is_usual
-from leaderboard.boards.benchmark.lines import BoardLines, Systems, available_measures, board_lines
+from leaderboard.boards.benchmark.lines import BoardLines, available_measures, board_lines
 from leaderboard.boards.benchmark.rows import NOTE, fill_common, private_rows, rows_of, uses_common_mean
 from leaderboard.boards.benchmark.significance import add_significance
 from leaderboard.boards.columns.about import declared_columns
@@ -32,9 +32,9 @@ from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, r
 from leaderboard.boards.model import Board, Column, Row
 from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.core.http.choices import UnknownChoice
-from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baselines_label
-from leaderboard.results.history.entry_columns import DatasetEntries
+from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.history.rows import BoardRows
 from leaderboard.results.kinds import CLOSED, CLOSED_NOTE, REPORTED
 from leaderboard.results.significance.types import BoardCertainty
 from leaderboard.systems.baselines import BM25
@@ -42,15 +42,13 @@ from leaderboard.systems.baselines import BM25
 
 def benchmark_board(
     facts: BenchmarkFacts,
-    entries: Mapping[int, DatasetEntries],
-    read_systems: Systems,
+    entries: Mapping[int, BoardRows],
     state: BoardState,
-    private: Mapping[int, DatasetEntries] | None = None,
+    private: Mapping[int, Sequence[EntryRow]] | None = None,
     certainty: Mapping[int, BoardCertainty] | None = None,
 ) -> Board:
     """The view that `state` asks for, of the entries that its datasets have by their ids.
 
-    `read_systems` gives all systems that have entries; it is called once or, where they are known, never.
     `private` are entries of the reader's own teams: they have rows of their own, and move nothing of the others.
     `certainty` is how sure scores are, by dataset.
 
@@ -59,10 +57,7 @@ def benchmark_board(
     measure, measures = _measure_in_focus(facts, entries, state)
     facts = _chosen(facts, state)
     state = _without_left_out(facts, state)
-    lower = better(measure) == "lower"
-    base = board_lines(
-        facts, entries, measure, read_systems, lower_is_better=lower, zero_shot=state.zero_shot
-    )
+    base = board_lines(facts, entries, measure, zero_shot=state.zero_shot)
     lines, tables = base.lines, base.tables
     costs = LineCosts.of(base, entries, state)
     columns_for = partial(_columns, facts, measure, base, costs, state)
@@ -73,12 +68,8 @@ def benchmark_board(
     board.views, board.view, board.baseline = VIEWS, state.view, baselines_label(_baseline_names(base))
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
     costs.shown.describe(board)
-    on_weights = _weigh(board, tables, state, lower_is_better=lower)
-    own: list[Row] = []
-    if private:
-        own = private_rows(
-            facts, private, lines, columns_for, read_systems, state, measure, lower_is_better=lower
-        )
+    on_weights = _weigh(board, tables, state)
+    own = private_rows(facts, private, lines, columns_for, state, measure) if private else []
     ranked_by = _view(facts, board, tables, state, own)
     names = {place: name for place, (name, _) in base.baselines.items()}
     of_rows = {id(row): line for row, line in zip(rows, lines, strict=True)}
@@ -104,7 +95,7 @@ def _give_rows(board: Board, base: BoardLines, measure: str, costs: LineCosts, s
             if column.key not in OF_VIEW and (usual or column not in costs.columns)
         ]
         of_lines = [column for column in columns if column not in costs.columns]
-        rows = rows_of(base.facts, measure, of_lines, base.lines, base.systems, base.tables, state.view)
+        rows = rows_of(base.facts, measure, of_lines, base.lines, base.tables, state.view)
         if usual:
             costs.place(base.lines, rows)
         known = base.rows[state.view, usual] = SharedRows.of(rows, columns)
@@ -114,7 +105,7 @@ def _give_rows(board: Board, base: BoardLines, measure: str, costs: LineCosts, s
 
 
 def _measure_in_focus(
-    facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], state: BoardState
+    facts: BenchmarkFacts, entries: Mapping[int, BoardRows], state: BoardState
 ) -> tuple[str, list[str]]:
     """The measure that the view asks for, and all that it can. Raises UnknownChoice."""
     measure = state.measure or facts.measure
@@ -141,16 +132,16 @@ def _columns(
         common=_needs_common(base.tables, state),
         weighted=bool(state.weights),
         costs=costs.columns,
-        declared=declared_columns(base.systems.values()),
+        declared=declared_columns(line.about for line in base.lines),
     )
 
 
-def _weigh(board: Board, tables: Tables, state: BoardState, *, lower_is_better: bool) -> list[str]:
+def _weigh(board: Board, tables: Tables, state: BoardState) -> list[str]:
     """Fill the weighted score where the view has weights; what is to be said of it."""
     if not state.weights:
         return []
     effectiveness = plain(means(tables.of_counted[0]))
-    return fill_weighted(board, effectiveness, state, lower_is_better=lower_is_better)
+    return fill_weighted(board, effectiveness, state, lower_is_better=tables.lower_is_better)
 
 
 def _baseline_names(base: BoardLines) -> set[str]:
@@ -283,7 +274,7 @@ def _on_datasets(facts: BenchmarkFacts, board: Board) -> list[str]:
 def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: BoardLines) -> list[str]:
     notes = []
     datasets = {member.slug for member in base.facts.members}
-    shown = [column.key for column in board.columns if column.key in datasets]
+    shown = {column.key for column in board.columns if column.key in datasets}
     if any(row.ranked_in == REPORTED for row in rows):
         notes.append(
             "r: a rank among reported figures, printed by publications and recomputed by nobody here; "
@@ -293,7 +284,7 @@ def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: BoardL
         notes.append(CLOSED_NOTE)
     if shown and any(line.in_domain for line in base.lines):
         notes.append("‡ in-domain: trained on that dataset.")
-    if any(line.seeds for line in base.lines) and has_seeds(rows, shown):
+    if has_seeds(rows, shown):
         notes.append(SEEDS)
     if state.zero_shot:
         notes.append(

@@ -91,7 +91,7 @@ def columns_of(
     means = _means(facts, good, common=common) if several else []
     aggregated = [*means, *_differences(facts, good, difference, several=several)]
     return [
-        Column(SYSTEM, "System", "", "text", cell=lambda line: line.about.name),
+        Column(SYSTEM, "System", "", "text", cell=lambda line: line.about.system),
         *([weighted_column(OVER_ALL)] if weighted else []),
         *map(over_all.filled, aggregated),
         *(

@@ -7,16 +7,15 @@ was scored here is put together: a mean of figures that a paper prints for the p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
-from operator import is_not
+from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from leaderboard.boards.facts import DatasetPart, Member
 from leaderboard.core.cache.memory import TTLCache
 from leaderboard.models import Entry
-from leaderboard.results.history.entry_columns import DatasetEntries, LineKey, Published
 from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.history.rows import BoardRows, LineKey
 from leaderboard.results.kinds import SCORED, present_group
 from leaderboard.results.protection import HIDDEN_DECIMALS
 
@@ -31,28 +30,18 @@ _MOST_SEEN_FIRST = (
     Entry.Training.ADAPTED.value,
     Entry.Training.ZERO_SHOT.value,
 )
+_date = attrgetter("published", "pk")
 
 
-class ComposedEntries(NamedTuple):
-    """The entries of the whole, and by entry the ids of those that it is the mean of, in the order of the parts."""
+class Whole(NamedTuple):
+    """The rows of a whole, and by the id of a composed one the ids of those that it is the mean of."""
 
-    entries: DatasetEntries
-    made_of: Sequence[Sequence[int]]
-
-
-class _Value(NamedTuple):
-    """What a line has on one part."""
-
-    scores: Mapping[str, float]
-    published: Published
-    provenance: str
-    is_baseline: bool
-    training: str
+    rows: BoardRows
+    made_of: Mapping[int, Sequence[int]]
 
 
-#: What was made, with the very entries that it was made of: other ones never meet it.
-_composed: TTLCache[tuple[Sequence[DatasetPart], Sequence[DatasetEntries], ComposedEntries]] = TTLCache(32)
-_joined: TTLCache[tuple[DatasetEntries, DatasetEntries, DatasetEntries]] = TTLCache(32)
+#: What was made, with the very rows that it was made of: other ones never meet it.
+_remembered: TTLCache[tuple[Sequence[DatasetPart], Sequence[BoardRows], Whole]] = TTLCache(32)
 
 
 def is_mean_of_parts(group: str) -> bool:
@@ -65,95 +54,83 @@ def has_hidden_part(parts: Sequence[DatasetPart]) -> bool:
     return any(part.facts.hidden for part in parts)
 
 
-def add_composed_entries(
-    members: Sequence[Member], entries: Mapping[int, DatasetEntries]
-) -> Mapping[int, DatasetEntries]:
-    """The entries by dataset, those of members with parts together with what is composed of the parts."""
-    wholes = {member.dataset_id: _whole(member, entries) for member in members if member.parts}
-    return {**entries, **wholes} if wholes else entries
+def wholes_of(members: Sequence[Member], rows: Mapping[int, BoardRows]) -> dict[int, Whole]:
+    """The members that are the mean of their parts, by their datasets' ids."""
+    return {
+        member.dataset_id: compose(rows[member.dataset_id], member.parts, rows)
+        for member in members
+        if member.parts
+    }
 
 
-def _whole(member: Member, entries: Mapping[int, DatasetEntries]) -> DatasetEntries:
-    own, composed = entries[member.dataset_id], compose(member.parts, entries).entries
-    key = f"{member.dataset_id}:{member.revision.key} {_key_of(member.parts)}"
-    known = _joined.get(key)
-    if known is None or known[0] is not composed or known[1] is not own:
-        known = composed, own, join_entries(composed, own)
-        _joined.put(key, known)
-    return known[2]
+def compose(own: BoardRows, parts: Sequence[DatasetPart], rows: Mapping[int, BoardRows]) -> Whole:
+    """A dataset's `own` rows, with the entries that follow from its parts'; without these while a part is not public.
 
-
-def compose(parts: Sequence[DatasetPart], entries: Mapping[int, DatasetEntries]) -> ComposedEntries:
-    """The entries that follow from those of all parts; none while a part is not published."""
-    used = [entries[part.dataset_id] for part in parts]
-    key = _key_of(parts)
-    known = _composed.get(key)
+    Composed entries are none of their own, and have negative ids: nothing was measured or tested of them.
+    """
+    if not parts or not all(part.listed for part in parts):
+        return Whole(own, {})
+    used = [own, *(rows[part.dataset_id] for part in parts)]
+    # With the revisions, so that parts as they were and as they are do not push each other out.
+    key = ",".join(f"{part.dataset_id}:{part.revision.key}" for part in parts)
+    known = _remembered.get(key)
     if known is None or known[0] != parts or any(map(is_not, known[1], used)):
-        known = parts, used, _compose(parts, entries)
-        _composed.put(key, known)
+        known = parts, used, _compose(used, parts)
+        _remembered.put(key, known)
     return known[2]
 
 
-def _key_of(parts: Sequence[DatasetPart]) -> str:
-    """Names the parts as they are, or as they were: neither pushes the other out."""
-    return ",".join(f"{part.dataset_id}:{part.revision.key}" for part in parts)
-
-
-def _compose(parts: Sequence[DatasetPart], entries: Mapping[int, DatasetEntries]) -> ComposedEntries:
-    if not all(part.listed for part in parts):
-        return _as_entries([], "", None)
-    groups = [_present_group(part, entries[part.dataset_id]) for part in parts]
-    of_parts = [_of_group(entries[part.dataset_id], group) for part, group in zip(parts, groups, strict=True)]
-    names = sha256("\n".join(groups).encode()).hexdigest()[:12]
+def _compose(used: Sequence[BoardRows], parts: Sequence[DatasetPart]) -> Whole:
+    own, *of_parts = used
+    groups = [_present_group(part, rows) for part, rows in zip(parts, of_parts, strict=True)]
+    lines = [_lines_in(rows, group) for rows, group in zip(of_parts, groups, strict=True)]
     complete = [
-        (line, [of_part[line] for of_part in of_parts])
-        for line in of_parts[0]
-        if all(line in of_part for of_part in of_parts)
+        [of_part[key] for of_part in lines] for key in lines[0] if all(key in of_part for of_part in lines)
     ]
-    complete.sort(key=lambda item: max(value.published for value in item[1]))
-    return _as_entries(complete, f"{GROUP}parts-{names}", HIDDEN_DECIMALS if has_hidden_part(parts) else None)
+    complete.sort(key=lambda values: max(map(_date, values)))
+    names = sha256("\n".join(groups).encode()).hexdigest()[:12]
+    decimals = HIDDEN_DECIMALS if has_hidden_part(parts) else None
+    composed = [_composed(values, f"{GROUP}parts-{names}", decimals) for values in complete]
+    entries = sorted([*composed, *own.entries], key=attrgetter("published"))
+    made_of = {row.pk: [value.pk for value in values] for row, values in zip(composed, complete, strict=True)}
+    return Whole(BoardRows(own.dataset_id, entries), made_of)
 
 
-def _present_group(part: DatasetPart, entries: DatasetEntries) -> str:
-    facts = part.facts
-    return present_group(
-        facts.version_id, facts.qrels_id, zip(entries.groups, entries.baselines, strict=True)
-    )
+def _present_group(part: DatasetPart, rows: BoardRows) -> str:
+    found = ((row.comparison_group, row.is_baseline) for _, row in rows.results)
+    return present_group(part.facts.version_id, part.facts.qrels_id, found)
 
 
-def _of_group(entries: DatasetEntries, wanted: str) -> dict[LineKey, _Value]:
+def _lines_in(rows: BoardRows, group: str) -> dict[LineKey, EntryRow]:
     """By line what it has in a comparison group: the latest, but the baseline stays."""
-    found: dict[LineKey, _Value] = {}
-    columns = (entries.lines, entries.groups, entries.scores, entries.published, entries.provenances)
-    for line, group, *values in zip(*columns, entries.baselines, entries.trainings, strict=True):
-        value = _Value(*values)
-        if (
-            group == wanted
-            and group
-            and (value.is_baseline or line not in found or not found[line].is_baseline)
+    found: dict[LineKey, EntryRow] = {}
+    for key, row in rows.results if group else ():
+        if row.comparison_group == group and (
+            row.is_baseline or key not in found or not found[key].is_baseline
         ):
-            found[line] = value
+            found[key] = row
     return found
 
 
-def _as_entries(
-    complete: Sequence[tuple[LineKey, list[_Value]]], group: str, decimals: int | None
-) -> ComposedEntries:
-    scores = [_means([value.scores for value in values], decimals) for _, values in complete]
-    entries = DatasetEntries(
-        lines=[line for line, _ in complete],
-        published=[max(value.published for value in values) for _, values in complete],
-        provenances=[_provenance(values) for _, values in complete],
-        sources=[None] * len(complete),
-        groups=[group] * len(complete),
-        baselines=[int(all(value.is_baseline for value in values)) for _, values in complete],
-        trainings=[_training(values) for _, values in complete],
-        scores=scores,
-        kinds={(None, group)} if complete else set(),
-        measures={None: set().union(*scores)} if complete else {},
-        costs=[],
+def _composed(values: Sequence[EntryRow], group: str, decimals: int | None) -> EntryRow:
+    """The mean of what a line has on the parts. All that is known of its system is on the first part's row."""
+    provenances, trainings = {value.provenance for value in values}, {value.training for value in values}
+    return values[0]._replace(
+        provenance=provenances.pop() if len(provenances) == 1 else SCORED,  # measured where all parts are
+        scores=_means([value.scores for value in values], decimals),
+        figures=(),
+        comparison_group=group,
+        is_baseline=int(all(value.is_baseline for value in values)),
+        training=next(training for training in _MOST_SEEN_FIRST if training in trainings),
+        missing_queries=None,
+        submission="",
+        locator="",
+        published=max(value.published for value in values),
+        pk=-values[0].pk,
+        seed_count=0,
+        deviations={},
+        measured=(),
     )
-    return ComposedEntries(entries, [[value.published[1] for value in values] for _, values in complete])
 
 
 def _means(of_parts: Sequence[Mapping[str, float]], decimals: int | None) -> dict[str, float]:
@@ -161,67 +138,3 @@ def _means(of_parts: Sequence[Mapping[str, float]], decimals: int | None) -> dic
     names = [name for name in of_parts[0] if all(name in scores for scores in of_parts)]
     means = {name: sum(scores[name] for scores in of_parts) / len(of_parts) for name in names}
     return means if decimals is None else {name: round(value, decimals) for name, value in means.items()}
-
-
-def _provenance(values: Sequence[_Value]) -> str:
-    """Measured where all parts are."""
-    found = {value.provenance for value in values}
-    return found.pop() if len(found) == 1 else SCORED
-
-
-def _training(values: Sequence[_Value]) -> str:
-    found = {value.training for value in values}
-    return next(training for training in _MOST_SEEN_FIRST if training in found)
-
-
-def rows_of_whole(composed: ComposedEntries, rows_of_first_part: Sequence[EntryRow]) -> list[EntryRow]:
-    """Composed entries as a dataset's board reads them: all that is known of a system is on the first part's rows.
-
-    They are no entries of their own, and have negative ids: nothing was measured or tested of them.
-    """
-    known = {row.pk: row for row in rows_of_first_part}
-    made, rows = composed.entries, []
-    of_first_part = [ids[0] for ids in composed.made_of]
-    columns = (of_first_part, made.scores, made.published, made.provenances, made.groups)
-    for pk, scores, published, provenance, group, is_baseline, training in zip(
-        *columns, made.baselines, made.trainings, strict=True
-    ):
-        rows.append(
-            known[pk]._replace(
-                provenance=provenance,
-                scores=scores,
-                figures=(),
-                comparison_group=group,
-                is_baseline=is_baseline,
-                training=training,
-                missing_queries=None,
-                submission="",
-                locator="",
-                published=published[0],
-                pk=-pk,
-                seed_count=0,
-                deviations={},
-            )
-        )
-    return rows
-
-
-def join_entries(composed: DatasetEntries, own: DatasetEntries) -> DatasetEntries:
-    """Both as the entries of one dataset."""
-    measures = {
-        source: composed.measures.get(source, set()) | own.measures.get(source, set())
-        for source in {*composed.measures, *own.measures}
-    }
-    return replace(
-        own,
-        lines=[*composed.lines, *own.lines],
-        published=[*composed.published, *own.published],
-        provenances=[*composed.provenances, *own.provenances],
-        sources=[*composed.sources, *own.sources],
-        groups=[*composed.groups, *own.groups],
-        baselines=[*composed.baselines, *own.baselines],
-        trainings=[*composed.trainings, *own.trainings],
-        scores=[*composed.scores, *own.scores],
-        kinds=composed.kinds | own.kinds,
-        measures=measures,
-    )

@@ -15,7 +15,6 @@ from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.model import Column, Row
 from leaderboard.boards.state import BoardState
-from leaderboard.results.history.entry_columns import DatasetEntries, Figures
 from leaderboard.results.history.measurements import (
     Machine,
     MeasuredEntry,
@@ -23,6 +22,7 @@ from leaderboard.results.history.measurements import (
     machines_of,
     with_baseline,
 )
+from leaderboard.results.history.rows import BoardRows, Figures
 from leaderboard.results.kinds import SCORED
 from leaderboard.systems.baselines import BM25
 
@@ -34,37 +34,34 @@ class LineCosts(NamedTuple):
     """Measured costs, then the stated ones by system and configuration, and the columns of both."""
 
     shown: BoardCosts
-    stated: Mapping[tuple[int, str], Figures]
+    stated: Mapping[Of, Figures]
     columns: Sequence[Column]
 
     @classmethod
-    def of(cls, base: BoardLines, entries: Mapping[int, DatasetEntries], state: BoardState) -> LineCosts:
+    def of(cls, base: BoardLines, rows: Mapping[int, BoardRows], state: BoardState) -> LineCosts:
         """Those of the view, BM25's too; the usual ones are remembered with the lines.
 
         Raises UnknownChoice for a machine on which nothing was measured.
         """
         usual = is_usual(base, state)
         known = base.shared.get("costs") if usual else None
-        found = known if isinstance(known, cls) else cls._of(base, entries, state)
+        found = known if isinstance(known, cls) else cls._of(base, rows, state)
         if usual:
             base.shared["costs"] = found
         return found
 
     @classmethod
-    def _of(cls, base: BoardLines, entries: Mapping[int, DatasetEntries], state: BoardState) -> LineCosts:
-        facts, lines, systems = base.facts, base.lines, base.systems
-        shown = _costs_shown(facts, entries, lines, state)
-        bm25 = next(
-            (
-                (line.system_id, line.configuration)
-                for line in lines
-                if line.baseline_on and line.ranked_in == SCORED and systems[line.system_id].slug == BM25.slug
-            ),
-            None,
+    def _of(cls, base: BoardLines, rows: Mapping[int, BoardRows], state: BoardState) -> LineCosts:
+        facts, lines = base.facts, base.lines
+        shown = _costs_shown(facts, rows, lines, state)
+        bm25 = (
+            line.key[:2]
+            for line in lines
+            if line.baseline_on and line.ranked_in == SCORED and line.about.slug == BM25.slug
         )
-        with_baseline(shown.measured, bm25)
-        stated_on, by_line = _stated(facts, entries)
-        keys = [(line.system_id, line.configuration) for line in lines]
+        with_baseline(shown.measured, next(bm25, None))
+        stated_on, by_line = _stated(facts, rows)
+        keys = [line.key[:2] for line in lines]
         figures = figure_columns([(by_line[key], {}) for key in keys if key in by_line])
         columns = [
             *cost_columns(shown.measured.values(), shown.machine, shown.dataset, state.corpus),
@@ -74,14 +71,15 @@ class LineCosts(NamedTuple):
 
     def place(self, lines: Sequence[SystemLine], rows: Sequence[Row]) -> None:
         """Put the costs of each line into its row."""
-        keys = [(line.system_id, line.configuration) for line in lines]
-        costs = (
-            CostLine(
-                self.shown.measured.get(key) if line.ranked_in == SCORED else None, self.stated.get(key, ())
-            )
-            for line, key in zip(lines, keys, strict=True)
-        )
         if self.columns:
+            measured = self.shown.measured
+            costs = (
+                CostLine(
+                    measured.get(line.key[:2]) if line.ranked_in == SCORED else None,
+                    self.stated.get(line.key[:2], ()),
+                )
+                for line in lines
+            )
             fill_costs(rows, self.columns, costs)
 
 
@@ -95,34 +93,29 @@ def _stated_for(column: Column, dataset: str) -> Column:
     return replace(column, group=f"{column.group}, {dataset}", note=f"As stated for {dataset}. {column.note}")
 
 
-def _stated(
-    facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries]
-) -> tuple[str, dict[tuple[int, str], Figures]]:
+def _stated(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> tuple[str, dict[Of, Figures]]:
     """What systems need as reported, by system and configuration, and the dataset where: the first that says so.
 
     A board takes them from one named dataset, whichever it shows: an average over corpora of different sizes would
     mean nothing.
     """
     for member in (*facts.members, *facts.left_out):
-        costs = entries[member.dataset_id].costs_of(facts.source_id)
+        costs = rows[member.dataset_id].costs_of(facts.source_id)
         if costs:
             return member.facts.name, costs
     return "", {}
 
 
 def _costs_shown(
-    facts: BenchmarkFacts,
-    entries: Mapping[int, DatasetEntries],
-    lines: Iterable[SystemLine],
-    state: BoardState,
+    facts: BenchmarkFacts, rows: Mapping[int, BoardRows], lines: Iterable[SystemLine], state: BoardState
 ) -> BoardCosts:
     """Of the dataset that the benchmark names, else that most lines share, the largest among equals.
 
     The machine is the one that the view names, by default the one that most lines share. Raises UnknownChoice.
     """
-    wanted = {(line.system_id, line.configuration) for line in lines if line.ranked_in == SCORED}
+    wanted = {line.key[:2] for line in lines if line.ranked_in == SCORED}
     of_members = [
-        (member, [one for one in entries[member.dataset_id].measured if _of(one) in wanted])
+        (member, [one for one in rows[member.dataset_id].measured if _of(one) in wanted])
         for member in (*facts.members, *facts.left_out)
         if facts.efficiency_from in (None, member.dataset_id)
     ]

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import plain
-from leaderboard.boards.benchmark.lines import Systems, board_lines
+from leaderboard.boards.benchmark.lines import board_lines
 from leaderboard.boards.facts import BenchmarkFacts
-from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import signed
 from leaderboard.importing.reported.tables import PublishedAverage, published_averages
-from leaderboard.results.history.entry_columns import DatasetEntries
+from leaderboard.results.history.rows import BoardRows
 from leaderboard.results.kinds import REPORTED
 
 
@@ -49,29 +48,23 @@ class _Computed(NamedTuple):
 
 
 def compare_published_means(
-    facts: BenchmarkFacts,
-    entries: Mapping[int, DatasetEntries],
-    read_systems: Systems,
-    source: str | None,
+    facts: BenchmarkFacts, rows: Mapping[int, BoardRows], source: str | None
 ) -> PublishedMeans | None:
     """The comparison for a benchmark of one publication's figures; None where that prints none over all datasets."""
     printed = published_averages(source, facts.measure) if source else {}
     if not printed:
         return None
-    lower = better(facts.measure) == "lower"
-    base = board_lines(facts, entries, facts.measure, read_systems, lower_is_better=lower, zero_shot=False)
+    base = board_lines(facts, rows, facts.measure, zero_shot=False)
     scores, baselines = base.tables.of_counted
-    wins = aggregates.wins(scores, baselines, lower_is_better=lower).wins
+    wins = aggregates.wins(scores, baselines, lower_is_better=base.tables.lower_is_better).wins
     ratio = plain(aggregates.ratio_of_means(scores, baselines))
     ratios = plain(aggregates.mean_of_ratios(scores, baselines))
     found = []
     for place, line in enumerate(base.lines):
-        system, of_means, of_ratios = base.systems[line.system_id], ratio[place], ratios[place]
-        if line.ranked_in != REPORTED or system.name not in printed or of_means is None or of_ratios is None:
+        name, of_means, of_ratios = line.about.system, ratio[place], ratios[place]
+        if line.ranked_in != REPORTED or name not in printed or of_means is None or of_ratios is None:
             continue
-        found.append(
-            _Computed(system.name, system.slug, wins[place], of_means, of_ratios, printed[system.name])
-        )
+        found.append(_Computed(name, line.about.slug, wins[place], of_means, of_ratios, printed[name]))
     if not found:
         return None
     counted = len(facts.counted)

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from leaderboard.boards.benchmark import aggregates
-from leaderboard.boards.benchmark.aggregates import Tables, plain, table
+from leaderboard.boards.benchmark.aggregates import Tables, plain
 from leaderboard.boards.benchmark.columns import BORDA, COMMON, MEAN_RANK, OverAll, common_column
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
-from leaderboard.boards.benchmark.lines import BenchmarkLine, SystemLine, Systems, collect_lines
+from leaderboard.boards.benchmark.lines import IN_DOMAIN, BenchmarkLine, SystemLine, collect_lines, tables_of
 from leaderboard.boards.columns.marks import title_of
 from leaderboard.boards.facets import facets_of
-from leaderboard.boards.facts import BenchmarkFacts, Member
+from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.filtering import filter_rows
-from leaderboard.boards.model import Board, Column, Identity, Row, fill_cells
+from leaderboard.boards.model import Board, Column, Row, fill_cells
 from leaderboard.boards.state import BoardState
-from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
-from leaderboard.results.history.entry_rows import SystemRow
+from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.history.rows import BoardRows
 from leaderboard.results.kinds import PRIVATE, REPORTED
 
 
@@ -26,7 +26,6 @@ def rows_of(
     measure: str,
     columns: Sequence[Column],
     lines: Sequence[SystemLine],
-    systems: Mapping[int, SystemRow],
     tables: Tables,
     view: str,
 ) -> list[Row]:
@@ -35,20 +34,23 @@ def rows_of(
     Costs, and what follows from them or from the rows in view, are still missing.
     """
     hidden = any(member.facts.hidden for member in facts.members)
-    special = [
-        (place, member)
-        for place, member in enumerate(facts.members)
-        if member.parts or measure in member.stand_ins
-    ]
+    special = any(member.parts or measure in member.stand_ins for member in facts.members)
     made, rows, shown = [], [], _shown(lines, tables, view)
     for number, (line, kind) in enumerate(zip(lines, tables.kinds, strict=True)):
-        system, provenances = systems[line.system_id], set(line.provenances) - {""}
+        provenances = {result.provenance for result in line.results} - {""}
+        trainings = {result.training for result in line.results} - {""}
         decimals = 3 if kind == REPORTED or hidden else 4
-        entry = _identity(line, system, ", ".join(sorted(provenances)))
-        beside = _cell_details(special, measure, line, decimals, view)
-        made.append(BenchmarkLine(system, kind, decimals, entry.provenance, number, shown[number], beside))
-        facets = facets_of(system, provenances, set(line.trainings) - {""})
-        rows.append(Row(entry, kind, decimals, facets=facets))
+        entry = _of_system(line, ", ".join(sorted(provenances)))
+        mixed, seeds = len(provenances) > 1, any(result.seed_count for result in line.results)
+        beside = {}
+        if special or mixed or seeds or IN_DOMAIN in trainings or line.left_out:
+            beside = _beside(facts, measure, line, decimals, mixed=mixed, spreads=not view)
+        made.append(
+            BenchmarkLine(line.about, kind, decimals, entry.provenance, number, shown[number], beside)
+        )
+        row = Row(entry, kind, decimals, facets=facets_of(line.about, provenances, trainings))
+        row.entries = [pk for pk, score in zip(line.entries, line.scores, strict=True) if score is not None]
+        rows.append(row)
     fill_cells(rows, columns, made)
     return rows
 
@@ -65,52 +67,57 @@ def _shown(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequence[S
     return [plain(row) for row in table]
 
 
-def _identity(line: SystemLine, system: SystemRow, provenance: str) -> Identity:
-    return Identity(
-        system.name,
-        system.slug,
-        system.architecture,
-        system.team,
-        system.team_slug,
-        system.source_key,
+def _of_system(line: SystemLine, provenance: str) -> EntryRow:
+    """Whose row it is: what all of the line's results say of their system, and nothing that only one of them does."""
+    about = line.about
+    return EntryRow(
+        about.system,
+        about.slug,
+        about.architecture,
         provenance,
-        line.configuration,
-        bool(line.baseline_on),
-        entries=[pk for pk, score in zip(line.entries, line.scores, strict=True) if score is not None],
-        challenged=system.challenged,
+        scores={},
+        comparison_group="",
+        training="",
+        visibility="public",
+        published="",
+        pk=0,
+        team=about.team,
+        team_slug=about.team_slug,
+        source_key=about.source_key,
+        configuration=line.configuration,
+        is_baseline=bool(line.baseline_on),
+        challenged=about.challenged,
     )
 
 
-def _cell_details(
-    special: Sequence[tuple[int, Member]], measure: str, line: SystemLine, decimals: int, view: str
+def _beside(
+    facts: BenchmarkFacts, measure: str, line: SystemLine, decimals: int, *, mixed: bool, spreads: bool
 ) -> dict[int, tuple[str, str, str]]:
     """The marks, titles and spreads of the line's cells, by place of the dataset; nothing of plain ones.
 
-    `special` are the datasets that show another measure, or are means of their parts.
+    `mixed`: the line's results have several provenances, which the titles say.
     """
-    marks: dict[int, str] = {}
-    titles: dict[int, str] = {}
-    spreads: dict[int, str] = {}
-    if len(set(line.provenances) - {""}) > 1:
-        titles = {place: provenance for place, provenance in enumerate(line.provenances) if provenance}
-    for place, member in special:
-        if line.scores[place] is None:
-            continue
-        if measure in member.stand_ins:
-            marks[place] = member.stand_ins[measure]
-        if member.parts and is_mean_of_parts(line.groups[place]):
-            titles[place] = f"mean of {len(member.parts)} parts"
-    for place in line.in_domain:
-        marks[place] = f"‡ {marks[place]}" if place in marks else "‡"
-    for place, seeds in line.seeds.items():
-        if line.scores[place] is not None:
-            titles[place] = "; ".join(filter(None, [title_of(seeds, decimals), titles.get(place)]))
-            if not view and seeds.deviation is not None:
-                spreads[place] = f"± {seeds.deviation:.{decimals}f} ({seeds.number})"
-    for place in line.left_out:
-        titles[place] = f"left out: {line.trainings[place]}"
-    places = {*marks, *titles, *spreads}
-    return {place: (marks.get(place, ""), titles.get(place, ""), spreads.get(place, "")) for place in places}
+    found = {}
+    for place, (member, result, score) in enumerate(
+        zip(facts.members, line.results, line.scores, strict=True)
+    ):
+        mark, title, spread = "", result.provenance if mixed else "", ""
+        if score is not None:
+            mark = member.stand_ins.get(measure, "")
+            if member.parts and is_mean_of_parts(result.comparison_group):
+                title = f"mean of {len(member.parts)} parts"
+            if result.seed_count:
+                deviation = result.deviations.get(member.measure(measure))
+                title = "; ".join(filter(None, [title_of(result.seed_count, deviation, decimals), title]))
+                if spreads and deviation is not None:
+                    spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
+        if result.training == IN_DOMAIN:
+            mark = f"‡ {mark}".rstrip()
+        if place in line.left_out:
+            title = f"left out: {result.training}"
+        if mark or title or spread:
+            found[place] = mark, title, spread
+    return found
 
 
 #: A mean over fewer common datasets of many says too little to stand on a board that nobody asked for it.
@@ -150,35 +157,24 @@ NOTE = (
 
 def private_rows(
     facts: BenchmarkFacts,
-    entries: Mapping[int, DatasetEntries],
+    own: Mapping[int, Sequence[EntryRow]],
     public: Sequence[SystemLine],
     columns_for: Callable[[OverAll], Sequence[Column]],
-    read_systems: Systems,
     state: BoardState,
     measure: str,
-    *,
-    lower_is_better: bool,
 ) -> list[Row]:
-    """Rows of private entries, by dataset, compared with the baselines of the `public` lines; without costs."""
-    own = {member.dataset_id: entries.get(member.dataset_id, NO_ENTRIES) for member in facts.members}
-    lines = collect_lines(facts, own, measure, zero_shot=state.zero_shot, beside=public)
-    width = len(facts.members)
-    tables = Tables(
-        scores=table([line.scores for line in lines], width),
-        baselines=table([line.baselines for line in lines], width),
-        counted=[place for place, member in enumerate(facts.members) if member.counted],
-        kinds=[PRIVATE] * len(lines),
-        lower_is_better=lower_is_better,
-    )
-    systems = read_systems()
+    """Rows of a team's `own` entries, by dataset, compared with the baselines of the `public` lines; without costs."""
+    datasets = [member.dataset_id for member in facts.members]
+    entries = {dataset: BoardRows(dataset, list(own.get(dataset, ()))) for dataset in datasets}
+    lines = collect_lines(facts, entries, measure, zero_shot=state.zero_shot, beside=public)
+    tables = tables_of(facts, lines, [PRIVATE] * len(lines), measure)
     columns = columns_for(OverAll(tables))
-    rows = rows_of(facts, measure, columns, lines, systems, tables, state.view)
+    rows = rows_of(facts, measure, columns, lines, tables, state.view)
     ranks = [BORDA, MEAN_RANK]
     if state.view == "rank":
         ranks += [member.slug for member in facts.members]
     for row in rows:
-        if isinstance(row.entry, Identity):
-            row.entry = row.entry._replace(visibility="private")
+        row.entry = row.entry._replace(visibility="private")
         for key in ranks:
             if row.value(key) is not None:
                 row[key] = replace(row[key], value=None)

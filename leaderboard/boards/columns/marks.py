@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable
 
 from leaderboard.boards.model import Row
+from leaderboard.results.history.entry_rows import EntryRow
 
 #: Follows the name of a system whose run fed a pool that was judged.
 POOLED = "§"
@@ -16,22 +16,21 @@ NOTES = {
 }
 
 
-def badges(entry: Any) -> list[str]:
-    """The words that stand after the name. A benchmark's line has none: it is of several results."""
-    words = ["late"] if getattr(entry, "late", 0) else []
-    return words + (["manual"] if getattr(entry, "run_type", "") == "manual" else [])
+def badges(entry: EntryRow) -> list[str]:
+    """The words that stand after the name. A benchmark's row has none: it is of several results."""
+    return [*(["late"] if entry.late else []), *(["manual"] if entry.run_type == "manual" else [])]
 
 
-def pooled_mark(entry: Any) -> str:
+def pooled_mark(entry: EntryRow) -> str:
     """The sign that stands at the name, or nothing."""
-    return POOLED if getattr(entry, "pooled", 0) else ""
+    return POOLED if entry.pooled else ""
 
 
-def notes(entries: Iterable[Any]) -> list[str]:
+def notes(entries: Iterable[EntryRow]) -> list[str]:
     """The footnotes to what any of the entries has."""
     had = set[str]()
     for entry in entries:
-        if getattr(entry, "late", 0) or getattr(entry, "pooled", 0) or getattr(entry, "run_type", ""):
+        if entry.late or entry.pooled or entry.run_type:
             had.update(badges(entry), pooled_mark(entry))
     return [text for word, text in NOTES.items() if word in had]
 
@@ -53,20 +52,12 @@ SEEDS = (
 )
 
 
-class SeedSpread(NamedTuple):
-    """How many seeds a value is the mean of, and their sample standard deviation, None where it is not known."""
-
-    number: int
-    deviation: float | None
-
-
-def has_seeds(rows: Iterable[Row], keys: Sequence[str]) -> bool:
+def has_seeds(rows: Iterable[Row], keys: Collection[str]) -> bool:
     """Whether a row shows in one of the columns how seeds spread; beside a cost stands how far that may be off."""
-    cells = (row.cells[key] for row in rows for key in keys if key in row.cells)
+    cells = (cell for row in rows for key, cell in row.cells.items() if key in keys)
     return any(cell.spread and not cell.noise for cell in cells)
 
 
-def title_of(seeds: SeedSpread, decimals: int) -> str:
-    """What a cell says on hover where the board has no room for it."""
-    spread = f", ± {seeds.deviation:.{decimals}f}" if seeds.deviation is not None else ""
-    return f"mean of {seeds.number} seeds{spread}"
+def title_of(seeds: int, deviation: float | None, decimals: int) -> str:
+    """What the cell of a mean over so many seeds says on hover, with their sample standard deviation if known."""
+    return f"mean of {seeds} seeds" + ("" if deviation is None else f", ± {deviation:.{decimals}f}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from leaderboard.boards.columns.marks import title_of
 from leaderboard.boards.model import EFFECTIVENESS, JUDGED_SHARE, OTHER_MEASURES, Cell, Column, Value
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas
@@ -35,9 +36,9 @@ def _cell(line: Any, measure: str, value: Value, *, in_focus: bool) -> Cell | Va
     ends = None if found is None else (found.low, found.high)
     if value is None or measure not in line.deviations:
         return Cell(value, interval=ends) if ends else value
-    spread, seeds = f"± {line.deviations[measure]:.{line.decimals}f}", line.about.seed_count
-    title = f"mean of {seeds} seeds, {spread}"
-    return Cell(value, title=title, spread=f"{spread} ({seeds})" if in_focus else "", interval=ends)
+    deviation, seeds = line.deviations[measure], line.about.seed_count
+    spread = f"± {deviation:.{line.decimals}f} ({seeds})" if in_focus else ""
+    return Cell(value, title=title_of(seeds, deviation, line.decimals), spread=spread, interval=ends)
 
 
 _NOTES = {

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from leaderboard.boards.columns.baseline import difference_to
-from leaderboard.boards.model import EFFECTIVENESS, Board, Cell, Column, Identified, Row
+from leaderboard.boards.model import EFFECTIVENESS, Board, Cell, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import SCORED
 from leaderboard.results.significance.types import (
     BoardCertainty,
@@ -82,7 +83,7 @@ class SignificanceColumns:
     def notes(
         self,
         verdict: Verdict | None,
-        named: Mapping[int, Identified],
+        named: Mapping[int, EntryRow],
         *,
         scored: bool,
         hidden: bool,
@@ -240,7 +241,7 @@ def format_p_value(p: float, decimals: int = 3) -> str:
 
 
 def verdict_sentences(
-    verdict: Verdict, named: Mapping[int, Identified], baseline: str, settings: TestSettings
+    verdict: Verdict, named: Mapping[int, EntryRow], baseline: str, settings: TestSettings
 ) -> str:
     """The verdict as sentences: the best, what ties with it, how many beat the baseline, and of which date it is."""
     text = f"Best: {named[verdict.best].system}; {_tie_sentence(verdict.ties, named)}."
@@ -254,7 +255,7 @@ def verdict_sentences(
     return f"{text} As of {day}, revision {verdict.revision:,} of the board."
 
 
-def _tie_sentence(ties: Iterable[int], named: Mapping[int, Identified]) -> str:
+def _tie_sentence(ties: Iterable[int], named: Mapping[int, EntryRow]) -> str:
     names = [named[entry].system for entry in named if entry in set(ties)]
     if not names:
         return "no other system ties with it"

@@ -11,7 +11,6 @@ from leaderboard.boards.exports.cells import Citation, key_of
 from leaderboard.boards.model import DELTA, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.plain import safe_cell
-from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import QUARANTINED
 
 #: What every row says before its columns.
@@ -141,7 +140,7 @@ def _tested_cells(alpha: float, row: Row) -> Sequence[Value]:
 
 def _seed_cells(measure: str, row: Row) -> Sequence[Value]:
     entry = row.entry
-    if not isinstance(entry, EntryRow) or not entry.seed_count:
+    if not entry.seed_count:
         return [None, None]
     return [entry.seed_count, entry.deviations.get(measure)]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.db import connection
 
 from leaderboard.models import Entry
+from leaderboard.results.kinds import REPORTED
 
 
 class EntryRow(NamedTuple):
@@ -68,6 +69,11 @@ class EntryRow(NamedTuple):
         return short_citation(self.source_authors, self.source_year)
 
     @property
+    def reported_by(self) -> int | None:
+        """The id of the publication that reports it, None where it was scored here."""
+        return self.source_id if self.provenance == REPORTED else None
+
+    @property
     def is_public(self) -> bool:
         """Whether it stands on the board for everyone."""
         return self.visibility == Entry.Visibility.PUBLIC
@@ -91,32 +97,6 @@ def entry_row(stored: Mapping[str, Any]) -> EntryRow:
     return EntryRow._make(_fields_of({**DEFAULTS, **flatten_row(stored)}))
 
 
-class SystemRow(NamedTuple):
-    """One system as a benchmark board shows it."""
-
-    name: str
-    slug: str
-    architecture: str
-    team: str | None
-    team_slug: str | None
-    source_authors: str | None
-    source_year: int | None
-    source_key: str | None
-    challenged: int = 0
-    licence: str = ""
-    commercial_use: bool | None = None
-    open_weights: bool | None = None
-    closed_api: bool = False
-    year: int | None = None
-    parameter_count: int | None = None
-    maximum_length: int | None = None
-
-    @property
-    def source(self) -> str:
-        """The publication in a few words, empty where there is none."""
-        return short_citation(self.source_authors, self.source_year)
-
-
 def short_citation(authors: str | None, year: int | None) -> str:
     """`Thakur et al. 2021` from `Nandan Thakur and Nils Reimers and …`."""
     if not authors:
@@ -125,22 +105,6 @@ def short_citation(authors: str | None, year: int | None) -> str:
     if len(names) == 2 and names[1] != "others":
         return f"{names[0]} and {names[1]} {year}"
     return f"{names[0]}{' et al.' if len(names) > 1 else ''} {year}"
-
-
-_of_system = attrgetter("system", *SystemRow._fields[1:])
-
-
-def systems_of(entries: Iterable[EntryRow]) -> dict[int, SystemRow]:
-    """The systems of the public and the private entries among these, by id."""
-    found: dict[int, SystemRow] = {}
-    for entry in entries:
-        if entry.system_id not in found and entry.visibility not in _WITHOUT_LINE:
-            found[entry.system_id] = SystemRow._make(_of_system(entry))
-    return found
-
-
-#: Those that leave a place and a reason on the board, and no value.
-_WITHOUT_LINE = (Entry.Visibility.WITHDRAWN, Entry.Visibility.QUARANTINED)
 
 
 _REVISION = "SELECT COUNT(*), SUM(board_revision), MAX(updated_at) FROM leaderboard_dataset"

@@ -19,12 +19,12 @@ from django.db.models import OuterRef, Q, Subquery, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
-from leaderboard.models import BoardChange, Dataset, EntryVersion
-from leaderboard.results.history.entry_columns import DatasetEntries, entries_from
+from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.results.history.entry_rows import EntryRow, entry_row
 from leaderboard.results.history.measurements import MeasuredEntry, measured_rows
 from leaderboard.results.history.snapshot import PARTS
-from leaderboard.results.kinds import REPORTED
+from leaderboard.results.kinds import REPORTED, SCORED
+from leaderboard.results.reported_facts import COSTS
 from leaderboard.results.values import published_value
 
 
@@ -76,14 +76,19 @@ def present_rows(datasets: Collection[int]) -> dict[int, BoardRows]:
     return rows_at({pk: newest(*revision) for pk, *revision in rows})
 
 
+#: Whose line an entry is part of on the board of a benchmark: system, configuration, and `REPORTED` or `SCORED`.
+LineKey = tuple[int, str, str]
+Figures = Sequence[Mapping[str, Any]]
+
+
 class BoardRows:
     """What a dataset's board is made of, by date of publication, which is the tie-break of every board.
 
-    `entries` are the public, the withdrawn and the quarantined ones. What boards of benchmarks read of them is made
-    when it is asked for, and once: every view of a board is made of the same.
+    `entries` are the public, the withdrawn and the quarantined ones, or the private ones of a reader's teams. What
+    boards of benchmarks read of them is made when it is asked for, and once: every view of a board is made of the same.
     """
 
-    def __init__(self, dataset_id: int, entries: list[EntryRow], text_bytes: int) -> None:
+    def __init__(self, dataset_id: int, entries: list[EntryRow], text_bytes: int = 0) -> None:
         """`text_bytes`: what the rows have as JSON."""
         self.dataset_id, self.entries, self.text_bytes = dataset_id, entries, text_bytes
 
@@ -93,9 +98,41 @@ class BoardRows:
         return measured_rows(self.dataset_id, self.entries)
 
     @cached_property
-    def lines(self) -> DatasetEntries:
-        """The public ones, for boards of benchmarks."""
-        return entries_from([entry for entry in self.entries if entry.is_public], self.measured)
+    def results(self) -> list[tuple[LineKey, EntryRow]]:
+        """Those that have values for the reader, each with the key of its line."""
+        return [
+            ((row.system_id, row.configuration, REPORTED if row.provenance == REPORTED else SCORED), row)
+            for row in self.entries
+            if row.visibility in _WITH_VALUES
+        ]
+
+    @cached_property
+    def kinds(self) -> set[tuple[int | None, str]]:
+        """The pairs of source, None where a result was scored here, and comparison group."""
+        return {(row.reported_by, row.comparison_group) for _, row in self.results}
+
+    @cached_property
+    def _measures(self) -> Mapping[int | None, set[str]]:
+        found: dict[int | None, set[str]] = {}
+        for _, row in self.results:
+            found.setdefault(row.reported_by, set()).update(row.scores)
+        return found
+
+    def measures_of(self, source: int | None) -> set[str]:
+        """The measures that any result has; of reported ones only those of `source`, if given."""
+        return {
+            name for key, names in self._measures.items() if matches_source(key, source) for name in names
+        }
+
+    def costs_of(self, source: int | None) -> dict[tuple[int, str], Figures]:
+        """What systems need, by system and configuration; of reported results only those of `source`, if given."""
+        return {
+            key[:2]: costs
+            for key, row in self.results
+            if row.figures
+            and matches_source(row.reported_by, source)
+            and (costs := [figure for figure in row.figures if figure["name"] in COSTS])
+        }
 
     @property
     def bibtex(self) -> dict[str, str]:
@@ -106,6 +143,14 @@ class BoardRows:
     def public(self) -> dict[int, str]:
         """Of the public entries, by id, the slugs of their systems."""
         return {entry.pk: entry.slug for entry in self.entries if entry.is_public}
+
+
+_WITH_VALUES = (Entry.Visibility.PUBLIC.value, Entry.Visibility.PRIVATE.value)
+
+
+def matches_source(found: int | None, source: int | None) -> bool:
+    """Whether a board shows what has the source `found`: one of a paper's figures shows no other paper's."""
+    return source is None or found is None or found == source
 
 
 #: What a process keeps of boards, about: a benchmark of twenty datasets with 1,000 systems each has 60 MiB.
