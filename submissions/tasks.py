@@ -104,14 +104,9 @@ def sweep_files() -> None:
         _take_step(step)
 
 
-def dispatch_if_late() -> None:
-    """Take the dispatcher's turn where nobody has for a while."""
-    if dispatcher_is_late():
-        dispatch()
-
-
-# What an idle worker of these queues does when it looks by itself.
-TURNS.update({"dispatch": dispatch_if_late, "notices": notify})
+# What an idle worker of these queues does when it looks by itself: it takes the dispatcher's turn where nobody has for
+# a while.
+TURNS.update({"dispatch": lambda: dispatcher_is_late() and dispatch(), "notices": notify})
 
 
 @worker_ready.connect

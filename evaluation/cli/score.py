@@ -16,7 +16,12 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Report
 from evaluation.judgements.qrels import Qrels, read_qrels
-from evaluation.measures import DEFAULT_MEASURES, Measure, UnknownMeasureError, parse_measure
+from evaluation.measures.registry import (
+    DEFAULT_MEASURES,
+    Measure,
+    UnknownMeasureError,
+    parse_measure,
+)
 from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluation.engines.index import kernels
 from evaluation.judgements.qrels import read_qrels
-from evaluation.measures import DEFAULT_MEASURES
+from evaluation.measures.registry import DEFAULT_MEASURES
 from evaluation.runs.score import ScoringTarget, score_run
 
 

@@ -19,8 +19,8 @@ from evaluation.core.problems import LINES_NAMED, Report, RunStatistics
 from evaluation.judgements.qrels import Qrels
 from evaluation.kernel.layout import NO_IDS, Ids, padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
-from evaluation.measures import Measure, parse_measure
 from evaluation.measures.formulas import JudgedRankings, hole_anywhere
+from evaluation.measures.registry import Measure, parse_measure
 from evaluation.runs.problems import RunContents, RunFacts, describe_problems
 from evaluation.runs.trec_run import ReadingTask, read_run
 

@@ -2,7 +2,3 @@
 
 Nothing here imports another package of ours: a fault in the compiled reader, its order or a formula is not shared.
 """
-
-from evaluation.verification.comparing import ClaimedScores, Judgements, ScoresDiffer, ScoringRules, verify
-
-__all__ = ["ClaimedScores", "Judgements", "ScoresDiffer", "ScoringRules", "verify"]

@@ -18,7 +18,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
 from evaluation.core.errors import InvalidContent
-from evaluation.measures import DEFAULT_MEASURES
+from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin.base import curator
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload

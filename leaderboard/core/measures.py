@@ -7,7 +7,7 @@ from typing import Literal
 
 from django.utils.text import slugify
 
-from evaluation.measures import UnknownMeasureError, parse_measure
+from evaluation.measures.registry import UnknownMeasureError, parse_measure
 
 
 @lru_cache(maxsize=1024)

@@ -25,7 +25,7 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
 from evaluation.judgements.splits import QueryParts, read_parts, write_parts
 from evaluation.runs.score import ScoringTarget
-from evaluation.verification import Judgements as VerifyingJudgements
+from evaluation.verification.comparing import Judgements as VerifyingJudgements
 from leaderboard.core.audit import record
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import Dataset, DatasetVersion, Qrels

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from django.db import transaction
 
 from evaluation.core.problems import Problem
-from evaluation.measures import DEFAULT_MEASURES, UnknownMeasureError, parse_measure
+from evaluation.measures.registry import DEFAULT_MEASURES, UnknownMeasureError, parse_measure
 from leaderboard.core.audit import record
 from leaderboard.datasets.problems import problem
 from leaderboard.models import Dataset

@@ -15,7 +15,12 @@ from evaluation.checkpoints.codes import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
 from evaluation.efficiency import protocol
 from evaluation.execution.failures import MODEL_FAILURES
-from evaluation.measures import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION, Family
+from evaluation.measures.registry import (
+    DEFAULT_MEASURES,
+    FAMILIES,
+    SPEC_VERSION,
+    Family,
+)
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP
 from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OFF, OVER_STORED_RUNS
 from leaderboard.core.cache.pages import cache_page

@@ -67,12 +67,9 @@ def may_manage(person: Person, submission: Submission) -> bool:
     """Whether the person may see everything of the submission, cancel, withdraw and show or hide it."""
     if not isinstance(person, User):
         return False
-    return may_moderate(person) or submissions_of(person).filter(pk=submission.pk).exists()
-
-
-def may_moderate(person: Person) -> bool:
-    """Whether the person may take any team's results off the boards, and so sees and manages its submissions."""
-    return has_right(person, "leaderboard.moderate_entry")
+    # Who may take any team's results off the boards sees and manages its submissions.
+    moderates = has_right(person, "leaderboard.moderate_entry")
+    return moderates or submissions_of(person).filter(pk=submission.pk).exists()
 
 
 def may_go_unprotected(person: Person, *, local: bool) -> bool:

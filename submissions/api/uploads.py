@@ -25,16 +25,19 @@ from submissions.accounts.throttling import SubmitThrottle
 from submissions.core.errors import Refused
 from submissions.models import Scope, Upload
 from submissions.uploads import protocol, service
-from submissions.uploads.protocol import UPLOAD_CHECKSUM, blocks_of, number_of, refuse
-from submissions.uploads.service import TOO_MANY_UPLOADS, UPLOAD_IN_USE, UPLOAD_TOO_LARGE
+from submissions.uploads.protocol import (
+    UPLOAD_CHECKSUM,
+    UPLOAD_EXPIRED,
+    UPLOAD_OFFSET,
+    blocks_of,
+    number_of,
+    refuse,
+)
+from submissions.uploads.service import UPLOAD_IN_USE, UPLOAD_TOO_LARGE
 from submissions.uploads.storage import UploadInUse, UploadTooLong
 
 TOO_MANY_PIECES = ProblemCode("too_many_pieces", "You send as many pieces at once as you may, or the site takes no "
     "more.", "Send it again in a few seconds; clients of tus do so by themselves.")  # fmt: skip
-UPLOAD_OFFSET = ProblemCode("upload_offset", "The upload is elsewhere than where these bytes begin.",
-    "Ask with HEAD how far it is.", "Upload-Offset: 1048576")  # fmt: skip
-UPLOAD_EXPIRED = ProblemCode("upload_expired", "No bytes came for a day, so the upload was given up.",
-    "Begin another.")  # fmt: skip
 
 
 def header(
@@ -141,10 +144,10 @@ class _TusView(APIView):
             raise _wrong_offset(upload, offset) from error
         except service.ChecksumMismatch as error:
             raise refuse(
-                protocol.CHECKSUM_MISMATCH,
                 UPLOAD_CHECKSUM,
                 "What arrived has another checksum than was sent: nothing of it was kept.",
                 "Send it again.",
+                protocol.CHECKSUM_MISMATCH,
             ) from error
         except UploadTooLong as error:
             raise _too_long(upload) from error
@@ -165,7 +168,6 @@ def _too_many_uploads() -> ApiError:
 
 def _wrong_offset(upload: Upload, offset: int) -> ApiError:
     return refuse(
-        status.HTTP_409_CONFLICT,
         UPLOAD_OFFSET,
         f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}.",
         "Ask with HEAD how far it is, and go on from there.",
@@ -174,7 +176,6 @@ def _wrong_offset(upload: Upload, offset: int) -> ApiError:
 
 def _too_long(upload: Upload) -> ApiError:
     return refuse(
-        status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
         UPLOAD_TOO_LARGE,
         f"More came than the {upload.length:,} bytes that were announced.",
         "Begin another upload, with the file's length in Upload-Length.",
@@ -183,7 +184,6 @@ def _too_long(upload: Upload) -> ApiError:
 
 def _locked_upload() -> ApiError:
     return refuse(
-        status.HTTP_423_LOCKED,
         UPLOAD_IN_USE,
         "Another request writes to this upload, or a submission or a backup of the site takes it.",
         "Wait for that to end, then ask with HEAD how far the upload is.",
@@ -253,13 +253,7 @@ class UploadsView(_TusView):
                 signed_in(request), length=length, kind=kind, file_name=name, metadata=said
             )
         except Refused as refusal:
-            codes: dict[str, int] = {
-                UPLOAD_TOO_LARGE: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
-                TOO_MANY_UPLOADS: status.HTTP_429_TOO_MANY_REQUESTS,
-            }
-            raise refuse(
-                codes[refusal.code], refusal.code, refusal.detail, refusal.problems[0].hint
-            ) from None
+            raise refuse(refusal.code, refusal.detail, refusal.problems[0].hint) from None
         if brings:
             upload = self.receive(request, upload, 0)
         answer = _answer(upload, request)
@@ -361,7 +355,7 @@ def _find(request: Request, identifier: str) -> Upload:
     except service.UploadExpired as error:
         hours = settings.UPLOAD_LIFETIME_SECONDS // 3600
         message = f"No bytes came for {hours} hours, so the upload was given up."
-        raise refuse(status.HTTP_410_GONE, UPLOAD_EXPIRED, message, "Begin another.") from error
+        raise refuse(UPLOAD_EXPIRED, message, "Begin another.") from error
     if upload is None:
         raise Http404("There is no such upload.")
     return upload

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from evaluation.core.errors import InvalidRun, ModelFailure
-from evaluation.verification import ScoresDiffer
+from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.disk import is_disk_full
 from leaderboard.datasets.derived_files import lacks_excerpts, prepare_files

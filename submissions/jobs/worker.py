@@ -33,8 +33,8 @@ from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection
 from django.db.models.functions import Now
 
+from leaderboard import VERSION
 from leaderboard.celery import app
-from leaderboard.core.version import VERSION
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, Worker
 from submissions.queue.heartbeat import Heartbeat

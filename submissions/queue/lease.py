@@ -83,6 +83,12 @@ def advance_claimed(job: Job, to: State, **changes: object) -> None:
         raise Cancelled if stopped else LeaseLost
 
 
+def finish(job: Job, line: str) -> None:
+    """The job is done, and its log says so; in the transaction that writes its result. Raises as `advance_claimed`."""
+    advance_claimed(job, State.DONE, progress=1.0)
+    write_log(job.pk, line)
+
+
 class Lease:
     """What the working code tells (progress) and asks (may I go on?) while it works."""
 

@@ -105,10 +105,6 @@ def start_of_month(now: datetime) -> datetime:
     return start_of_day(now).replace(day=1)
 
 
-def _start_of_next_month(now: datetime) -> datetime:
-    return (start_of_month(now) + timedelta(days=32)).replace(day=1)
-
-
 def quota_of(person: User, team: Team | None, dataset: Dataset) -> Quota:
     """What the person may still submit to the dataset for the team."""
     return quotas_of(person, [team], [dataset])[0]
@@ -124,6 +120,8 @@ def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dat
     own = _counted(uses.filter(person=person), now, "dataset")
     shared = _counted(uses.filter(team__in=known), now, "dataset", "team")
     exceptions = _exceptions(known, datasets, now)
+    tomorrow = start_of_day(now) + timedelta(days=1)
+    next_month = (start_of_month(now) + timedelta(days=32)).replace(day=1)
     found = []
     for dataset in datasets:
         for team in teams:
@@ -135,8 +133,8 @@ def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dat
                 Quota(
                     dataset,
                     team,
-                    Window(today, team_today, daily, start_of_day(now) + timedelta(days=1)),
-                    Window(month, team_month, monthly, _start_of_next_month(now)),
+                    Window(today, team_today, daily, tomorrow),
+                    Window(month, team_month, monthly, next_month),
                 )
             )
     return found

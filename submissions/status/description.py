@@ -330,6 +330,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     idle = state not in TERMINAL and job.lease_expires_at is None
     hindered = find_obstacle(job) if idle and complete and not awaits else None
     alive, refusing = count_workers(job.queue) if waits else (0, 0)
+    problems, runs_model = job.report.get("problems", []), job.kind == Job.Kind.MODEL
     return JobStatus(
         job=job,
         state=state,
@@ -342,16 +343,11 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         scores=scores_of_job(job, entry, compare) if state == State.DONE else (),
         entry=entry,
         awaits_judgements=awaits,
-        model=model_part(job, entry, complete=complete) if job.kind == Job.Kind.MODEL else ModelPart(),
-        problems=_problems(job) if complete else (),
+        model=model_part(job, entry, complete=complete) if runs_model else ModelPart(),
+        problems=(model_problems(problems) if runs_model else problems) if complete else (),
         log=job.log.splitlines() if complete else (),
         error=_error(job) if complete else "",
     )
-
-
-def _problems(job: Job) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = job.report.get("problems", [])
-    return model_problems(found) if job.kind == Job.Kind.MODEL else found
 
 
 #: Whose scores a submission's page shows to everyone: those that a board shows, or showed.

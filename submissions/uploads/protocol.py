@@ -20,7 +20,7 @@ from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.core.text.numbers import parse_number
 from submissions.models import Upload
-from submissions.uploads.service import Checksum
+from submissions.uploads.service import TOO_MANY_UPLOADS, UPLOAD_IN_USE, UPLOAD_TOO_LARGE, Checksum
 
 UPLOAD_CHECKSUM = ProblemCode("upload_checksum", "The bytes are not those of Upload-Checksum, or it cannot be "
     "tested.", "sha1 or sha256, a blank, and the digest in base64.")  # fmt: skip
@@ -31,6 +31,10 @@ UPLOAD_METADATA = ProblemCode("upload_metadata", "Upload-Metadata is not made of
 UPLOAD_KIND = ProblemCode("upload_kind", "Upload-Metadata names no kind of file.", "run or model.")
 WRONG_CONTENT_TYPE = ProblemCode("content_type", "The body of an upload is no piece of a file.", "Send the bytes as "
     "they are.", "Content-Type: application/offset+octet-stream")  # fmt: skip
+UPLOAD_OFFSET = ProblemCode("upload_offset", "The upload is elsewhere than where these bytes begin.",
+    "Ask with HEAD how far it is.", "Upload-Offset: 1048576")  # fmt: skip
+UPLOAD_EXPIRED = ProblemCode("upload_expired", "No bytes came for a day, so the upload was given up.",
+    "Begin another.")  # fmt: skip
 TUS_VERSION = ProblemCode("tus_version", "The request does not say that it speaks tus 1.0.0.", "Send the header with "
     "every request.", "Tus-Resumable: 1.0.0")  # fmt: skip
 
@@ -53,16 +57,32 @@ _LOOK = 1.0
 LONGEST_METADATA = 1000
 
 
-def refuse(status_code: int, code: str, message: str, hint: str = "") -> ApiError:
-    """An answer in the API's shape with one of the protocol's statuses."""
-    return ApiError(code, message, status_code=status_code, problems=[problem(code, message, hint)])
+#: What is refused with another status than 400.
+_STATUSES: dict[str, int] = {
+    UPLOAD_OFFSET: status.HTTP_409_CONFLICT,
+    UPLOAD_EXPIRED: status.HTTP_410_GONE,
+    TUS_VERSION: status.HTTP_412_PRECONDITION_FAILED,
+    UPLOAD_TOO_LARGE: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
+    WRONG_CONTENT_TYPE: status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
+    UPLOAD_IN_USE: status.HTTP_423_LOCKED,
+    TOO_MANY_UPLOADS: status.HTTP_429_TOO_MANY_REQUESTS,
+}
+
+
+def refuse(code: str, message: str, hint: str = "", status_code: int | None = None) -> ApiError:
+    """An answer in the API's shape with the status that the protocol has for it."""
+    return ApiError(
+        code,
+        message,
+        status_code=status_code or _STATUSES.get(code, status.HTTP_400_BAD_REQUEST),
+        problems=[problem(code, message, hint)],
+    )
 
 
 def require_version(request: Request) -> None:
     """Every request says that it speaks this version."""
     if request.headers.get("Tus-Resumable") != VERSION:
         raise refuse(
-            status.HTTP_412_PRECONDITION_FAILED,
             TUS_VERSION,
             f"Uploads here are tus {VERSION}.",
             f"Send the header Tus-Resumable: {VERSION}.",
@@ -73,7 +93,6 @@ def require_content_type(request: Request) -> None:
     """A body is bytes of the file, and says so."""
     if (request.content_type or "").partition(";")[0].strip().lower() != CONTENT_TYPE:
         raise refuse(
-            status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
             WRONG_CONTENT_TYPE,
             f"“{(request.content_type or '')[:80]}” is no piece of a file.",
             f"Send the bytes as they are, with Content-Type: {CONTENT_TYPE}.",
@@ -86,9 +105,7 @@ def number_of(request: Request, header: str) -> int:
     number = parse_number(text, 15)
     if number is None:
         said = f"“{text[:40]}” is no number of bytes" if text else "the header is missing"
-        raise refuse(
-            status.HTTP_400_BAD_REQUEST, UPLOAD_HEADER, f"{header}: {said}.", f"Send {header}: 1024."
-        )
+        raise refuse(UPLOAD_HEADER, f"{header}: {said}.", f"Send {header}: 1024.")
     return number
 
 
@@ -104,7 +121,6 @@ def metadata_of(request: Request) -> dict[str, str]:
         }
     except (ValueError, binascii.Error) as error:
         raise refuse(
-            status.HTTP_400_BAD_REQUEST,
             UPLOAD_METADATA,
             f"Upload-Metadata is not made of pairs of a key and a value in base64, {LONGEST_METADATA:,} bytes at most.",
             "Send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw= for example.",
@@ -117,7 +133,6 @@ def file_of(metadata: Mapping[str, str]) -> tuple[str, str]:
     kind = metadata.get("kind", "") or Upload.Kind.RUN.value
     if kind not in Upload.Kind.values:
         raise refuse(
-            status.HTTP_400_BAD_REQUEST,
             UPLOAD_KIND,
             f"Upload-Metadata: “{kind[:40]}” is no kind of file.",
             f"Send one of {', '.join(Upload.Kind.values)}.",
@@ -138,7 +153,6 @@ def checksum_of(request: Request) -> Checksum | None:
         digest = b""
     if algorithm not in ALGORITHMS or len(digest) != hashlib.new(algorithm).digest_size:
         raise refuse(
-            status.HTTP_400_BAD_REQUEST,
             UPLOAD_CHECKSUM,
             "Upload-Checksum is no checksum that can be tested.",
             f"Send {' or '.join(ALGORITHMS)}, a blank and the digest in base64.",

@@ -40,7 +40,7 @@ from submissions.intake.models.intake import (
     kinds_of,
 )
 from submissions.intake.models.readiness import is_local_request, quota_of, readiness
-from submissions.intake.models.runs import RunSource, sources_for
+from submissions.intake.models.runs import sources_for
 from submissions.models import Checkpoint, Job, Upload
 from submissions.queue.capability import workers_alive
 from submissions.status.estimates import ENOUGH, ModelLoad, TimeEstimate, estimate_time, similar_finished_jobs
@@ -98,7 +98,7 @@ class ModelPage(SubmissionPage):
         self.checkpoints = list(checkpoints_of(self.person).filter(kind__in=self.engine.checkpoints))
         needs_corpus = self.engine.reads_corpus
         self.datasets = [each for each in datasets_for_models() if has_corpus(each) or not needs_corpus]
-        self.sources = self._sources()
+        self.sources = sources_for(teams_of(self.person)) if self.engine.runs[1] else []
         self.model_form = ModelForm(
             posted,
             checkpoints=self.checkpoints,
@@ -108,9 +108,6 @@ class ModelPage(SubmissionPage):
             initial={"dataset": request.GET.getlist("dataset"), "device": "auto"},
             label_suffix="",
         )
-
-    def _sources(self) -> list[RunSource]:
-        return sources_for(teams_of(self.person)) if self.engine.runs[1] else []
 
     def is_valid(self) -> bool:
         """Whether all forms are well formed."""

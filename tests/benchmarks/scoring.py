@@ -163,7 +163,12 @@ def timed(
 
 def job(folder: Path, name: str, target: object, watch: Callable[[float], None] | None) -> None:
     """Score a run, and verify the scores from the stored form of its text."""
-    from evaluation.verification import ClaimedScores, Judgements, ScoringRules, verify
+    from evaluation.verification.comparing import (
+        ClaimedScores,
+        Judgements,
+        ScoringRules,
+        verify,
+    )
 
     scored = score(folder, name, target, watch)
     claimed = ClaimedScores(
@@ -221,7 +226,7 @@ def score(
 ) -> ScoredRun:
     import numpy as np
 
-    from evaluation.measures import DEFAULT_MEASURES
+    from evaluation.measures.registry import DEFAULT_MEASURES
     from evaluation.runs.score import score_run
 
     scored = score_run(folder / name, target, DEFAULT_MEASURES, progress=progress)  # type: ignore[arg-type]

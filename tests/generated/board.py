@@ -21,7 +21,7 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from evaluation.efficiency import PROTOCOL, Hardware
-from evaluation.measures import SPEC_VERSION
+from evaluation.measures.registry import SPEC_VERSION
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.storage.store import Area, remove
 from leaderboard.datasets.derived_files import prepare_files

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from evaluation.measures import SPEC_VERSION
+from evaluation.measures.registry import SPEC_VERSION
 from evaluation.runs.score import score_run
 from leaderboard.core.storage.runs import store_run
 from leaderboard.datasets.qrels import scoring_target

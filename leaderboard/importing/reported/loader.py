@@ -10,9 +10,9 @@ from typing import Any
 from django.db import transaction
 
 from leaderboard.importing.reported import tables
-from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Source, System
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System
 from leaderboard.results.history.revisions import benchmark_changed
-from leaderboard.results.publishing.reported import ReportedEntry, publish_reported
+from leaderboard.results.publishing.reported import publish_reported
 from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 
@@ -45,7 +45,7 @@ def load_reported() -> LoadSummary:
     for place, printed in numbers.items():
         dataset, system = datasets[place.dataset], systems[place.source, place.system]
         entries.append(
-            ReportedEntry(
+            Entry(
                 dataset=dataset,
                 system=system,
                 configuration=place.configuration,

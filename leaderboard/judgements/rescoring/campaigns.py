@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from evaluation.measures import SPEC_VERSION
+from evaluation.measures.registry import SPEC_VERSION
 from leaderboard.core.audit import actor, record
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements.rescoring.content import OfferedContent

@@ -16,7 +16,7 @@ from typing import Any
 
 from django.db.models import Prefetch
 
-from evaluation.measures import SPEC_VERSION
+from evaluation.measures.registry import SPEC_VERSION
 from leaderboard.core.measures import better
 from leaderboard.models import Entry, Evaluation, Rescore, Seed
 from leaderboard.results.kinds import rank_values

@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from django.db import transaction
 from django.utils import timezone
 
-from leaderboard.models import Dataset, Entry, System
+from leaderboard.models import Entry
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
 
-
-@dataclass(frozen=True, slots=True)
-class ReportedEntry:
-    """A paper's numbers for a system on a dataset; the source is the system's."""
-
-    dataset: Dataset
-    system: System
-    configuration: str
-    scores: Mapping[str, float]
-    figures: list[dict[str, Any]]
-    comparison_group: str
-    is_baseline: bool
-    training: Entry.Training
-    locator: str
-
-    def shown(self) -> dict[str, Any]:
-        """What may change when a table is corrected."""
-        return {
-            "scores": dict(self.scores),
-            "figures": self.figures,
-            "comparison_group": self.comparison_group,
-            "is_baseline": self.is_baseline,
-            "training": self.training,
-            "locator": self.locator,
-        }
+#: What may change when a table is corrected.
+CORRECTED = ("scores", "figures", "comparison_group", "is_baseline", "training", "locator")
 
 
 @transaction.atomic
-def publish_reported(reported: Sequence[ReportedEntry]) -> int:
-    """Show papers' numbers, and return how many entries are new or changed. Again, the same ones change nothing."""
-    lock_boards({entry.dataset.pk for entry in reported})
-    systems = {entry.system.pk for entry in reported}
+def publish_reported(reported: Sequence[Entry]) -> int:
+    """Show papers' numbers, and return how many entries are new or changed. Again, the same ones change nothing.
+
+    The entries are not saved yet: they have a dataset, a system with its source, a configuration, and CORRECTED.
+    """
+    lock_boards({row.dataset_id for row in reported})
+    systems = {row.system_id for row in reported}
     known = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED, system__in=systems)
@@ -51,27 +29,17 @@ def publish_reported(reported: Sequence[ReportedEntry]) -> int:
     new: list[Entry] = []
     changed: list[Entry] = []
     for row in reported:
-        entry = known.get((row.dataset.pk, row.system.pk, row.configuration))
-        shown = row.shown()
+        entry = known.get((row.dataset_id, row.system_id, row.configuration))
         if entry is None:
-            new.append(
-                Entry(
-                    dataset=row.dataset,
-                    system=row.system,
-                    source_id=row.system.source_id,
-                    provenance=Entry.Provenance.REPORTED,
-                    configuration=row.configuration,
-                    published_at=timezone.now(),
-                    **shown,
-                )
-            )
-        elif any(getattr(entry, name) != value for name, value in shown.items()):
-            for name, value in shown.items():
-                setattr(entry, name, value)
+            row.provenance, row.source_id = Entry.Provenance.REPORTED, row.system.source_id
+            row.published_at = timezone.now()
+            new.append(row)
+        elif any(getattr(entry, name) != getattr(row, name) for name in CORRECTED):
+            for name in CORRECTED:
+                setattr(entry, name, getattr(row, name))
             changed.append(entry)
     Entry.objects.bulk_create(new)
-    if changed:
-        Entry.objects.bulk_update(changed, list(reported[0].shown()))
+    Entry.objects.bulk_update(changed, CORRECTED)
     touched = {entry.dataset_id for entry in (*new, *changed)}
     boards_changed(touched, Kind.REPORTED)
     return len(new) + len(changed)

@@ -30,7 +30,7 @@ from submissions.jobs.kinds.handover import (
 from submissions.jobs.kinds.score import begin, judged_version
 from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
-from submissions.queue.lease import Lease, advance_claimed
+from submissions.queue.lease import Lease, advance_claimed, finish
 from submissions.queue.lifecycle import write_log
 
 #: Where a run's metadata says which queries it was retrieved for.
@@ -78,11 +78,10 @@ def _retrieve_and_store(job: Job, lease: Lease, configuration: EngineConfigurati
         statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
         stored = store_run(out)
         with transaction.atomic():
-            advance_claimed(job, State.DONE, progress=1.0)
+            finish(job, "Kept. It is scored when the first judgements come.")
             record_job_run(
                 job, None, system_of(configuration), stored, statistics, version, origin=Run.Origin.RETRIEVED
             )
-            write_log(job.pk, "Kept. It is scored when the first judgements come.")
     else:
         advance_claimed(job, State.DONE, progress=1.0)
 

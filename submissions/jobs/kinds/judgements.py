@@ -24,7 +24,7 @@ from leaderboard.models import JudgementImport, Pool, User
 from submissions.jobs.kinds.score import begin
 from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
-from submissions.queue.lease import Cancelled, Lease, LeaseLost, advance_claimed
+from submissions.queue.lease import Cancelled, Lease, LeaseLost, finish
 from submissions.queue.lifecycle import write_log
 from submissions.queue.queue import ATTEMPTS
 
@@ -37,18 +37,18 @@ def pool_job(job: Job, lease: Lease) -> None:
     with _fail_on_last_attempt(job, lambda: fail_pool(key)), work_folder("judging") as folder:
         pool = Pool.objects.select_related("dataset__current_qrels", "version", "created_by").get(pk=key)
         if pool.state != Pool.State.DRAWING:
-            _finish(job, "It is drawn already.")
+            finish(job, "It is drawn already.")
             return
         try:
             with acting(pool.created_by):
                 stored = draw(pool, folder, lease.report)
         except PoolTooLarge as error:
             with transaction.atomic():
-                _finish(job, str(error))
+                finish(job, str(error))
                 fail_pool(key, str(error))
             return
         with transaction.atomic():
-            _finish(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
+            finish(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
             record_pool(pool, stored)
 
 
@@ -65,22 +65,16 @@ def merge_job(job: Job, lease: Lease) -> None:
             found = compare_import(brought, folder)
             lease.check()
             with acting(person, brought.note), transaction.atomic():
-                _finish(job, "Compared.")
+                finish(job, "Compared.")
                 record_comparison(brought, found)
         elif brought.state == ImportState.MERGING:
             merged = merge_import(brought, folder)
             lease.check()
             with acting(person, brought.note), transaction.atomic():
-                _finish(job, "Merged.")
+                finish(job, "Merged.")
                 write_log(job.pk, record_merge(brought, merged))
         else:
-            _finish(job, "It was settled meanwhile.")
-
-
-def _finish(job: Job, line: str) -> None:
-    """The job is done; within the transaction that writes its result. Raises LeaseLost or Cancelled."""
-    advance_claimed(job, State.DONE, progress=1.0)
-    write_log(job.pk, line)
+            finish(job, "It was settled meanwhile.")
 
 
 @contextmanager

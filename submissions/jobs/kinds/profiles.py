@@ -15,7 +15,7 @@ from leaderboard.results.profiles.store import (
 from submissions.jobs.kinds.score import begin
 from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
-from submissions.queue.lease import Lease, advance_claimed
+from submissions.queue.lease import Lease, finish
 from submissions.queue.lifecycle import write_log
 
 
@@ -33,12 +33,9 @@ def statistics_job(job: Job, lease: Lease) -> None:
     _record(job, found)
     beside = find_overlaps(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():
-        advance_claimed(job, State.DONE, progress=1.0)
+        others, runs = len(beside.overlaps), len(beside.runs)
+        finish(job, f"Compared with {others:,} other collections; looked at {runs:,} runs.")
         store_overlaps(job.dataset, beside)
-        write_log(
-            job.pk,
-            f"Compared with {len(beside.overlaps):,} other collections; looked at {len(beside.runs):,} runs.",
-        )
 
 
 def _record(job: Job, found: CollectionFindings | None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from django.db import transaction
 
 from evaluation.core.errors import InvalidContent
-from evaluation.verification import ScoresDiffer
+from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.storage.runs import StoredRun, run_path
 from leaderboard.judgements.rescoring.campaigns import (
     begin_run,

@@ -15,11 +15,11 @@ from typing import Any
 from django.db import transaction
 
 from evaluation.core.errors import InvalidRun
-from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
+from evaluation.measures.registry import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import RunFingerprints
 from evaluation.runs.top_documents import KEPT
-from evaluation.verification import ClaimedScores, ScoringRules, verify
+from evaluation.verification.comparing import ClaimedScores, ScoringRules, verify
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, open_run, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove

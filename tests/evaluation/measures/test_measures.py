@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure, UnknownMeasureError, parse_measure
+from evaluation.measures.registry import (
+    DEFAULT_MEASURES,
+    FAMILIES,
+    Measure,
+    UnknownMeasureError,
+    parse_measure,
+)
 
 
 @pytest.mark.parametrize(("spelling", "name"), [

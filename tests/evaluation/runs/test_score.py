@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.order import trec_order
 from evaluation.judgements.qrels import Qrels
-from evaluation.measures import DEFAULT_MEASURES, parse_measure
+from evaluation.measures.registry import DEFAULT_MEASURES, parse_measure
 from evaluation.runs.score import InvalidRun, ScoredRun, ScoringTarget, score_run
 
 QUIET = settings(

@@ -10,7 +10,12 @@ import numpy as np
 
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
-from evaluation.verification import ClaimedScores, Judgements, ScoringRules, verify
+from evaluation.verification.comparing import (
+    ClaimedScores,
+    Judgements,
+    ScoringRules,
+    verify,
+)
 
 #: Every family of the registry, with and without what it may be cut and parametrised by.
 MEASURES = (

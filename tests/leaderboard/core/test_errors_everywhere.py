@@ -88,7 +88,7 @@ def _connected(patch: Patch, signal: Signal) -> None:
 
 PLACES: dict[str, Callable[[Patch], None]] = {
     "the request begins": _at_the_beginning,
-    "the line of the log": lambda patch: patch.setattr(middleware, "_write_line", fail),
+    "the line of the log": lambda patch: patch.setattr(middleware, "view_of", fail),
     "headers": lambda patch: patch.setattr(middleware.HeadersMiddleware, "__call__", fail),
     "the session is read": lambda patch: patch.setattr(SessionStore, "load", fail),
     "the session is saved": _saving,

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management import call_command
 
 from evaluation.core.errors import InvalidContent
-from evaluation.measures import DEFAULT_MEASURES
+from evaluation.measures.registry import DEFAULT_MEASURES
 from evaluation.runs.score import check_run
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import open_run, run_path, store_run

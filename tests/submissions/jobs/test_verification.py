@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from evaluation.measures import Measure
 from evaluation.measures.formulas import JudgedRankings, Values
+from evaluation.measures.registry import Measure
 from leaderboard.core.audit import acting
 from leaderboard.judgements.rescoring.campaigns import start_rescore
 from leaderboard.models import Dataset, Entry, Evaluation, Rescore, Run, User

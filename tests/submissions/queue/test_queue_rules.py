@@ -16,8 +16,8 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
+from leaderboard import VERSION
 from leaderboard.core.schema_version import mismatch
-from leaderboard.core.version import VERSION
 from submissions import tasks
 from submissions.jobs import runner
 from submissions.jobs import worker as worker_module

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 from prometheus_client import generate_latest
 
-from leaderboard.core.version import VERSION
+from leaderboard import VERSION
 from submissions import tasks
 from submissions.admin.workers import overview
 from submissions.jobs.worker import dispatcher_is_late
