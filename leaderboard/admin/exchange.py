@@ -18,30 +18,23 @@ from django.utils import timezone
 
 from evaluation.core.problems import number_of
 from evaluation.judgements.import_file import FORMULA_STARTS
+from leaderboard.admin import resources
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import WhyField
 from leaderboard.admin.locking import shown
 from leaderboard.admin.pages import curation_page
-from leaderboard.admin.resources import (
-    BenchmarkResource,
-    CurationResource,
-    DatasetResource,
-    HardwareResource,
-    PriceResource,
-    SystemResource,
-)
 from leaderboard.core.audit import acting
 from leaderboard.models import Dataset
 from leaderboard.results.history.revisions import lock_boards
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 #: The tables that there are, as commands name them.
-TABLES: dict[str, type[CurationResource]] = {
-    "datasets": DatasetResource,
-    "systems": SystemResource,
-    "benchmarks": BenchmarkResource,
-    "hardware": HardwareResource,
-    "prices": PriceResource,
+TABLES: dict[str, type[resources.CurationResource]] = {
+    "datasets": resources.DatasetResource,
+    "systems": resources.SystemResource,
+    "benchmarks": resources.BenchmarkResource,
+    "hardware": resources.HardwareResource,
+    "prices": resources.PriceResource,
 }
 #: The largest table that is taken, in characters.
 LARGEST = 2_000_000
@@ -77,7 +70,7 @@ class TableForm(forms.Form):
 class ExchangeAdmin(CurationAdmin):
     """A list whose table can be taken out and brought in."""
 
-    resource: ClassVar[type[CurationResource]]
+    resource: ClassVar[type[resources.CurationResource]]
     change_list_template = "admin/curation_change_list.html"
 
     def get_urls(self) -> list[URLPattern]:
@@ -138,14 +131,14 @@ class ExchangeAdmin(CurationAdmin):
         )  # fmt: skip
 
 
-def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: str) -> str:
+def table_text(resource: type[resources.CurationResource], rows: QuerySet[Any], ending: str) -> str:
     """The rows as CSV or JSON; in CSV no cell is a formula."""
     table = resource().export(rows)
     return str((_without_formulas(table) if ending == "csv" else table).export(ending))
 
 
 def try_table(
-    resource: type[CurationResource], table: tablib.Dataset
+    resource: type[resources.CurationResource], table: tablib.Dataset
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What each row would change (`name`, `changes`), and everything that is wrong; nothing is stored."""
     with transaction.atomic():
@@ -165,7 +158,7 @@ def try_table(
     return rows, _problems_of(result)
 
 
-def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
+def store_table(resource: type[resources.CurationResource], table: tablib.Dataset) -> str:
     """Store a table that was tried; how many rows changed, in words. Within `audit.acting` and a transaction."""
     # In the order in which all boards are locked, before any row of these tables.
     lock_boards(Dataset.objects.values_list("pk", flat=True))

@@ -17,6 +17,7 @@ from leaderboard.admin.import_form import path_of_upload
 from leaderboard.admin.judgements import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, chosen_dataset
 from leaderboard.admin.pages import ReasonForm, curation_page, require, submit
 from leaderboard.core.audit import acting
+from leaderboard.judgements import imports
 from leaderboard.judgements.comparing import list_conflicts
 from leaderboard.judgements.disclosure import (
     is_blind_decision,
@@ -25,16 +26,6 @@ from leaderboard.judgements.disclosure import (
     visible_counts,
 )
 from leaderboard.judgements.errors import JudgingRefused
-from leaderboard.judgements.imports import (
-    WORKING,
-    Conflicts,
-    State,
-    compare_again,
-    count_changes,
-    discard_import,
-    import_judgements,
-    request_merge,
-)
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import JudgementImport, Pool
 
@@ -74,8 +65,8 @@ class SettleForm(ReasonForm):
 
     policy = forms.ChoiceField(
         label="Where grades disagree",
-        choices=Conflicts.choices,
-        initial=Conflicts.KEEP,
+        choices=imports.Conflicts.choices,
+        initial=imports.Conflicts.KEEP,
         widget=forms.RadioSelect,
         required=False,
     )
@@ -127,7 +118,9 @@ class JudgementImportAdmin(JudgingAdmin):
             uploaded = path_of_upload(values["file"])
             if uploaded is None:
                 raise RuntimeError("uploads are written to disk")
-            brought = import_judgements(values["dataset"], uploaded, name=values["file"].name, **options)
+            brought = imports.import_judgements(
+                values["dataset"], uploaded, name=values["file"].name, **options
+            )
             return reverse("admin:leaderboard_judgementimport_change", args=[brought.pk])
 
         redirect, problems = submit(request, form, act, JudgingRefused)
@@ -154,7 +147,7 @@ class JudgementImportAdmin(JudgingAdmin):
     def _page(self, request: HttpRequest, brought: JudgementImport, form: SettleForm) -> TemplateResponse:
         reads, blind = request.user.has_perm(READ), is_blind_decision(brought, request.user)
         # Nothing is told while the scorer is at it: the page looks again by itself, and each look is recorded.
-        counts = {} if brought.state in WORKING else visible_counts(brought, request.user)
+        counts = {} if brought.state in imports.WORKING else visible_counts(brought, request.user)
         listed = list(list_conflicts(brought, most=LISTED)) if "conflicts" in counts else []
         if "new" in counts and reads and (listed or is_secret(brought, brought.against)):
             with acting(curator(request)):
@@ -165,9 +158,10 @@ class JudgementImportAdmin(JudgingAdmin):
             # Grades of judgements are for those who may read them; the new ones the curator has brought.
             listed=[(each.query, each.document, each.old if reads else None, each.new) for each in listed],
             choices=[
-                (each.value, each.label, None if blind else count_changes(brought, each)) for each in Conflicts
+                (each.value, each.label, None if blind else imports.count_changes(brought, each))
+                for each in imports.Conflicts
             ],
-            refresh=REFRESH if brought.state in WORKING else 0, rescore=_rescore(brought), State=State,
+            refresh=REFRESH if brought.state in imports.WORKING else 0, rescore=_rescore(brought), State=imports.State,
         )  # fmt: skip
         answer["Cache-Control"] = "private, no-store"
         return answer
@@ -176,12 +170,12 @@ class JudgementImportAdmin(JudgingAdmin):
 def _settle(request: HttpRequest, brought: JudgementImport, policy: str) -> None:
     """Do what the button says."""
     if "discard" in request.POST:
-        discard_import(brought)
+        imports.discard_import(brought)
         messages.success(request, "Thrown away: nothing changed.")
     elif "again" in request.POST:
-        compare_again(brought)
+        imports.compare_again(brought)
     else:
-        request_merge(brought, Conflicts(policy or Conflicts.KEEP))
+        imports.request_merge(brought, imports.Conflicts(policy or imports.Conflicts.KEEP))
 
 
 def _rescore(brought: JudgementImport) -> Any:

@@ -16,13 +16,7 @@ from leaderboard.admin.judgements import JUDGE, JudgingAdmin
 from leaderboard.admin.pages import ReasonForm, curation_page, object_crumb, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
-from leaderboard.judgements.rescoring.campaigns import (
-    CannotRescore,
-    RescoreUnderWay,
-    discard_rescore,
-    resume_rescore,
-    start_rescore,
-)
+from leaderboard.judgements.rescoring import campaigns
 from leaderboard.judgements.rescoring.comparison import comparison_of, digest
 from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
 from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
@@ -68,12 +62,12 @@ def _switch(rescore: Rescore, seen: str) -> str:
 
 
 def _discard(rescore: Rescore, seen: str) -> str:
-    discard_rescore(rescore)
+    campaigns.discard_rescore(rescore)
     return f"Thrown away: the board of {rescore.dataset} stays on qrels {rescore.from_qrels.number}."
 
 
 def _resume(rescore: Rescore, seen: str) -> str:
-    resume_rescore(rescore)
+    campaigns.resume_rescore(rescore)
     return "What is not evaluated is evaluated now."
 
 
@@ -167,9 +161,9 @@ class RescoreAdmin(JudgingAdmin):
 
         def act(values: Mapping[str, Any]) -> str:
             qrels = values["qrels"]
-            return _address(start_rescore(qrels.version.dataset, qrels, values["note"]))
+            return _address(campaigns.start_rescore(qrels.version.dataset, qrels, values["note"]))
 
-        redirect, problems = submit(request, form, act, RescoreUnderWay, CannotRescore)
+        redirect, problems = submit(request, form, act, campaigns.RescoreUnderWay, campaigns.CannotRescore)
         return redirect or curation_page(
             request, self, "admin/leaderboard/rescore/start.html", "Rescore a dataset",
             problems=problems, form=form,
@@ -219,7 +213,7 @@ class RescoreAdmin(JudgingAdmin):
             messages.success(request, verb(rescore, values["seen"]))
             return _address(rescore)
 
-        refusals = CannotSwitch, CannotRescore, RescoreUnderWay
+        refusals = CannotSwitch, campaigns.CannotRescore, campaigns.RescoreUnderWay
         redirect, problems = submit(request, form, decide, *refusals)
         if redirect is not None:
             return redirect

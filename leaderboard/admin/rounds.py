@@ -15,13 +15,7 @@ from leaderboard.admin.base import CurationAdmin
 from leaderboard.admin.forms import CurationForm
 from leaderboard.admin.pages import confirmed_action
 from leaderboard.models import Round
-from leaderboard.rounds.lifecycle import (
-    RevealTooEarly,
-    check_round,
-    datasets_of,
-    refresh_round_boards,
-    reveal,
-)
+from leaderboard.rounds import lifecycle
 from leaderboard.rounds.presentation import describe_round, quota_warning
 
 
@@ -40,14 +34,14 @@ class RoundForm(CurationForm):
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if not self.errors:
             try:
-                check_round(construct_instance(self, Round(pk=self.instance.pk), self._meta.fields))
+                lifecycle.check_round(construct_instance(self, Round(pk=self.instance.pk), self._meta.fields))
             except ValidationError as error:
                 self.add_error(None, error)
         return cleaned
 
 
 def _reveal(row: Round, values: Mapping[str, Any]) -> str:
-    reveal(row)
+    lifecycle.reveal(row)
     return f"{row} is revealed."
 
 
@@ -85,13 +79,13 @@ class RoundAdmin(CurationAdmin):
 
     def boards_of(self, key: Any) -> Iterable[int]:
         """Those of its datasets: a round says how many results of a team they show."""
-        return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in datasets_of(row))
+        return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.datasets_of(row))
 
     def save_model(self, request: HttpRequest, obj: Round, form: Any, change: bool) -> None:
         """Save, so that competitions follow, and warn where quotas keep teams from the runs that the round takes."""
         super().save_model(request, obj, form, change)
         if change and "visible_per_team" in form.changed_data:
-            refresh_round_boards(obj)
+            lifecycle.refresh_round_boards(obj)
         if warning := quota_warning(obj):
             messages.warning(request, warning)
 
@@ -109,5 +103,5 @@ class RoundAdmin(CurationAdmin):
         "Reveal the results", "leaderboard.reveal_dataset", _reveal, title="Reveal results",
         explanation="The round ends for good: teams get their scores by topic where it gives these, runs that fed a "
         "pool are marked, and of a competition the private part comes onto the board. It cannot be taken back.",
-        button="Reveal", danger=True, refusals=(RevealTooEarly,),
+        button="Reveal", danger=True, refusals=(lifecycle.RevealTooEarly,),
     )  # fmt: skip

@@ -32,16 +32,7 @@ from submissions.checkpoints.service import CheckpointArchive
 from submissions.core.errors import Refused
 from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, pair_with_datasets
 from submissions.intake.forms import ParametersField, SubmissionForm
-from submissions.intake.models.intake import (
-    NO_CHECKPOINT,
-    POOLINGS,
-    Device,
-    Model,
-    ModelRequest,
-    archive_in,
-    engine_of,
-    kinds_of,
-)
+from submissions.intake.models import intake
 from submissions.intake.models.readiness import is_local_request
 from submissions.intake.seed_labels import split_labels
 from submissions.intake.system_form import OptionalBooleanField, SystemForm
@@ -138,7 +129,7 @@ class SubmissionRequest(RequestSerializer):
     engine = serializers.ChoiceField(choices=list(ENGINES), required=False, help_text="What runs the model.")
     checkpoint = UploadField(required=False, help_text="The model: a zip or tar.zst of its folder.")
     pooling = serializers.ChoiceField(
-        choices=POOLINGS, required=False, help_text="Of a plain encoder whose files do not say it."
+        choices=intake.POOLINGS, required=False, help_text="Of a plain encoder whose files do not say it."
     )
     checkpoint_id = serializers.IntegerField(required=False, help_text="A model that your team sent before.")
     hub_model = serializers.CharField(
@@ -151,7 +142,7 @@ class SubmissionRequest(RequestSerializer):
         required=False,
         help_text="Runs to re-rank or fuse: ids of submissions, or slugs of the site's own systems.",
     )
-    device = serializers.ChoiceField(choices=get_args(Device), default="auto")
+    device = serializers.ChoiceField(choices=get_args(intake.Device), default="auto")
     reusable = serializers.BooleanField(default=False, help_text="Others may re-rank and fuse its runs.")
     public = serializers.BooleanField(default=True)
     team = serializers.CharField(
@@ -233,11 +224,11 @@ def kind_of(data: Mapping[str, Any]) -> str:
 
 def model_of(request: Request, data: Mapping[str, Any], person: User) -> dict[str, Any]:
     """What `accept_model` takes. Raises ApiError for a malformed request."""
-    engine = engine_of(_text(data, "engine"))
+    engine = intake.engine_of(_text(data, "engine"))
     device = _text(data, "device") or "auto"
-    if device not in get_args(Device):
+    if device not in get_args(intake.Device):
         raise malformed("device", f"device: “{device}” is not possible.", "Send auto, cpu or gpu.")
-    wanted = ModelRequest(
+    wanted = intake.ModelRequest(
         engine=engine.name,
         parameters=_parameters(data, engine),
         model=_model(request, data, person),
@@ -258,9 +249,9 @@ def checkpoint_to_check(
     """The archive, and the kinds that the named engine, where one is named, would run. Raises Refused."""
     archive = _archive(request, data, person)
     if archive is None:
-        raise Refused.of(NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
+        raise Refused.of(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
     engine = _text(data, "engine")
-    return archive, kinds_of(engine_of(engine)) if engine else ()
+    return archive, intake.kinds_of(intake.engine_of(engine)) if engine else ()
 
 
 def _archive(request: Request, data: Mapping[str, Any], person: User) -> CheckpointArchive | None:
@@ -269,18 +260,20 @@ def _archive(request: Request, data: Mapping[str, Any], person: User) -> Checkpo
     files += [incoming_upload(person, each, Upload.Kind.MODEL) for each in list_of(data, "upload")]
     if len(files) > 1:
         raise Refused.of(ONE_FILE, "Several checkpoints were sent.", "Send one archive for one submission.")
-    return archive_in(files[0], _pooling(data)) if files else None
+    return intake.archive_in(files[0], _pooling(data)) if files else None
 
 
 def _pooling(data: Mapping[str, Any]) -> str:
     """How a plain encoder's tokens become one output, where the request says it. Raises ApiError."""
     asked = _text(data, "pooling")
-    if asked and asked not in POOLINGS:
-        raise malformed("pooling", f"pooling: “{asked}” is not known.", f"Send one of {', '.join(POOLINGS)}.")
+    if asked and asked not in intake.POOLINGS:
+        raise malformed(
+            "pooling", f"pooling: “{asked}” is not known.", f"Send one of {', '.join(intake.POOLINGS)}."
+        )
     return asked
 
 
-def _model(request: Request, data: Mapping[str, Any], person: User) -> Model | None:
+def _model(request: Request, data: Mapping[str, Any], person: User) -> intake.Model | None:
     """The one model that is meant. Raises ApiError where several are, Refused where it is not the team's."""
     archive, number, hub = (
         _archive(request, data, person),

@@ -19,19 +19,13 @@ from rest_framework.views import APIView
 from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
 from submissions.accounts.permissions import may_manage, may_see, signed_in, submissions_of
 from submissions.accounts.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
+from submissions.api import serializers
 from submissions.api.requests import (
     PriorityRequest,
     RequestSerializer,
     ReusableRequest,
     VisibilityRequest,
     WithdrawRequest,
-)
-from submissions.api.serializers import (
-    ReportSerializer,
-    SubmissionPageSerializer,
-    SubmissionSerializer,
-    refused,
-    submission_answers,
 )
 from submissions.api.submission_requests import ONE_FILE, CheckRequest, SubmissionRequest
 from submissions.checkpoints.service import check_checkpoint
@@ -66,7 +60,7 @@ class CheckView(APIView):
         summary="Check a run file or a checkpoint",
         request={"multipart/form-data": CheckRequest},
         extensions={"x-curl": "-F dataset=SLUG -F file=@run.txt.gz"},
-        responses={200: ReportSerializer, **_ERRORS, 413: ErrorSerializer},
+        responses={200: serializers.ReportSerializer, **_ERRORS, 413: ErrorSerializer},
         tags=["submissions"],
     )
     def post(self, request: Request) -> Response:
@@ -77,12 +71,12 @@ class CheckView(APIView):
         try:
             given = CheckRequest.read(request)
             if given["kind"] == "model":
-                return Response(ReportSerializer(check_checkpoint(*given["checkpoint"])).data)
+                return Response(serializers.ReportSerializer(check_checkpoint(*given["checkpoint"])).data)
             reports = check_only(given["files"], given["seeds"])
         except Refused as refusal:
             if refusal.files and not refusal.problems:
-                return Response(ReportSerializer(refusal.files[0]).data)
-            raise refused(refusal) from refusal
+                return Response(serializers.ReportSerializer(refusal.files[0]).data)
+            raise serializers.refused(refusal) from refusal
         if len(reports) != 1:
             raise ApiError(ONE_FILE, "Send one file at a time to be checked.")
         found = reports[0].report.problems
@@ -94,7 +88,7 @@ class CheckView(APIView):
                 status_code=status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
                 problems=[replace(large, severity="error")],
             )
-        return Response(ReportSerializer(reports[0]).data)
+        return Response(serializers.ReportSerializer(reports[0]).data)
 
 
 class SubmissionsView(APIView):
@@ -115,7 +109,7 @@ class SubmissionsView(APIView):
             OpenApiParameter("limit", int, description="How many, 50 if not said, 200 at most."),
             OpenApiParameter("offset", int, description="How many of the newest are passed over."),
         ],
-        responses={200: SubmissionPageSerializer, 401: ErrorSerializer},
+        responses={200: serializers.SubmissionPageSerializer, 401: ErrorSerializer},
         tags=["submissions"],
     )
     def get(self, request: Request) -> Response:
@@ -125,7 +119,7 @@ class SubmissionsView(APIView):
         pagination.default_limit, pagination.max_limit = 50, 200
         page = pagination.paginate_queryset(rows, request, view=self) or []
         statuses = (describe(row, complete=True, compare=False) for row in page)
-        return pagination.get_paginated_response(submission_answers(statuses, request, own=True))
+        return pagination.get_paginated_response(serializers.submission_answers(statuses, request, own=True))
 
     @extend_schema(
         summary="Submit runs, or a model",
@@ -133,7 +127,7 @@ class SubmissionsView(APIView):
         extensions={
             "x-curl": '-F system="My system" -F architecture=dense -F dataset=SLUG -F file=@run.txt.gz'
         },
-        responses={201: SubmissionSerializer, **_ERRORS},
+        responses={201: serializers.SubmissionSerializer, **_ERRORS},
         tags=["submissions"],
     )
     def post(self, request: Request) -> Response:
@@ -146,9 +140,9 @@ class SubmissionsView(APIView):
             accept = accept_model if sent["kind"] == "model" else accept_submission
             accepted = accept(submitter=signed_in(request), **sent["given"])
         except Refused as refusal:
-            raise refused(refusal) from refusal
+            raise serializers.refused(refusal) from refusal
         load_jobs(accepted)
-        (answer,) = submission_answers([describe(accepted, complete=True)], request)
+        (answer,) = serializers.submission_answers([describe(accepted, complete=True)], request)
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Location": answer["url"]})
 
 
@@ -173,7 +167,7 @@ class _OneSubmission(APIView):
         """The submission as it stands now."""
         fresh = with_jobs(Submission.objects.filter(pk=found.pk)).get()
         complete = may_manage(request.user, fresh)
-        (answer,) = submission_answers([describe(fresh, complete=complete)], request)
+        (answer,) = serializers.submission_answers([describe(fresh, complete=complete)], request)
         return Response(answer)
 
 
@@ -186,7 +180,7 @@ class SubmissionView(_OneSubmission):
         summary="A submission",
         parameters=[_IDENTIFIER],
         operation_id="submissions_retrieve",
-        responses={200: SubmissionSerializer, 404: ErrorSerializer},
+        responses={200: serializers.SubmissionSerializer, 404: ErrorSerializer},
         tags=["submissions"],
     )
     def get(self, request: Request, identifier: str) -> Response:
@@ -196,7 +190,7 @@ class SubmissionView(_OneSubmission):
 
 def _changes(summary: str, request: type[RequestSerializer] | None, *, throttled: bool = False) -> Any:
     """The schema of a call that changes one submission."""
-    answers: dict[int, Any] = {200: SubmissionSerializer}
+    answers: dict[int, Any] = {200: serializers.SubmissionSerializer}
     if request is not None:
         answers[400] = ErrorSerializer
     answers |= {403: ErrorSerializer, 404: ErrorSerializer}
@@ -264,7 +258,7 @@ class PriorityView(_Change):
         try:
             set_priority(found, PriorityRequest.read(request)["priority"], signed_in(request))
         except Refused as refusal:
-            raise refused(refusal) from refusal
+            raise serializers.refused(refusal) from refusal
         return self.answer(request, found)
 
 

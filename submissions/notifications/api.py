@@ -24,16 +24,9 @@ from submissions.accounts.permissions import owned_team, signed_in
 from submissions.accounts.throttling import ChangeThrottle
 from submissions.api.requests import FlagField, RequestSerializer, list_of, malformed, parse_boolean
 from submissions.models import NoticeKind, Scope, Webhook
+from submissions.notifications import webhooks
 from submissions.notifications.forms import WebhookForm
 from submissions.notifications.inbox import inbox_of, mark_read, unread_count
-from submissions.notifications.webhooks import (
-    TooManyWebhooks,
-    add_webhook,
-    rotate_secret,
-    send_test,
-    switch_off,
-    switch_on,
-)
 
 
 class NoticeSerializer(Answer):
@@ -244,8 +237,8 @@ class WebhooksView(_WebhookCall):
         """Have finished and rescored results sent to an address. The secret is in this answer alone."""
         team, values = owned_team(request.user, slug), WebhookRequest.read(request)
         try:
-            added = add_webhook(team, values["url"], signed_in(request))
-        except TooManyWebhooks as error:
+            added = webhooks.add_webhook(team, values["url"], signed_in(request))
+        except webhooks.TooManyWebhooks as error:
             raise malformed("webhook", str(error)) from error
         return Response(NewWebhookSerializer(added).data, status=status.HTTP_201_CREATED)
 
@@ -273,7 +266,7 @@ class WebhookView(_WebhookCall):
     def patch(self, request: Request, slug: str, identifier: int) -> Response:
         """Set `active` to true or false."""
         webhook = self.find(request, slug, identifier)
-        (switch_on if SwitchRequest.read(request)["active"] else switch_off)(webhook)
+        (webhooks.switch_on if SwitchRequest.read(request)["active"] else webhooks.switch_off)(webhook)
         webhook.refresh_from_db()
         return Response(WebhookDetailSerializer(webhook).data)
 
@@ -293,7 +286,7 @@ class RotateView(_WebhookCall):
     def post(self, request: Request, slug: str, identifier: int) -> Response:
         """It signs all that is sent from now on. It is in this answer alone."""
         webhook = self.find(request, slug, identifier)
-        rotate_secret(webhook)
+        webhooks.rotate_secret(webhook)
         return Response(NewWebhookSerializer(webhook).data)
 
 
@@ -305,5 +298,5 @@ class TestView(_WebhookCall):
     @_schema("Test a webhook", {202: DeliverySerializer}, request=None)
     def post(self, request: Request, slug: str, identifier: int) -> Response:
         """Send an event `test`; the webhook's own call says what came of it."""
-        sent = send_test(self.find(request, slug, identifier))
+        sent = webhooks.send_test(self.find(request, slug, identifier))
         return Response(DeliverySerializer(sent).data, status=status.HTTP_202_ACCEPTED)

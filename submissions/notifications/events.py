@@ -22,14 +22,7 @@ from leaderboard.core.http.site_url import own_address
 from leaderboard.models import Challenge, Dataset, Entry, Membership, Rescore, Round, User, WorkRequest
 from leaderboard.rounds.lifecycle import datasets_of, listed_rounds
 from submissions.models import TERMINAL, Job, NoticeKind, State, Submission
-from submissions.notifications.messages import (
-    bulk_message,
-    challenge_message,
-    finished_message,
-    rescored_message,
-    rescored_outcomes,
-    round_message,
-)
+from submissions.notifications import messages
 from submissions.notifications.outbox import notify, team_members
 from submissions.notifications.webhooks import has_webhooks, queue_delivery
 from submissions.status.description import SubmissionStatus, describe, with_jobs
@@ -105,7 +98,7 @@ def _notify_bulk(bulk: str) -> int:
     if not Submission.objects.filter(bulk=bulk, noticed_at=None).update(noticed_at=timezone.now()):
         return 0
     statuses = [describe(each, complete=True, compare=False) for each in submissions]
-    notify(team_members([submissions[0].team]), bulk_message(bulk, statuses))
+    notify(team_members([submissions[0].team]), messages.bulk_message(bulk, statuses))
     if has_webhooks(submissions[0].team):
         for status in statuses:
             _deliver_result(status)
@@ -123,7 +116,7 @@ def _notify_submission(submission: Submission) -> bool:
     # An entry is published later than its job ended where it waited for its turn.
     ended += [job.entry.published_at for job in jobs if job.entry is not None]
     if status.state in KINDS and max(ended, default=now) > now - NEWS_FOR:
-        notify(team_members([submission.team]), finished_message(KINDS[status.state], status))
+        notify(team_members([submission.team]), messages.finished_message(KINDS[status.state], status))
         _deliver_result(status)
     return True
 
@@ -189,7 +182,7 @@ def _announce(kind: NoticeKind, round_: Round) -> bool:
         return False
     announced = {**row.announced, kind.value: timezone.now().isoformat()}
     Round.objects.filter(pk=row.pk).update(announced=announced)
-    notify(round_recipients(round_, kind), round_message(kind, round_))
+    notify(round_recipients(round_, kind), messages.round_message(kind, round_))
     return True
 
 
@@ -233,13 +226,13 @@ def _notify_rescored(payload: Mapping[str, Any]) -> None:
     by_team: dict[int, list[Submission]] = defaultdict(list)
     for submission in submissions.select_related("system", "team").order_by("-created_at"):
         by_team[submission.team_id].append(submission)
-    outcomes = rescored_outcomes(rescore, entries)
+    outcomes = messages.rescored_outcomes(rescore, entries)
     for person in team_members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
         # Of each team the newest submissions.
         latest = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
         lines = [line for submission in latest for line in outcomes.get(str(submission.pk), ())]
-        notify([person], rescored_message(rescore, lines))
+        notify([person], messages.rescored_message(rescore, lines))
     for own in by_team.values():
         if has_webhooks(own[0].team):
             for submission in own:
@@ -252,7 +245,7 @@ def _notify_revealed(payload: Mapping[str, Any]) -> None:
     round_ = listed_rounds().filter(pk=payload["round"]).first()
     if round_ is not None and round_.revealed_at is not None:
         kind = NoticeKind.ROUND_REVEALED
-        notify(round_recipients(round_, kind), round_message(kind, round_))
+        notify(round_recipients(round_, kind), messages.round_message(kind, round_))
 
 
 def _notify_challenged(payload: Mapping[str, Any]) -> None:
@@ -266,7 +259,7 @@ def _notify_challenged(payload: Mapping[str, Any]) -> None:
         people = {person.pk: person for person in team_members([challenge.system.team])}
     if challenge.state != Challenge.State.OPEN and challenge.raised_by.is_active:
         people.setdefault(challenge.raised_by_id, challenge.raised_by)
-    notify(people.values(), challenge_message(challenge))
+    notify(people.values(), messages.challenge_message(challenge))
 
 
 _EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {

@@ -10,14 +10,7 @@ from django.core.cache import cache
 from leaderboard.core import wakeup
 from leaderboard.models import WorkRequest
 from submissions.accounts.outbox import NOTIFY, QUEUE
-from submissions.notifications.events import (
-    announce_rounds,
-    finished_bulks,
-    finished_submissions,
-    has_announcements,
-    notify_finished,
-    process_events,
-)
+from submissions.notifications import events
 from submissions.notifications.mail import account_mailer, notice_mailer
 from submissions.notifications.webhooks import deliveries_are_due, send_deliveries
 
@@ -43,12 +36,12 @@ def has_notifications() -> bool:
     requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
     return (
         requests.exists()
-        or finished_submissions().exists()
-        or bool(finished_bulks())
+        or events.finished_submissions().exists()
+        or bool(events.finished_bulks())
         or account_mailer.is_due()
         or notice_mailer.is_due()
         or deliveries_are_due()
-        or has_announcements()
+        or events.has_announcements()
     )
 
 
@@ -60,9 +53,9 @@ def send_notifications() -> None:
     try:
         # First: somebody sits before a page that says it is on its way.
         account_mailer.send(until=time.monotonic() + TURN / 2)
-        notify_finished()
-        process_events()
-        announce_rounds()
+        events.notify_finished()
+        events.process_events()
+        events.announce_rounds()
         now = time.monotonic()
         notice_mailer.send(until=now + TURN / 2)
         send_deliveries(until=now + TURN)

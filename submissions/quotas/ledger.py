@@ -21,14 +21,7 @@ from leaderboard.core.work_requests import request_settlement
 from leaderboard.models import Dataset, Team, User, WorkRequest
 from submissions.core.errors import Refused
 from submissions.models import TERMINAL, Job, QuotaUse, State, Submission
-from submissions.quotas.counting import (
-    Quota,
-    Window,
-    format_remaining,
-    needs_approval,
-    quotas_of,
-    start_of_day,
-)
+from submissions.quotas import counting
 
 QUOTA = ProblemCode("quota", "You or your team have used the submissions that a dataset with hidden judgements takes "
     "in a day or month, or your team its runs of models for today.", "The message says when counting begins anew.",
@@ -46,13 +39,13 @@ NEVER_BEGAN = "it was cancelled before a worker began"
 class QuotaSpent(Refused):
     """There is no more of a quota now; `quotas` are those that are used up."""
 
-    def __init__(self, spent: Sequence[Quota], wanted: int) -> None:
+    def __init__(self, spent: Sequence[counting.Quota], wanted: int) -> None:
         self.quotas = tuple(spent)
         problems = [_spent_problem(quota, others=wanted > len(spent)) for quota in spent]
         super().__init__(QUOTA, problems[0].message, problems)
 
 
-def _spent_problem(quota: Quota, *, others: bool) -> Problem:
+def _spent_problem(quota: counting.Quota, *, others: bool) -> Problem:
     month = quota.month.left == 0
     window, period = (quota.month, "this month") if month else (quota.day, "today")
     whose = _spender(quota, window)
@@ -66,7 +59,7 @@ def _spent_problem(quota: Quota, *, others: bool) -> Problem:
     return QUOTA.problem(message, hint + (" Leave it out to submit the others." if others else ""))
 
 
-def _spender(quota: Quota, window: Window) -> str:
+def _spender(quota: counting.Quota, window: counting.Window) -> str:
     own = bool(window.limit) and window.by_person >= (window.limit or 0)
     return "you" if own or quota.team is None else f"your team {quota.team.name}"
 
@@ -76,7 +69,7 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
 
     `team` None: one that is yet to be made.
     """
-    if not needs_approval(team):
+    if not counting.needs_approval(team):
         return
     hidden = list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden))
     if hidden:
@@ -110,7 +103,7 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
     if not hidden:
         return
     refuse_unapproved(submission.team, hidden)
-    quotas = quotas_of(submission.submitter, [submission.team], hidden)
+    quotas = counting.quotas_of(submission.submitter, [submission.team], hidden)
     if spent := [quota for quota in quotas if quota.spent]:
         raise QuotaSpent(spent, len({dataset.pk for dataset in datasets}))
     now = timezone.now()
@@ -227,7 +220,7 @@ class Refusals:
 
 def refusals_of(person: User) -> Refusals:
     """Today's count, from midnight to midnight, UTC: over all hidden datasets and teams."""
-    midnight = start_of_day(timezone.now())
+    midnight = counting.start_of_day(timezone.now())
     uses = QuotaUse.objects.filter(kind=QuotaUse.Kind.REFUSAL, person=person, at__gte=midnight)
     return Refusals(uses.count(), settings.REFUSALS_PER_DAY, midnight + timedelta(days=1))
 
@@ -253,7 +246,7 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
 
 def _refuse_early(person: User, hidden: list[Dataset]) -> None:
     # The person's own count, without a team's exceptions: who has one is counted again under the lock.
-    quotas = quotas_of(person, [None], hidden)
+    quotas = counting.quotas_of(person, [None], hidden)
     excepted = person.teams.exclude(quota_exceptions=None).exists()
     if not excepted and (spent := [quota for quota in quotas if quota.spent]):
         raise QuotaSpent(spent, len(hidden))
@@ -268,7 +261,7 @@ def _refuse_beyond_limit(person: User) -> None:
         TOO_MANY_REFUSALS,
         f"Today {refusals.used} of your files for datasets with hidden judgements were refused, and only "
         f"{refusals.limit} a day cost nothing.",
-        f"Submit to these again {format_remaining(refusals.resets_at)}, at {refusals.resets_at:%H:%M} UTC on "
+        f"Submit to these again {counting.format_remaining(refusals.resets_at)}, at {refusals.resets_at:%H:%M} UTC on "
         f"{refusals.resets_at:%-d %B}. Until then “Check only” says what is wrong with a file.",
     )
 

@@ -18,13 +18,7 @@ from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import error_answer
 from leaderboard.core.http.middleware import Middleware
 from submissions.core.errors import Refused
-from submissions.uploads.handler import (
-    CHECKPOINT_FIELD,
-    FORM_BYTES,
-    STOPPED_AT,
-    TAKE_CHECKPOINTS,
-    announced_bytes,
-)
+from submissions.uploads import handler
 
 REQUEST_TOO_LARGE = ProblemCode("request_too_large", "The request as a whole is over the limit for uploads.",
     "Compress the runs, or submit fewer at a time.")  # fmt: skip
@@ -47,11 +41,11 @@ SMALLER_CHECKPOINT = (
 
 def refuse_oversize(request: HttpRequest | Request) -> None:
     """Raises Refused for a request whose body is over the limit: its files were not read to the end."""
-    size = announced_bytes(request)
-    with_checkpoint = CHECKPOINT_FIELD in request.FILES
+    size = handler.announced_bytes(request)
+    with_checkpoint = handler.CHECKPOINT_FIELD in request.FILES
     allowed = settings.CHECKPOINT_LIMIT_BYTES if with_checkpoint else settings.UPLOAD_LIMIT_BYTES
-    limit = request.META.get(STOPPED_AT, allowed)
-    if STOPPED_AT in request.META or size > limit:
+    limit = request.META.get(handler.STOPPED_AT, allowed)
+    if handler.STOPPED_AT in request.META or size > limit:
         raise _refusal(size, limit)
 
 
@@ -66,10 +60,10 @@ class RequestSizeMiddleware(Middleware):
     ) -> HttpResponse | None:
         """None where the view may read it; before the check against forged requests, which reads forms."""
         name = request.resolver_match.view_name if request.resolver_match else ""
-        checkpoints = name in TAKE_CHECKPOINTS or name in _PIECES
+        checkpoints = name in handler.TAKE_CHECKPOINTS or name in _PIECES
         limit = settings.CHECKPOINT_LIMIT_BYTES if checkpoints else settings.UPLOAD_LIMIT_BYTES
-        size = announced_bytes(request)
-        if size <= limit + FORM_BYTES:
+        size = handler.announced_bytes(request)
+        if size <= limit + handler.FORM_BYTES:
             return None
         response = _answer(request, _refusal(size, limit))
         if connection := request.META.get("gunicorn.socket"):

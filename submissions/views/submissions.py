@@ -23,23 +23,9 @@ from leaderboard.core.http.downloads import as_attachment, send_unless_unchanged
 from leaderboard.core.storage.runs import gzipped_run
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Run, System
-from leaderboard.systems.records import (
-    ClaimsSettled,
-    ConcurrentSystemChange,
-    NameTaken,
-    history_version,
-    update_system,
-)
+from leaderboard.systems import records
+from submissions.accounts import permissions
 from submissions.accounts.authentication import takes_tokens
-from submissions.accounts.permissions import (
-    downloadable_runs,
-    editable_systems,
-    evaluation_of,
-    may_manage,
-    may_see,
-    signed_in,
-    submissions_of,
-)
 from submissions.accounts.throttling import (
     ChangeThrottle,
     CheckThrottle,
@@ -95,7 +81,9 @@ def submit(request: HttpRequest) -> HttpResponse:
 @require_safe
 def submissions(request: HttpRequest) -> HttpResponse:
     """The person's submissions and their teams', newest first."""
-    page = Paginator(with_jobs(submissions_of(request.user)), PER_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(with_jobs(permissions.submissions_of(request.user)), PER_PAGE).get_page(
+        request.GET.get("page")
+    )
     listed = [describe(row, complete=True, compare=False) for row in page]
     context = {"section": "submissions", "submissions": listed, "page": page}
     return render(request, "submissions/list.html", context)
@@ -130,11 +118,11 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
     """
     found = _find(request, identifier)
     wanted = (dataset, request.GET.get("seed", ""))
-    jobs = downloadable_runs(request.user, found)
+    jobs = permissions.downloadable_runs(request.user, found)
     job = next((job for job in jobs if (job.dataset.slug, job.seed) == wanted), None)
     if job is None:
         raise Http404("There is no such run, or it is not offered to you.")
-    sha256 = Run.objects.values_list("sha256", flat=True).get(evaluations=evaluation_of(job))
+    sha256 = Run.objects.values_list("sha256", flat=True).get(evaluations=permissions.evaluation_of(job))
     # What stands first names the dataset at upload, then the seed.
     seed = f"{slugify(job.seed) or job.pk}." if job.seed else ""
     name = f"{dataset}.{seed}{found.system.slug}.{found.pk}.run.gz"
@@ -146,7 +134,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
         )
 
     return send_unless_unchanged(
-        request, sha256, send, public=job in downloadable_runs(AnonymousUser(), found)
+        request, sha256, send, public=job in permissions.downloadable_runs(AnonymousUser(), found)
     )
 
 
@@ -155,7 +143,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Stop what has not ended."""
     found = _managed_submission(request, identifier)
-    if withdrawal.cancel(found, signed_in(request)):
+    if withdrawal.cancel(found, permissions.signed_in(request)):
         messages.success(request, "Cancelled. What is running stops within seconds.")
     else:
         messages.info(request, "There was nothing left to cancel.")
@@ -172,7 +160,7 @@ def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     if not form.is_valid():
         context = _context(request, found, withdrawal_form=form)
         return render(request, "submissions/submission.html", context, status=400)
-    withdrawal.withdraw(found, form.cleaned_data["reason"], signed_in(request))
+    withdrawal.withdraw(found, form.cleaned_data["reason"], permissions.signed_in(request))
     messages.success(request, "Withdrawn. A line with your reason stays where the results were.")
     return redirect(found)
 
@@ -196,7 +184,7 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
 def visibility(request: HttpRequest, managed: Submission) -> None:
     """Show the results to everyone, or keep them with the team."""
     public = request.POST.get("public") == "yes"
-    withdrawal.set_public(managed, public, signed_in(request))
+    withdrawal.set_public(managed, public, permissions.signed_in(request))
     messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
 
 
@@ -204,7 +192,7 @@ def visibility(request: HttpRequest, managed: Submission) -> None:
 def reusable(request: HttpRequest, managed: Submission) -> None:
     """Let others build on the runs, or no longer."""
     allowed = request.POST.get("reusable") == "yes"
-    withdrawal.set_reusable(managed, allowed, signed_in(request))
+    withdrawal.set_reusable(managed, allowed, permissions.signed_in(request))
     messages.success(
         request, "Others may build on its runs now." if allowed else "Nobody else can build on its runs now."
     )
@@ -215,7 +203,7 @@ def priority(request: HttpRequest, managed: Submission) -> None:
     """Give the submission another place among its team's runs in the round."""
     wanted = request.POST.get("priority", "")
     try:
-        set_priority(managed, parse_number(wanted, 9) or 0, signed_in(request))
+        set_priority(managed, parse_number(wanted, 9) or 0, permissions.signed_in(request))
     except Refused as refusal:
         messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
     else:
@@ -227,7 +215,7 @@ def priority(request: HttpRequest, managed: Submission) -> None:
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     """Change what one of the person's systems says of itself."""
-    system = get_object_or_404(editable_systems(request.user), slug=slug)
+    system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
     data = request.POST if request.method == "POST" else None
     form = SystemForm(data, system=system, initial=SystemForm.initial_of(system), label_suffix="")
     if data is not None and (wait := seconds_to_wait(ChangeThrottle(), request)):
@@ -243,7 +231,7 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "submissions",
         "system": system,
         "form": form,
-        "rendered_from": history_version(system),
+        "rendered_from": records.history_version(system),
     }
     return render(request, "submissions/system.html", context, status=status)
 
@@ -255,16 +243,16 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
         form.add_error(None, "The form does not say what it was made from. Look it over and save it again.")
         return False
     try:
-        with acting(signed_in(request), "described anew"):
-            update_system(system, form.fields_of_system(), seen=seen)
-    except NameTaken as error:
+        with acting(permissions.signed_in(request), "described anew"):
+            records.update_system(system, form.fields_of_system(), seen=seen)
+    except records.NameTaken as error:
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
-    except ConcurrentSystemChange as error:
+    except records.ConcurrentSystemChange as error:
         form.add_error(
             None,
             f"Not saved: {error}. What you typed is below. Look it over and save it again; it then replaces that.",
         )
-    except ClaimsSettled:
+    except records.ClaimsSettled:
         form.add_error(
             None, "Not saved: a challenge just settled what it says of its training. Open the page anew."
         )
@@ -276,7 +264,7 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
 def _find(request: HttpRequest, identifier: str) -> Submission:
     """The submission, for whom it exists. Raises Http404 for everyone else."""
     found = with_jobs(Submission.objects.filter(pk=identifier)).first()
-    if found is None or not may_see(request.user, found):
+    if found is None or not permissions.may_see(request.user, found):
         raise Http404("There is no such submission, or it is private.")
     return found
 
@@ -284,18 +272,18 @@ def _find(request: HttpRequest, identifier: str) -> Submission:
 def _managed_submission(request: HttpRequest, identifier: str) -> Submission:
     """The submission, for those who may change it. Raises Http404 or PermissionDenied."""
     found = _find(request, identifier)
-    if not may_manage(request.user, found):
+    if not permissions.may_manage(request.user, found):
         raise PermissionDenied
     return found
 
 
 def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[str, Any]:
-    status: SubmissionStatus = describe(found, complete=may_manage(request.user, found))
+    status: SubmissionStatus = describe(found, complete=permissions.may_manage(request.user, found))
     return {
         "section": "submissions" if status.complete else "",
         "status": status,
         "submission": found,
-        "runs": {job.pk for job in downloadable_runs(request.user, found)},
+        "runs": {job.pk for job in permissions.downloadable_runs(request.user, found)},
         "withdrawal_form": WithdrawalForm(),
         "may_reorder": may_reorder(found),
         "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,

@@ -8,19 +8,7 @@ from pathlib import Path
 from django.db.models import Max
 
 from leaderboard.core.storage.store import Area, put
-from leaderboard.datasets.files import (
-    ALL_QUERIES_NAME,
-    QUERIES_NAME,
-    StoredFile,
-    gzipped,
-    judgements_name,
-    may_offer_judgements,
-    offer_file,
-    store_file,
-    store_judgements,
-    stored_file,
-    withdraw_file,
-)
+from leaderboard.datasets import files
 from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import CollectionFiles, Progress
@@ -36,12 +24,12 @@ class StoredContent:
     `topics` is None where a run is to answer all queries.
     """
 
-    queries: StoredFile
-    topics: StoredFile | None
-    corpus: StoredFile | None
-    document_ids: StoredFile | None
+    queries: files.StoredFile
+    topics: files.StoredFile | None
+    corpus: files.StoredFile | None
+    document_ids: files.StoredFile | None
     id_table_sha256: str
-    judgements: dict[str, StoredFile]
+    judgements: dict[str, files.StoredFile]
 
 
 def store_content(
@@ -59,15 +47,17 @@ def store_content(
     for split, judged in inspected.judgements.items():
         if split == options.split:
             put(Area.QRELS, judged.path, judged.sha256)
-        if may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden)):
-            kept[split] = store_judgements(judged.path, work)
+        if files.may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden)):
+            kept[split] = files.store_judgements(judged.path, work)
     corpus = source.corpus if inspected.corpus is not None else None
     topics = inspected.topics.path
     stored = StoredContent(
-        queries=store_file(gzipped(source.queries, work / "queries.gz")),
-        topics=store_file(gzipped(topics, work / "topics.gz")) if topics else None,
-        corpus=store_file(gzipped(corpus, work / "corpus.gz")) if corpus else None,
-        document_ids=store_file(gzipped(inspected.id_list, work / "ids.gz")) if inspected.id_list else None,
+        queries=files.store_file(files.gzipped(source.queries, work / "queries.gz")),
+        topics=files.store_file(files.gzipped(topics, work / "topics.gz")) if topics else None,
+        corpus=files.store_file(files.gzipped(corpus, work / "corpus.gz")) if corpus else None,
+        document_ids=files.store_file(files.gzipped(inspected.id_list, work / "ids.gz"))
+        if inspected.id_list
+        else None,
         id_table_sha256=_id_table_sha256(inspected, options.slug),
         judgements=kept,
     )
@@ -125,24 +115,26 @@ def offer_content(
     Beside hidden judgements only those of this import are offered: others have not been held against them.
     """
     before = set(version.files.values_list("name", "sha256"))
-    offer_file(version, Kind.QUERIES, stored_file(version.topics_sha256), QUERIES_NAME)
+    files.offer_file(version, Kind.QUERIES, files.stored_file(version.topics_sha256), files.QUERIES_NAME)
     if version.topics_sha256 != version.queries_sha256:
-        offer_file(version, Kind.ALL_QUERIES, stored_file(version.queries_sha256), ALL_QUERIES_NAME)
+        files.offer_file(
+            version, Kind.ALL_QUERIES, files.stored_file(version.queries_sha256), files.ALL_QUERIES_NAME
+        )
     else:
-        withdraw_file(version, ALL_QUERIES_NAME)
+        files.withdraw_file(version, files.ALL_QUERIES_NAME)
     if stored.corpus is not None:
-        offer_file(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
+        files.offer_file(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
     if stored.document_ids is not None:
-        offer_file(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
+        files.offer_file(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
     offered = {
-        judgements_name(split): (split, kept)
+        files.judgements_name(split): (split, kept)
         for split, kept in stored.judgements.items()
-        if may_offer_judgements(split, scored=scored_split, hidden=dataset.hidden)
+        if files.may_offer_judgements(split, scored=scored_split, hidden=dataset.hidden)
         and (with_scored or split != scored_split)
     }
     for file in version.files.filter(kind=Kind.QRELS) if dataset.hidden else ():
         if file.name not in offered:
-            withdraw_file(version, file.name)
+            files.withdraw_file(version, file.name)
     for name, (split, kept) in offered.items():
-        offer_file(version, Kind.QRELS, kept, name, f"The {split} judgements")
+        files.offer_file(version, Kind.QRELS, kept, name, f"The {split} judgements")
     return set(version.files.values_list("name", "sha256")) != before

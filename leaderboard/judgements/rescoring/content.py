@@ -12,18 +12,7 @@ from typing import Any
 from evaluation.collections.beir import FileProblems, iterate_queries, read_queries
 from evaluation.collections.check import check_queries
 from leaderboard.core.storage.store import Area, path_of, work_folder
-from leaderboard.datasets.files import (
-    ALL_QUERIES_NAME,
-    QUERIES_NAME,
-    gzipped,
-    judgements_name,
-    may_offer_judgements,
-    offer_file,
-    store_file,
-    store_judgements,
-    stored_file,
-    withdraw_file,
-)
+from leaderboard.datasets import files
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 
@@ -52,8 +41,8 @@ def prepare_content(dataset: Dataset, qrels: Qrels) -> OfferedContent:
     with work_folder("rescore") as folder:
         topics, statistics = _topics(qrels, folder)
         judgements = ""
-        if may_offer_judgements(qrels.split, scored=qrels.split, hidden=dataset.hidden):
-            judgements = store_judgements(path_of(Area.QRELS, qrels.sha256), folder).sha256
+        if files.may_offer_judgements(qrels.split, scored=qrels.split, hidden=dataset.hidden):
+            judgements = files.store_judgements(path_of(Area.QRELS, qrels.sha256), folder).sha256
     return OfferedContent(topics, statistics, judgements)
 
 
@@ -84,7 +73,7 @@ def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
                 file.write(line if line.endswith(b"\n") else line + b"\n")
     found = check_queries(plain)
     told = {**version.statistics, "queries": found.queries, "words_per_query": found.mean_words}
-    return store_file(gzipped(plain, work / "topics.gz")).sha256, told
+    return files.store_file(files.gzipped(plain, work / "topics.gz")).sha256, told
 
 
 def offer_content(dataset: Dataset, version: DatasetVersion, qrels: Qrels, content: OfferedContent) -> None:
@@ -92,14 +81,16 @@ def offer_content(dataset: Dataset, version: DatasetVersion, qrels: Qrels, conte
     if content.topics_sha256:
         version.topics_sha256, version.statistics = content.topics_sha256, content.statistics
         version.save(update_fields=["topics_sha256", "statistics"])
-        offer_file(version, DatasetFile.Kind.QUERIES, stored_file(content.topics_sha256), QUERIES_NAME)
+        files.offer_file(
+            version, DatasetFile.Kind.QUERIES, files.stored_file(content.topics_sha256), files.QUERIES_NAME
+        )
         if version.topics_sha256 == version.queries_sha256:
-            withdraw_file(version, ALL_QUERIES_NAME)
+            files.withdraw_file(version, files.ALL_QUERIES_NAME)
     if content.judgements_sha256 and not dataset.hidden:
-        offer_file(
+        files.offer_file(
             version,
             DatasetFile.Kind.QRELS,
-            stored_file(content.judgements_sha256),
-            judgements_name(qrels.split),
+            files.stored_file(content.judgements_sha256),
+            files.judgements_name(qrels.split),
             f"The {qrels.split} judgements",
         )

@@ -11,17 +11,10 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import number_of
 from leaderboard.core.audit import actor
 from leaderboard.datasets.qrels import record_reading
+from leaderboard.judgements import imports
 from leaderboard.judgements.comparing import compare_now, merge_now, preview_judgements
 from leaderboard.judgements.disclosure import is_secret, may_see_counts, record_comparison_read
 from leaderboard.judgements.errors import JudgingRefused
-from leaderboard.judgements.imports import (
-    Conflicts,
-    State,
-    check_judgements,
-    discard_import,
-    import_judgements,
-    request_merge,
-)
 from leaderboard.management.commands.import_dataset import describe
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Dataset, JudgementImport, Pool
@@ -46,7 +39,7 @@ class Command(CurationCommand):
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="plain, .gz, .zst or .bz2")
         parser.add_argument(
-            "--conflicts", choices=Conflicts.values,
+            "--conflicts", choices=imports.Conflicts.values,
             help="where a pair has another grade: keep the old one, replace it, or take the highest",
         )  # fmt: skip
         parser.add_argument("--note", default="", help="where they are from; public")
@@ -73,7 +66,7 @@ class Command(CurationCommand):
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
-        brought = import_judgements(
+        brought = imports.import_judgements(
             dataset, file, note=options["note"], pool=pool, scale_grew=options["scale_grew"]
         )
         compare_now(brought)
@@ -84,14 +77,14 @@ class Command(CurationCommand):
         elif self._is_known(brought):
             return "Nothing changes: they are all there already."
         elif brought.counts["conflicts"] and not options["conflicts"]:
-            discard_import(brought)
+            imports.discard_import(brought)
             raise CommandError(
                 "Grades disagree: say --conflicts keep, replace or highest. Nothing was changed."
             )
         try:
-            request_merge(brought, Conflicts(options["conflicts"] or Conflicts.KEEP))
+            imports.request_merge(brought, imports.Conflicts(options["conflicts"] or imports.Conflicts.KEEP))
         except JudgingRefused:
-            discard_import(brought)
+            imports.discard_import(brought)
             raise
         return merge_now(brought)
 
@@ -101,15 +94,15 @@ class Command(CurationCommand):
             record_comparison_read(brought, 0)
         self.stdout.write(_summary(brought.counts))
         known = not brought.counts["new"] and not brought.counts["conflicts"]
-        if known and brought.state != State.DISCARDED:
-            discard_import(brought)
+        if known and brought.state != imports.State.DISCARDED:
+            imports.discard_import(brought)
         return known
 
 
 def _try(dataset: Dataset, file: Path, blind: bool, scale_grew: bool) -> str:
     """What a file would bring, as far as whoever acts may know."""
     if blind:
-        checked = check_judgements(dataset, file, scale_grew=scale_grew)
+        checked = imports.check_judgements(dataset, file, scale_grew=scale_grew)
         pairs = number_of(checked.pairs, "judgement")
         return f"The file can be taken: {pairs}, {checked.unjudged:,} not judged yet."
     if dataset.hidden and dataset.current_qrels is not None:

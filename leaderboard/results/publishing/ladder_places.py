@@ -21,13 +21,7 @@ from numpy.typing import NDArray
 
 from evaluation.statistics.ladder import STEP, YOUNG_STEP, ladder_step, paired_standard_error
 from leaderboard.models import Dataset, Entry, Evaluation, Round, Team, User
-from leaderboard.results.protection import (
-    evaluate_parts,
-    is_new_team,
-    policy_of,
-    public_queries,
-    unknown_teams,
-)
+from leaderboard.results import protection
 from leaderboard.results.records import per_query_values
 from leaderboard.results.values import aggregate_seeds, comparison_group, published_scores
 
@@ -44,22 +38,22 @@ def is_significant(
     `evaluations` are one, or those of a seed set; `score` is the published value of the primary measure. The site's own
     results are always told. Within a competition this reads private storage.
     """
-    team, policy = evaluations[0].run.system.team, policy_of(dataset)
+    team, policy = evaluations[0].run.system.team, protection.policy_of(dataset)
     if not policy.hidden or score is None or (team is None and submitter is None):
         return True
-    if not policy.competition and (team is None or not is_new_team(team)):
+    if not policy.competition and (team is None or not protection.is_new_team(team)):
         return True
     # The entry that these evaluations may have already is decided again.
     own = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
     results = _results_of(dataset, team, submitter).exclude(pk__in=Entry.objects.filter(own).values("pk"))
     known = _published_values(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
-    step = YOUNG_STEP if known and team is not None and is_new_team(team) else STEP
+    step = YOUNG_STEP if known and team is not None and protection.is_new_team(team) else STEP
     if policy.competition:
         known += _published_values(dataset, _public_baseline(dataset, evaluations[0]), evaluations)
     if not known:
         return not policy.competition
     best_score, best = max(known, key=lambda each: each[0])
-    shown = public_queries(evaluations[0].qrels) if policy.competition else slice(None)
+    shown = protection.public_queries(evaluations[0].qrels) if policy.competition else slice(None)
     measure = dataset.primary_measure
     error = paired_standard_error(_by_query(evaluations, measure)[shown], _by_query(best, measure)[shown])
     return ladder_step(score, best_score, error, tries=results.count(), step=step).passed
@@ -73,8 +67,8 @@ def _results_of(dataset: Dataset, team: Team | None, submitter: User | None) -> 
     of_party = Q(system__team=team) if team is not None else Q(pk=None)
     if submitter is not None:
         of_party |= Q(submitter=submitter) | Q(system__team__in=Team.objects.filter(members=submitter))
-    if team is not None and team.approved_at is None and is_new_team(team):
-        of_party |= unknown_teams()
+    if team is not None and team.approved_at is None and protection.is_new_team(team):
+        of_party |= protection.unknown_teams()
     return Entry.objects.filter(of_party, dataset=dataset).exclude(provenance=Entry.Provenance.REPORTED)
 
 
@@ -128,11 +122,11 @@ def evaluations_of(entry: Entry) -> list[Evaluation]:
 
 def published_mean(dataset: Dataset, evaluations: Sequence[Evaluation]) -> float | None:
     """What is published of the primary measure: of one evaluation, or of those of a seed set."""
-    if policy_of(dataset).competition:
+    if protection.policy_of(dataset).competition:
         for each in evaluations:
-            evaluate_parts(each)
+            protection.evaluate_parts(each)
     scores = [published_scores(each, dataset) for each in evaluations]
-    step = policy_of(dataset).step
+    step = protection.policy_of(dataset).step
     means = scores[0] if len(scores) == 1 else aggregate_seeds(scores, hidden=dataset.hidden, step=step)[0]
     return means.get(dataset.primary_measure)
 
@@ -169,7 +163,7 @@ def update_shown(dataset: Dataset) -> set[int]:
     ranked = Entry.objects.filter(
         dataset=dataset, system__team__isnull=False, visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED)
     ).exclude(provenance=Entry.Provenance.REPORTED)
-    if not policy_of(dataset).competition:
+    if not protection.policy_of(dataset).competition:
         back = set(ranked.filter(visibility=Visibility.SUPERSEDED).values_list("pk", flat=True))
         Entry.objects.filter(pk__in=back).update(visibility=Visibility.PUBLIC)
         return back

@@ -20,14 +20,8 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Evaluation, Team, User
+from leaderboard.results import protection
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board
-from leaderboard.results.protection import (
-    daily_budget_left,
-    established_at,
-    established_teams,
-    is_new_team,
-    policy_of,
-)
 from leaderboard.results.publishing.ladder_places import (
     evaluations_of,
     has_baseline,
@@ -45,10 +39,10 @@ def decide_publication(
 ) -> tuple[bool, datetime | None]:
     """Whether a new result is told now, and else from when it is due; None: it stays held. With the board locked."""
     team = evaluations[0].run.system.team
-    if team is not None and dataset.hidden and is_new_team(team):
+    if team is not None and dataset.hidden and protection.is_new_team(team):
         # Before anything is compared: that a result waits says nothing of it.
         others_wait = _due().filter(dataset=dataset).exists()
-        if others_wait or not daily_budget_left(dataset):
+        if others_wait or not protection.daily_budget_left(dataset):
             return False, timezone.now()
     if is_significant(dataset, evaluations, scores.get(dataset.primary_measure), submitter):
         return True, None
@@ -57,15 +51,15 @@ def decide_publication(
 
 def _due_when_held(dataset: Dataset, team: Team | None, evaluations: Sequence[Evaluation]) -> datetime | None:
     """When a result that is not told is due: in a competition with a baseline never."""
-    if policy_of(dataset).competition:
+    if protection.policy_of(dataset).competition:
         return None if has_baseline(dataset, evaluations[0]) else timezone.now()
-    return None if team is None else established_at(team)
+    return None if team is None else protection.established_at(team)
 
 
 def _due() -> QuerySet[Entry]:
     """Held results that are due. A team may be young no longer since less time is asked of it."""
     held = Entry.objects.filter(visibility=Visibility.HELD, due_at__isnull=False)
-    return held.filter(Q(due_at__lte=timezone.now()) | Q(system__team__in=established_teams()))
+    return held.filter(Q(due_at__lte=timezone.now()) | Q(system__team__in=protection.established_teams()))
 
 
 def reconsider_held(team: Team) -> None:
@@ -85,10 +79,10 @@ def publish_due() -> int:
 @transaction.atomic
 def _publish_due_of(key: int) -> int:
     dataset = lock_board(key)
-    left, told = daily_budget_left(dataset), Counter[int | None]()
+    left, told = protection.daily_budget_left(dataset), Counter[int | None]()
     for entry in _publication_order(dataset, told):
         team = entry.system.team
-        young = team is not None and is_new_team(team)
+        young = team is not None and protection.is_new_team(team)
         if young and left <= 0:
             continue
         evaluations = evaluations_of(entry)

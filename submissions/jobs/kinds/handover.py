@@ -25,13 +25,7 @@ from leaderboard.models import DatasetVersion, Entry, System
 from leaderboard.results.efficiency import record_measurement
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.systems.baselines import BM25
-from submissions.jobs.kinds.score import (
-    ScoredResult,
-    begin,
-    current_qrels,
-    evaluate_run,
-    publish_on_current_qrels,
-)
+from submissions.jobs.kinds import score
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
@@ -113,7 +107,7 @@ def score_handed_over(job: Job, lease: Lease) -> bool:
     found = RetrievalResult.from_payload(job.payload)
     if found is None:
         return False
-    if found.version != current_qrels(job.dataset).version_id:
+    if found.version != score.current_qrels(job.dataset).version_id:
         write_log(job.pk, "The dataset has other content now: it is retrieved again.")
         _return_to_retrievers(job, found)
     elif missing := [sha256 for sha256 in found.sha256s if not run_path(sha256).exists()]:
@@ -149,26 +143,26 @@ def _return_to_retrievers(job: Job, found: RetrievalResult, **noted: int) -> Non
 
 def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
     """Score, publish, and record what it cost. Raises as `finish`."""
-    qrels = current_qrels(job.dataset)
-    begin(job, State.SCORING)
+    qrels = score.current_qrels(job.dataset)
+    score.begin(job, State.SCORING)
     system = System.objects.get(slug=found.system)
     results = []
     lease.clock.enter("scoring")
     for run in found.runs:
         stored = StoredRun(run.sha256, run.size)
-        scored = evaluate_run(stored, job.dataset, qrels, lease.report)
-        results.append(ScoredResult(stored, scored, run.label, run.facts))
+        scored = score.evaluate_run(stored, job.dataset, qrels, lease.report)
+        results.append(score.ScoredResult(stored, scored, run.label, run.facts))
     is_baseline = job.kind == Job.Kind.BASELINE
     examples = _store_examples(job, found) if is_baseline else []
 
-    def record_more(results: Sequence[ScoredResult], entries: Sequence[Entry]) -> None:
+    def record_more(results: Sequence[score.ScoredResult], entries: Sequence[Entry]) -> None:
         if found.figures and entries:
             _record_measurements(results, entries, found)
         if is_baseline:
             offer_example_runs(qrels.version, examples)
             mark_published(job.dataset)
 
-    publish_on_current_qrels(job, lease, system, results, qrels, Entry.Provenance.MEASURED, record_more)
+    score.publish_on_current_qrels(job, lease, system, results, qrels, Entry.Provenance.MEASURED, record_more)
 
 
 def _store_examples(job: Job, found: RetrievalResult) -> list[Any]:
@@ -200,7 +194,7 @@ def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
 
 
 def _record_measurements(
-    results: Sequence[ScoredResult], entries: Sequence[Entry], found: RetrievalResult
+    results: Sequence[score.ScoredResult], entries: Sequence[Entry], found: RetrievalResult
 ) -> None:
     """What each entry's system cost, and what BM25 did, which stands on its own entry too."""
     baseline = found.baseline.get("figures") or {}

@@ -14,16 +14,7 @@ from django.db import transaction
 from evaluation.core.errors import InvalidContent
 from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.storage.runs import StoredRun, run_path
-from leaderboard.judgements.rescoring.campaigns import (
-    begin_run,
-    end_run,
-    exclude_run,
-    fail_rescore,
-    finish_rescore,
-    note_progress,
-    settings_of,
-    waiting_runs,
-)
+from leaderboard.judgements.rescoring import campaigns
 from leaderboard.judgements.rescoring.content import prepare_content
 from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
 from leaderboard.results.protection import evaluate_parts, policy_of
@@ -46,8 +37,8 @@ def rescore_job(job: Job, lease: Lease) -> None:
     while True:
         rescore = _evaluating(job)
         dataset = Dataset.objects.get(pk=rescore.dataset_id)
-        settings = settings_of(dataset)
-        while (run := waiting_runs(rescore).select_related("version").first()) is not None:
+        settings = campaigns.settings_of(dataset)
+        while (run := campaigns.waiting_runs(rescore).select_related("version").first()) is not None:
             if time.monotonic() - began > SLICE:
                 requeue(job, counted=False)
                 return
@@ -60,7 +51,7 @@ def rescore_job(job: Job, lease: Lease) -> None:
             # The state goes first: a lost claim lets nobody decide.
             if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
                 raise LeaseLost
-            if finish_rescore(rescore, content, settings):
+            if campaigns.finish_rescore(rescore, content, settings):
                 write_log(job.pk, f"{rescore.done:,} runs are evaluated, {len(rescore.lost):,} cannot be.")
                 return
             transaction.set_rollback(True)
@@ -77,8 +68,8 @@ def _evaluating(job: Job) -> Rescore:
 
 def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
     """Give one run its evaluation, or list it among those that cannot have one."""
-    if not begin_run(rescore, run):
-        note_progress(rescore)
+    if not campaigns.begin_run(rescore, run):
+        campaigns.note_progress(rescore)
         return
     total = max(rescore.total, 1)
     try:
@@ -90,17 +81,17 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
         )
         record_scored(run, rescore.to_qrels, scored)
     except FileNotFoundError:
-        exclude_run(rescore, run, _missing(run_path(run.sha256)))
+        campaigns.exclude_run(rescore, run, _missing(run_path(run.sha256)))
     except InvalidContent as error:
         codes = ", ".join(sorted({problem.code for problem in error.report.problems}))
-        exclude_run(rescore, run, f"its file does not pass validation any more ({codes})")
+        campaigns.exclude_run(rescore, run, f"its file does not pass validation any more ({codes})")
     except (SystemExit, KeyboardInterrupt, LeaseLost, Cancelled, ScoresDiffer):
-        end_run(rescore)
+        campaigns.end_run(rescore)
         raise
     else:
-        end_run(rescore)
+        campaigns.end_run(rescore)
         _reset_attempts(job)
-    note_progress(rescore)
+    campaigns.note_progress(rescore)
 
 
 def _find_parts(rescore: Rescore, lease: Lease) -> None:
@@ -138,5 +129,5 @@ def fail_lost_rescores() -> int:
             State.REJECTED,
             State.CANCELLED,
         ):
-            count += fail_rescore(rescore)
+            count += campaigns.fail_rescore(rescore)
     return count

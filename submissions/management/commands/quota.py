@@ -10,13 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from leaderboard.management.curating import (
-    acting_person,
-    add_actor_arguments,
-    find_by_slug,
-    find_dataset,
-    find_person,
-)
+from leaderboard.management import curating
 from leaderboard.models import Dataset, Team, User
 from submissions.accounts.permissions import teams_of
 from submissions.models import QuotaUse
@@ -45,15 +39,15 @@ class Command(BaseCommand):
         other.add_argument("--monthly", type=_limit, required=True, help="the same by calendar month")
         other.add_argument("--until", type=_moment, help="a day (its beginning, UTC), or YYYY-MM-DDTHH:MM")
         for each in (refund, other, ending):
-            add_actor_arguments(each, "kept in the record; of a refund its people read it")
+            curating.add_actor_arguments(each, "kept in the record; of a refund its people read it")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["verb"] == "show":
-            self._show(find_person(options["email"]))
+            self._show(curating.find_person(options["email"]))
             return
         act = {"refund": self._refund, "except": self._except, "end": self._end}[options["verb"]]
         try:
-            with transaction.atomic(), acting_person(options):
+            with transaction.atomic(), curating.acting_person(options):
                 self.stdout.write(act(options))
         except ValueError as error:
             raise CommandError(str(error)) from error
@@ -68,7 +62,7 @@ class Command(BaseCommand):
             submission=options["submission"], kind=QuotaUse.Kind.SUBMISSION, refunded_at=None
         )
         if options["dataset"]:
-            uses = uses.filter(dataset=find_dataset(options["dataset"]))
+            uses = uses.filter(dataset=curating.find_dataset(options["dataset"]))
         if not uses:
             raise CommandError(f"Submission {options['submission']} has cost nothing that is not given back.")
         for use in uses:
@@ -76,16 +70,14 @@ class Command(BaseCommand):
         return f"Given back on {', '.join(str(use.dataset) for use in uses)}."
 
     def _except(self, options: dict[str, Any]) -> str:
-        row = grant_exception(
-            find_by_slug(Team, options["team"]), _dataset(options), daily=options["daily"], monthly=options["monthly"],
-            until=options["until"],
-        )  # fmt: skip
+        limits = {name: options[name] for name in ("daily", "monthly", "until")}
+        row = grant_exception(curating.find_by_slug(Team, options["team"]), _dataset(options), **limits)
         daily, monthly = ("no limit" if each is None else each for each in (row.daily, row.monthly))
         until = f" until {row.until:%Y-%m-%d %H:%M} UTC" if row.until else ""
         return f"{row}: {daily} a day, {monthly} a month{until}."
 
     def _end(self, options: dict[str, Any]) -> str:
-        team, dataset = find_by_slug(Team, options["team"]), _dataset(options)
+        team, dataset = curating.find_by_slug(Team, options["team"]), _dataset(options)
         end_exception(team, dataset)
         return f"{team} has the usual quota on {dataset or 'every dataset'} again."
 
@@ -99,7 +91,7 @@ def _used(window: Window) -> str:
 
 
 def _dataset(options: dict[str, Any]) -> Dataset | None:
-    return find_dataset(options["dataset"]) if options["dataset"] else None
+    return curating.find_dataset(options["dataset"]) if options["dataset"] else None
 
 
 def _limit(text: str) -> int | None:
