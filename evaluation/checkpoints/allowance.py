@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from evaluation.archives.compression import MIB, describe_bytes
-
-MOST_JSON = 80 * MIB
-MOST_HEADERS = 4 * MIB
-MOST_TENSORS = 10_000
+from evaluation.archives.compression import describe_bytes
+from evaluation.checkpoints.limits import MOST_HEADERS, MOST_JSON, MOST_TENSORS
 
 
 class AllowanceSpent(ValueError):

@@ -16,6 +16,7 @@ from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.files import ModelFiles, check_file_name
 from evaluation.checkpoints.findings import Findings, quote
+from evaluation.checkpoints.limits import MOST_EXPANDED, MOST_FILES_IN_ARCHIVE
 from evaluation.checkpoints.member_names import MemberNames
 from evaluation.checkpoints.tar import NotTar, members
 from evaluation.checkpoints.validation import Kinds, Validation, requirements_of, validate_files
@@ -23,12 +24,12 @@ from evaluation.core.errors import InvalidContent
 
 _BLOCK = MIB
 _FREE_INTERVAL = 64 * MIB
-#: Nine GiB: eight of weights, and what describes them. `free_bytes` of the disk are left to others.
+#: `free_bytes` of the disk are left to others.
 POLICY = ZipPolicy(
-    max_members=64,
+    max_members=MOST_FILES_IN_ARCHIVE,
     members_hint=CODES["too_many_files"],
     expansion_hint=CODES["expansion"],
-    max_expanded_bytes=9 * 1024 * MIB,
+    max_expanded_bytes=MOST_EXPANDED,
     free_bytes=512 * MIB,
 )
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from evaluation.archives.compression import describe_bytes
+from evaluation.checkpoints.limits import MOST_WEIGHTS
+
 PACK_COMMAND = "python -m evaluation pack FOLDER"
 _PACK = f"`{PACK_COMMAND}` makes such an archive from the folder, on your machine."
 
@@ -24,7 +27,7 @@ CODES: Mapping[str, str] = {
     "adapter": "Merge the adapter into its base model (merge_and_unload) and send the whole model.",
     "file_kind": f"Every file has to be a regular file of its own: no link, no device. {_PACK}",
     "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all JSON together 80 MiB, all "
-    "weights together 8 GiB.",
+    f"weights together {describe_bytes(MOST_WEIGHTS)}.",
     "empty_folder": "Send the folder that the model is loaded from, with config.json, safetensors and tokenizer.json.",
     # JSON
     "json_damaged": "Every JSON file is UTF-8 text with one value, no key twice, no NaN, and few levels deep.",
@@ -33,20 +36,23 @@ CODES: Mapping[str, str] = {
     "value": "Give a value of the kind and size that the message names.",
     # The model
     "missing_config": "The model's folder needs a config.json as transformers saves it.",
-    "model_type": "The architecture has to be one that is known here; the documentation lists them.",
+    "model_type": "The architecture has to be one of texts that the site's release of transformers has in itself, "
+    "without code beside the weights.",
+    "configuration": "The configuration has to make a model of its class: with values of the types that the class "
+    "declares, and sizes that go together. Save it again with save_pretrained of the published release.",
     "dimension_cap": "The size is over what is accepted here; the message names the limit.",
     "wrong_kind": "Choose the architecture that the checkpoint is for, or send another checkpoint.",
     "unknown_kind": "Send a sentence-transformers folder (modules.json), or say what the model is.",
     "pooling_needed": "Say how the tokens' outputs become one: max or sum for SPLADE, mean or cls for a dense encoder.",
-    "module_type": "modules.json may name Transformer, Pooling, Normalize, Dense, StaticEmbedding, SpladePooling, "
-    "SparseStaticEmbedding, MultiVectorMask and Router, all of sentence-transformers itself.",
+    "module_type": "modules.json may name modules of sentence-transformers itself and of PyLate, in any spelling.",
+    "module_not_run": "Use a model whose tokenizer is a tokenizer.json, and which reads texts.",
     "module_order": "The modules have to be in an order that makes one of the known kinds of model.",
-    "activation": "The activation has to be torch.nn.modules.linear.Identity, or Tanh, ReLU, GELU or Sigmoid of "
+    "activation": "The activation has to be torch.nn.modules.linear.Identity, or Tanh, ReLU, GELU, SiLU or Sigmoid of "
     "torch.nn.modules.activation.",
     "dimension_mismatch": "Each module has to take as many dimensions as the one before gives.",
     "missing_projection": "A ColBERT checkpoint has to bring its projection; without one the library makes up a random "
     "one.",
-    "labels": "The model has to have exactly one label.",
+    "labels": "A cross-encoder has one label or two, a model that weighs terms one.",
     # Weights
     "missing_weights": f"Send all weights that the architecture has; made-up ones would be random. {_PACK}",
     "weights_header": "Files of weights are whole safetensors as their library writes them: no gaps, no empty tensors, "
@@ -54,7 +60,8 @@ CODES: Mapping[str, str] = {
     "weights_index": "weight_map names every tensor, and the one of at most 64 safetensors files beside the "
     "index that holds it.",
     "weights_type": "Weights are float32, float16 or bfloat16.",
-    "weights_shape": "Every weight has to have the shape that config.json says.",
+    "weights_shape": "Every weight has to have the shape that follows from the configuration.",
+    "weights_unknown": "A module's file holds the tensors of its class and no others.",
     "nan_weights": "Weights have to be finite numbers. The training diverged, or the conversion overflowed.",
     # Tokenizer
     "missing_tokenizer": "Send tokenizer.json: load the tokenizer with transformers, and save it with save_pretrained.",

@@ -1,91 +1,58 @@
-"""config.json of a model: checked, and written again from what was understood."""
+"""config.json of a model: any architecture's, taken key by key where the values are typed and within bounds.
+
+Nothing here knows an architecture. Which keys and tensors one has, its library says where the model is made
+(`evaluation.engines.neural.checking`); until then a configuration may claim no more than its weights pay for.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.checkpoints.architectures import ARCHITECTURES, Architecture, Head
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, quoted
 from evaluation.checkpoints.json_reading import read_object
-from evaluation.checkpoints.values import (
-    TRUTH,
-    Rule,
-    choice,
-    exactly,
-    number,
-    read_values,
-    refuse_forbidden_keys,
-    remark_on_unknown,
-    subset_of,
-    whole,
-)
+from evaluation.checkpoints.safetensors import Tensor
+from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
 
 NAME = "config.json"
 #: What a model may do with its output, by the names that libraries write.
 ACTIVATIONS = (
     "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh", "torch.nn.modules.activation.ReLU",
-    "torch.nn.modules.activation.GELU", "torch.nn.modules.activation.Sigmoid",
+    "torch.nn.modules.activation.GELU", "torch.nn.modules.activation.SiLU", "torch.nn.modules.activation.Sigmoid",
 )  # fmt: skip
-_ACTIVATION = choice(
-    "gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh"
-)
-_SHARE = number(0, 1)
-_ATTENTIONS = ("full_attention", "sliding_attention")
-_TOKEN = whole(-1, 512_000)
-_RULES: dict[str, Rule] = {
-    **dict.fromkeys(
-        ("hidden_act", "activation", "hidden_activation", "dense_act_fn", "classifier_activation"), _ACTIVATION
-    ),
-    **dict.fromkeys(
-        (
-            "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "classifier_dropout_prob",
-            "dropout", "attention_dropout", "embedding_dropout", "mlp_dropout", "dropout_rate", "seq_classif_dropout",
-            "qa_dropout", "layer_norm_eps", "norm_eps", "layer_norm_epsilon",
-        ),
-        _SHARE,
-    ),
-    **dict.fromkeys(
-        [f"{role}_id" for role in ("pad_token", "bos_token", "eos_token", "cls_token", "sep_token")], _TOKEN
-    ),
-    **dict.fromkeys(("tie_word_embeddings", "scale_decoder_outputs", "sinusoidal_pos_embds"), TRUTH),
-    **dict.fromkeys(
-        ("is_decoder", "add_cross_attention", "attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),
-        exactly(False),
-    ),
-    "decoder_start_token_id": _TOKEN,
-    "position_embedding_type": choice("absolute"),
-    "feed_forward_proj": choice("relu", "gelu", "silu", "gated-gelu", "gated-silu", "gated-relu"),
-    "relative_attention_max_distance": whole(1, 4096),
-    "classifier_pooling": choice("cls", "mean"),
-    "global_attn_every_n_layers": whole(1, 64),
-    "local_attention": whole(2, 32_768),
-    "global_rope_theta": number(1, 1e9),
-    "local_rope_theta": number(1, 1e9),
-    "layer_types": subset_of(_ATTENTIONS, 64),
-    "rope_parameters": Rule(lambda value: _is_rope(value), "the default rope_type and a rope_theta, by kind of layer"),
-}  # fmt: skip
-#: What libraries write into every file and nobody needs.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
+_EXACTLY = {"is_decoder": exactly(False), "add_cross_attention": exactly(False)}
+#: What libraries write into every file, and nobody needs or says otherwise; left out without a word.
 _UNREMARKED_TEXT = """
-architectures model_type _name_or_path transformers_version torch_dtype dtype use_cache
-gradient_checkpointing initializer_range initializer_factor id2label label2id num_labels finetuning_task
-output_past problem_type is_encoder_decoder is_gated_act task_specific_params n_positions
-chunk_size_feed_forward output_attentions output_hidden_states return_dict sentence_transformers
-pruned_heads torchscript _attn_implementation_autoset
+architectures model_type _name_or_path name_or_path transformers_version torch_dtype dtype use_cache auto_map
+gradient_checkpointing id2label label2id num_labels finetuning_task output_past problem_type
+task_specific_params chunk_size_feed_forward output_attentions return_dict sentence_transformers pruned_heads
+torchscript _attn_implementation_autoset unsloth_version unsloth_fixed max_length min_length do_sample early_stopping
+num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty
+no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores
+return_dict_in_generate remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
+tokenizer_class prefix tf_legacy_loss use_bfloat16
 """
 #: Where cross-encoders named their activation before they had a place of their own for it.
 _OLD_ACTIVATION = "sbert_ce_default_activation_function"
 _UNREMARKED = frozenset([*_UNREMARKED_TEXT.split(), _OLD_ACTIVATION])
-_CLASSES = {
-    "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert", "mpnet": "MPNet",
-    "distilbert": "DistilBert", "electra": "Electra", "albert": "Albert", "modernbert": "ModernBert", "t5": "T5",
-    "mt5": "MT5",
+#: Types that the library has under another name, or only in code beside the weights, and how it calls their keys.
+_TYPES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "dpr": ("bert", {}),
+    "new": ("gte", {}),
+    "nomic_bert": ("nomic_bert", {
+        "n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers",
+        "n_inner": "intermediate_size", "layer_norm_epsilon": "layer_norm_eps", "rotary_emb_base": "rope_theta",
+    }),
 }  # fmt: skip
-_SUFFIXES: dict[Head, str] = {
-    "base": "Model", "masked": "ForMaskedLM", "sequence": "ForSequenceClassification",
-    "token": "ForTokenClassification", "writer": "ForConditionalGeneration",
-}  # fmt: skip
+_HIDDEN = ("hidden_size", "d_model", "dim", "n_embd")
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_trained_positions")
+#: Families whose positions start behind the padding token's number.
+_POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"})
+_WITH_TOKEN_TYPES = frozenset({"bert", "electra", "albert", "nomic_bert"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,51 +60,52 @@ class Configuration:
     """A model's configuration as it was understood. `values` is what is written; `classes` are the sender's."""
 
     model_type: str
-    architecture: Architecture
-    sizes: dict[str, int]
     values: dict[str, Any]
     classes: tuple[str, ...]
     labels: int
-
-    @property
-    def hidden(self) -> int:
-        """Dimensions of a token's output."""
-        return self.sizes[self.architecture.hidden]
-
-    @property
-    def tied(self) -> bool:
-        """Whether a head may share the embeddings' weights."""
-        return self.values.get("tie_word_embeddings", True) is not False
+    vocabulary: int | None
+    hidden: int | None
 
     @property
     def positions(self) -> int | None:
-        """The most tokens that the model has positions for; None where positions are relative."""
-        most = self.sizes.get("max_position_embeddings")
-        return None if most is None else most - self.architecture.positions_before
+        """The most tokens that the model has positions for; None where it does not say."""
+        most = next((self.values[key] for key in _POSITIONS if _is_count(self.values.get(key))), None)
+        if most is None or self.model_type not in _POSITIONS_BEHIND_PADDING:
+            return most
+        padding = self.values.get("pad_token_id", 1)
+        return int(most) - ((padding if _is_count(padding) else 0) + 1)
 
-    def written(self, head: Head) -> dict[str, Any]:
-        """config.json of the rebuilt model with this head."""
-        suffix = "EncoderModel" if head == "base" and self.model_type in ("t5", "mt5") else _SUFFIXES[head]
-        labels = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    @property
+    def token_types(self) -> bool:
+        """Whether it tells a pair's first text from its second by numbers beside the tokens."""
+        default = 2 if self.model_type in _WITH_TOKEN_TYPES else 0
+        kinds = self.values.get("type_vocab_size", default)
+        return type(kinds) is int and kinds >= 2
+
+    def written(self, labels: int = 0) -> dict[str, Any]:
+        """config.json of the rebuilt model, with so many labels if any."""
+        names = {str(number): f"LABEL_{number}" for number in range(labels)}
+        ids = {name: int(number) for number, name in names.items()}
         return {
-            "model_type": self.model_type,
-            "architectures": [_CLASSES[self.model_type] + suffix],
             **self.values,
-            **(labels if head in ("sequence", "token") else {}),
+            "model_type": self.model_type,
+            "architectures": list(self.classes),
+            **({"id2label": names, "label2id": ids} if labels else {}),
             "dtype": "float32",
         }
 
 
-def read_classes(source: ModelFiles, findings: Findings) -> tuple[str, ...]:
+def read_classes(source: ModelFiles) -> tuple[str, ...]:
     """What config.json calls its classes, before anything else is known; empty where it does not say."""
     if not source.has(NAME):
         return ()
-    found = read_object(source, NAME, Findings()) or {}
-    return _classes(found)
+    return _classes(read_object(source, NAME, Findings()) or {})
 
 
-def read_configuration(source: ModelFiles, findings: Findings) -> Configuration | None:
-    """The configuration in a folder, or None where it is refused."""
+def read_configuration(
+    source: ModelFiles, tensors: Mapping[str, Tensor] | None, findings: Findings
+) -> Configuration | None:
+    """The configuration in a folder with these weights, or None where it is refused."""
     shown = source.shown(NAME)
     if not source.has(NAME):
         findings.refuse("missing_config", shown, "the file is missing")
@@ -145,22 +113,58 @@ def read_configuration(source: ModelFiles, findings: Findings) -> Configuration 
     found = read_object(source, NAME, findings)
     if found is None:
         return None
-    refuse_forbidden_keys(found, findings, shown)
+    if found.get("auto_map") is not None:
+        what = "the code that it names is not run; the model is the library's own of this model_type"
+        findings.remark("keys_left_out", shown, what, "auto_map")
+    refuse_forbidden_keys({key: value for key, value in found.items() if key != "auto_map"}, findings, shown)
     _refuse_activations(found, findings, shown)
     model_type = found.get("model_type")
-    if model_type == "dpr":
-        model_type = "bert"
-    architecture = ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
-    if architecture is None or not isinstance(model_type, str):
-        known = ", ".join(ARCHITECTURES)
-        findings.refuse("model_type", shown, f"{quoted(model_type)} is not one of {known}", "model_type")
+    if not isinstance(model_type, str) or not _NAME.fullmatch(model_type):
+        findings.refuse(
+            "model_type", shown, f"{quoted(model_type)} is no name of an architecture", "model_type"
+        )
         return None
-    sizes = _read_sizes(found, architecture, findings, shown)
-    values = read_values(found, _RULES, findings, shown)
-    named = {size.key for size in architecture.sizes}
-    remark_on_unknown(found, {*_RULES, *named, *_UNREMARKED}, findings, shown)
-    written = {**{key: value for key, value in sizes.items() if key in named}, **values}
-    return Configuration(model_type, architecture, sizes, written, _classes(found), _labels(found))
+    read_values(found, _EXACTLY, findings, shown)
+    renamed, keys = _TYPES.get(model_type, (model_type, {}))
+    told = [key for key in found if key not in _UNREMARKED and not key.startswith("_")]
+    values = {keys.get(key, key): found[key] for key in told}
+    values = typed_values(values, findings, shown)
+    if model_type == "new":
+        _use_linear_scaling(values)
+    result = Configuration(
+        renamed, values, _classes(found), _labels(found), _vocabulary(values, tensors), _first_count(values, _HIDDEN)
+    )  # fmt: skip
+    _check_claims(result, tensors or {}, findings, shown)
+    return result
+
+
+def _check_claims(
+    found: Configuration, tensors: Mapping[str, Tensor], findings: Findings, shown: str
+) -> None:
+    """Refuse more layers and experts than there are tensors or rows for, and sizes that no tensor has.
+
+    The library makes every layer that it is told of: 20,000 took 28 s and 641 MiB, without any weight.
+    """
+    if not tensors:
+        return
+    largest = max(max(tensor.shape, default=1) for tensor in tensors.values())
+    for key, value in found.values.items():
+        most = 0
+        if re.fullmatch(r"((num|n)_[a-z_]*|encoder_|decoder_|n_)layers?", key):
+            most = len(tensors)
+        elif re.fullmatch(r"(num|n)_.*experts", key):
+            most = max(len(tensors), largest)
+        elif key == "vocab_size" or key in _HIDDEN:
+            most = largest
+        if most and type(value) is int and value > most:
+            what = (
+                f"it says {value:,}, and the weights are {len(tensors):,} tensors of at most {largest:,} rows"
+            )
+            findings.refuse("weights_shape", shown, what, key)
+    for key in ("layer_types", "block_types", "mlp_layer_types"):
+        listed = found.values.get(key)
+        if isinstance(listed, list) and len(listed) > len(tensors):
+            findings.refuse("weights_shape", shown, f"it lists {len(listed):,} layers", key)
 
 
 def refuse_activation(name: object, findings: Findings, shown: str, key: str) -> None:
@@ -181,38 +185,55 @@ def _refuse_activations(found: dict[str, Any], findings: Findings, shown: str) -
         findings.refuse("value", shown, f"{quoted(own)} is no object", "sentence_transformers")
 
 
-def _read_sizes(
-    found: dict[str, Any], architecture: Architecture, findings: Findings, shown: str
-) -> dict[str, int]:
-    sizes = {}
-    for size in architecture.sizes:
-        value = found.get(size.key)
-        if value is None:
-            value = found.get("num_layers") if size.key == "num_decoder_layers" else None
-            value = size.default if value is None else value
-        if type(value) is not int or value < 1:
-            findings.refuse(
-                "value", shown, f"{quoted(value)} is not a whole number from 1 to {size.most:,}", size.key
-            )
-            value = size.default
-        elif value > size.most:
-            findings.refuse("dimension_cap", shown, f"{value:,} is over the limit of {size.most:,}", size.key)
-            value = size.default
-        sizes[size.key] = value
-    projection = str(
-        found.get("feed_forward_proj", "gated-gelu" if found.get("model_type") == "mt5" else "relu")
-    )
-    sizes["gated"] = int(projection.startswith("gated-"))
-    heads = next((sizes[key] for key in ("num_attention_heads", "n_heads") if key in sizes), 1)
-    if sizes[architecture.hidden] % heads:
-        what = f"{sizes[architecture.hidden]} dimensions do not divide among {heads} attention heads"
-        findings.refuse("value", shown, what, architecture.hidden)
-    return sizes
+def _use_linear_scaling(values: dict[str, Any]) -> None:
+    """Rotary positions of “new”, in words that the library has.
+
+    Its fixed NTK scaling multiplies the base by the factor, and divides every frequency by factor^(2 / head size):
+    https://github.com/vllm-project/vllm, `rotary_embedding/ntk_scaling_rope.py`; https://kexue.fm/archives/9706.
+    """
+    scaling = values.pop("rope_scaling", None) or {}
+    theta, factor = values.pop("rope_theta", 10_000.0), scaling.get("factor", 1.0)
+    numbers = (theta, factor, values.get("hidden_size", 768), values.get("num_attention_heads", 12))
+    if not all(type(each) in (int, float) and each > 0 for each in numbers):
+        return
+    if scaling.get("type") == "ntk":
+        head = numbers[2] / numbers[3]
+        scaled = {"rope_type": "linear", "factor": factor ** (2 / head), "rope_theta": float(theta * factor)}
+    else:
+        scaled = {"rope_type": "default", "rope_theta": float(theta)}
+    values["rope_parameters"] = scaled
+
+
+def _vocabulary(values: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> int | None:
+    """How many tokens have an embedding: the rows of the table where it is told by its name, else what is said."""
+    said = values.get("vocab_size")
+    rows = [
+        tensor.shape[0]
+        for name, tensor in (tensors or {}).items()
+        if len(tensor.shape) == 2 and _EMBEDDING.search(name)
+    ]
+    if type(said) is int and said > 0:
+        return min([said, *rows])
+    return max(rows, default=None)
+
+
+_EMBEDDING = re.compile(
+    r"(^|\.)(word_embeddings|tok_embeddings|embed_tokens|shared|wte|embeddings|word_embedding)\.weight$"
+)
+
+
+def _first_count(values: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
+    return next((values[key] for key in keys if _is_count(values.get(key))), None)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value > 0
 
 
 def _classes(found: dict[str, Any]) -> tuple[str, ...]:
     classes = found.get("architectures")
-    return tuple(str(name) for name in classes[:4]) if isinstance(classes, list) else ()
+    fitting = classes[:4] if isinstance(classes, list) else []
+    return tuple(name for name in fitting if isinstance(name, str) and _NAME.fullmatch(name))
 
 
 def _labels(found: dict[str, Any]) -> int:
@@ -222,17 +243,3 @@ def _labels(found: dict[str, Any]) -> int:
         return len(names)
     count = found.get("num_labels")
     return count if type(count) is int else 2
-
-
-def _is_rope(value: object) -> bool:
-    rules = {"rope_type": choice("default"), "rope_theta": number(1, 1e9)}
-    return (
-        isinstance(value, dict)
-        and len(value) <= 2
-        and all(
-            name in _ATTENTIONS
-            and isinstance(inner, dict)
-            and all(key in rules and rules[key].accepts(given) for key, given in inner.items())
-            for name, inner in value.items()
-        )
-    )

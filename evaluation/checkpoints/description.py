@@ -32,8 +32,9 @@ class CheckpointDescription:
     `parts` are the folders in it, each loadable by itself: ("model",), or ("query", "document") where queries and
     documents have an encoder each. `parameters` counts weights; `dimension` is of the vectors that come out;
     `maximum_length` counts tokens. `prompts` holds what is put before a text, by "query" and "document".
-    `pooling` and `similarity` ("cosine" or "dot") are empty where the files do not say. `sha256` is over the names
-    and bytes of all rebuilt files but this one: the identity of the model.
+    `pooling` and `similarity` ("cosine" or "dot") are empty where the files do not say. `chat_template` is the sha256
+    of the text of a chat template, which is not kept. `sha256` is over the names and bytes of all rebuilt files but
+    this one: the identity of the model.
     """
 
     kind: CheckpointKind
@@ -47,6 +48,7 @@ class CheckpointDescription:
     pooling: str = ""
     similarity: str = ""
     prompts: Mapping[str, str] = field(default_factory=dict)
+    chat_template: str = ""
 
     def write(self, folder: Path) -> None:
         """Write `checkpoint.json` into the rebuilt folder."""

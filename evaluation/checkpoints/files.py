@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from evaluation.archives.compression import MIB, describe_bytes
+from evaluation.archives.compression import describe_bytes
 from evaluation.checkpoints.allowance import CheckpointAllowance
 from evaluation.checkpoints.findings import Findings, quoted
+from evaluation.checkpoints.limits import MOST_WEIGHTS
 
 _MOST_FILES = 1000
 _MOST_DEPTH = 4
-_MOST_WEIGHTS = 8192 * MIB
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@+=() -]{0,120}", re.ASCII)
 
 _PICKLES_TEXT = """
@@ -33,6 +33,10 @@ _ARCHIVES_TEXT = """
 """
 _ARCHIVES = frozenset(_ARCHIVES_TEXT.split())
 _TAKEN = (".json", ".safetensors", ".metadata")
+#: A chat template is read to be recognised, and never run.
+CHAT_TEMPLATE = "chat_template.jinja"
+#: Folders with an adapter beside the whole model that it was merged into.
+_ADAPTER_FOLDERS = frozenset({"lora", "adapter", "adapters"})
 _INERT_TEXT = """
 .md .txt .rst .png .jpg .jpeg .gif .svg .webp .pdf .csv .tsv .yaml .yml .jinja .model .html .cff .bib .log
 .jsonl .toml .lock
@@ -93,6 +97,8 @@ def check_file_name(name: str, findings: Findings) -> bool:
         or len(path.parts) > _MOST_DEPTH
     ):
         findings.refuse("member_name", name, "the name has other characters, or many folders")
+    elif _ADAPTER_FOLDERS.intersection(path.parts[:-1]):
+        findings.remark("left_out", path.parts[0], "an adapter beside whole weights is not used")
     elif base.startswith("adapter_"):
         findings.refuse("adapter", name, "it belongs to an adapter, which needs a model from elsewhere")
     elif ending in _PICKLES:
@@ -101,11 +107,11 @@ def check_file_name(name: str, findings: Findings) -> bool:
         findings.refuse("dangerous_file", name, f"{ending} files are not taken")
     elif ending in _ARCHIVES:
         findings.refuse("nested_archive", name, "it is an archive itself")
-    elif ending in _TAKEN:
+    elif ending in _TAKEN or path.name == CHAT_TEMPLATE:
         return True
     elif ending in _INERT or base in _INERT_NAMES or path.stem.casefold() in _INERT_NAMES:
         if ending in (".jinja", ".model"):
-            findings.remark("left_out", name, "chat templates and SentencePiece files are not used")
+            findings.remark("left_out", name, "SentencePiece files and other templates are not used")
     else:
         findings.refuse(
             "unknown_file", name, f"files that end in {quoted(ending or base)} are not known here"
@@ -130,10 +136,8 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
             names.add(name)
             weights += facts.st_size if name.endswith(".safetensors") else 0
         folded[name.casefold()] = name
-    if weights > _MOST_WEIGHTS:
-        what = (
-            f"all weights have {describe_bytes(weights)}, over the limit of {describe_bytes(_MOST_WEIGHTS)}"
-        )
+    if weights > MOST_WEIGHTS:
+        what = f"all weights have {describe_bytes(weights)}, over the limit of {describe_bytes(MOST_WEIGHTS)}"
         findings.refuse("file_too_large", "", what)
     if not names and not findings.refused:
         findings.refuse("empty_folder", "", "there is no file of a model")

@@ -9,13 +9,12 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
-from evaluation.archives.compression import MIB, describe_bytes
+from evaluation.archives.compression import describe_bytes
 from evaluation.checkpoints.allowance import AllowanceSpent
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
+from evaluation.checkpoints.limits import MOST_JSON_FILE
 
-JSON_BYTES = 4 * MIB
-TOKENIZER_BYTES = 32 * MIB
 #: Brackets and commas, of which each may become an object in memory: this many take up to 300 MB.
 _MOST_VALUES = 3_000_000
 _MOST_DIGITS = 18
@@ -91,7 +90,7 @@ def _finite(digits: str) -> float:
     return value
 
 
-def read_json(source: ModelFiles, name: str, findings: Findings, most: int = JSON_BYTES) -> Any:
+def read_json(source: ModelFiles, name: str, findings: Findings, most: int = MOST_JSON_FILE) -> Any:
     """The value in a file, or None where it is refused (and said so)."""
     try:
         data = read_file(source.path(name), most)
@@ -108,7 +107,7 @@ def read_json(source: ModelFiles, name: str, findings: Findings, most: int = JSO
 
 
 def read_object(
-    source: ModelFiles, name: str, findings: Findings, most: int = JSON_BYTES
+    source: ModelFiles, name: str, findings: Findings, most: int = MOST_JSON_FILE
 ) -> dict[str, Any] | None:
     """As `read_json`, where only an object will do."""
     value = read_json(source, name, findings, most)

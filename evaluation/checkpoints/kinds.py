@@ -7,27 +7,18 @@ from dataclasses import dataclass, replace
 
 from evaluation.checkpoints import modules as m
 from evaluation.checkpoints import weights
-from evaluation.checkpoints.architectures import Head
-from evaluation.checkpoints.chains import (
-    MODULES,
-    Chain,
-    combine_routes,
-    kind_of,
-    read_chain,
-    read_module_list,
-    read_routes,
-)
+from evaluation.checkpoints.chains import Chain, combine_routes, kind_of, read_chain
 from evaluation.checkpoints.configuration import NAME as CONFIG
 from evaluation.checkpoints.configuration import read_classes
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, listed
 from evaluation.checkpoints.late_interaction import STANFORD, late_interaction_plan, stanford_plan
-from evaluation.checkpoints.modules import Module
+from evaluation.checkpoints.modules import MODULES, Listed, Module, read_module_list, read_routes
 from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import EncoderDefaults, read_settings
-from evaluation.checkpoints.transformer import Transformer, read_transformer
+from evaluation.checkpoints.transformer import Head, Transformer, read_transformer
 
 AUGMENTATION = "augmentation.safetensors"
 _FOLDERS = {
@@ -35,6 +26,13 @@ _FOLDERS = {
     "document": ("document", "document_encoder", "ctx_encoder", "context_encoder"),
 }
 _ENCODERS = (CheckpointKind.SENTENCE_ENCODER, CheckpointKind.STATIC_EMBEDDINGS)
+#: What a plain model is, by the end of its class's name.
+_ENDS = {
+    "ForSequenceClassification": CheckpointKind.CROSS_ENCODER,
+    "ForTokenClassification": CheckpointKind.TERM_WEIGHTING,
+    "ForConditionalGeneration": CheckpointKind.SEQ2SEQ,
+    "WithLMHeadModel": CheckpointKind.SEQ2SEQ,
+}
 _POOLINGS = {"sparse-encoder": ("max", "sum"), "sentence-encoder": ("mean", "cls", "max", "lasttoken")}
 
 
@@ -87,13 +85,14 @@ def _from_modules(source: ModelFiles, wanted: Requirements, findings: Findings) 
     settings = read_settings(source, findings)
     if modules is None:
         return None
-    roles = [role for role, _ in modules]
+    roles = [each.role for each in modules]
     if roles == [m.ROUTER]:
-        return _from_router(modules[0][1], settings, wanted, findings)
+        return _from_router(modules[0].source, settings, wanted, findings)
     if m.ROUTER in roles:
         findings.refuse("module_order", source.shown(MODULES), "a Router has to be the only module")
         return None
-    kind = kind_of(roles, settings.model_type, read_classes(source, findings))
+    pylate = any(each.spelling.startswith("pylate.") for each in modules)
+    kind = kind_of(roles, "ColBERT" if pylate else settings.model_type, read_classes(source))
     if kind is None:
         findings.refuse(
             "module_order", source.shown(MODULES), f"{', '.join(roles)} make no model of a known kind"
@@ -111,14 +110,10 @@ def _plan_of(chain: Chain, kind: CheckpointKind, settings: EncoderDefaults) -> P
         return late_interaction_plan(chain, settings)
     names = {CheckpointKind.SPARSE_ENCODER: "SparseEncoder", CheckpointKind.CROSS_ENCODER: "CrossEncoder"}
     part = chain.part() | ModelPart({SETTINGS: settings.written(names.get(kind, "SentenceTransformer"))})
-    dimension = chain.dimension
-    if kind is CheckpointKind.CROSS_ENCODER:
-        dimension = None
-    elif kind is CheckpointKind.SPARSE_ENCODER and chain.transformer is not None:
-        dimension = chain.transformer.configuration.sizes["vocab_size"]
+    dimension = None if kind is CheckpointKind.CROSS_ENCODER else chain.dimension
     return Plan(
         kind, {"model": part}, chain.model_type, dimension, chain.maximum_length, chain.pooling,
-        settings.similarity, settings.prompts,
+        settings.similarity, settings.prompts, chain.chat_template,
     )  # fmt: skip
 
 
@@ -128,7 +123,7 @@ def _from_router(
     routes = read_routes(source, findings)
     if routes is None:
         return None
-    roles = [role for modules in routes.values() for role, _ in modules]
+    roles = [each.role for modules in routes.values() for each in modules]
     kind = kind_of(roles, "", ())
     if kind is CheckpointKind.STATIC_EMBEDDINGS and m.TRANSFORMER in roles:
         kind = CheckpointKind.SENTENCE_ENCODER
@@ -141,7 +136,7 @@ def _from_router(
     for route, modules in sorted(routes.items(), reverse=True):  # queries first, as everywhere
         own = kind
         if kind in _ENCODERS:
-            own = _ENCODERS[modules[0][0] == m.STATIC]
+            own = _ENCODERS[modules[0].role == m.STATIC]
         chain = read_chain(modules, own, source.shown(route), findings)
         if chain is None:
             return None
@@ -158,7 +153,7 @@ def _two_chains(
 ) -> Plan | None:
     """A dense model as two that load by themselves, a sparse one as the library's own Router."""
     query, document = chains["query"], chains["document"]
-    widths = {route: _width(chain) for route, chain in chains.items()}
+    widths = {route: chain.dimension for route, chain in chains.items()}
     if widths["query"] != widths["document"]:
         what = f"queries have {widths['query']} dimensions, and documents {widths['document']}"
         findings.refuse("dimension_mismatch", source.prefix, what)
@@ -173,12 +168,6 @@ def _two_chains(
         kind, parts, "+".join(kinds), widths["document"], document.maximum_length,
         document.pooling, settings.similarity, settings.prompts,
     )  # fmt: skip
-
-
-def _width(chain: Chain) -> int | None:
-    if m.SPLADE in chain.roles and chain.transformer is not None:
-        return chain.transformer.configuration.sizes["vocab_size"]
-    return chain.dimension
 
 
 def _two_folders(source: ModelFiles) -> dict[str, ModelFiles] | None:
@@ -219,32 +208,53 @@ def _two_encoders(pair: Mapping[str, ModelFiles], wanted: Requirements, findings
 
 def _from_transformers(source: ModelFiles, wanted: Requirements, findings: Findings) -> Plan | None:
     """A folder as transformers saves it: what it is, its classes say, or who sends it."""
-    classes = read_classes(source, findings)
+    classes = read_classes(source)
     if source.has(STANFORD) or "HF_ColBERT" in classes:
         if not _right_kind(CheckpointKind.MULTI_VECTOR, wanted, source, findings):
             return None
         return stanford_plan(source, findings)
-    ends = {
-        "ForSequenceClassification": CheckpointKind.CROSS_ENCODER,
-        "ForTokenClassification": CheckpointKind.TERM_WEIGHTING,
-        "ForConditionalGeneration": CheckpointKind.SEQ2SEQ,
-        "WithLMHeadModel": CheckpointKind.SEQ2SEQ,
-    }
-    kind = next((kind for end, kind in ends.items() for name in classes if name.endswith(end)), None)
+    kind = next((kind for end, kind in _ENDS.items() for name in classes if name.endswith(end)), None)
+    scores = CheckpointKind.CROSS_ENCODER in wanted.kinds or not (wanted.kinds or wanted.pooling)
+    if kind is None and scores and any(name.endswith("ForCausalLM") for name in classes):
+        kind = CheckpointKind.CROSS_ENCODER
     if kind is None:
         return _pooled_here(source, wanted, classes, findings)
     if not _right_kind(kind, wanted, source, findings):
         return None
     if kind is CheckpointKind.CROSS_ENCODER:
-        chain = read_chain([(m.TRANSFORMER, source)], kind, source.shown(CONFIG), findings)
-        return None if chain is None else _plan_of(chain, kind, read_settings(source, findings))
+        return _scorer(source, findings)
     head: Head = "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer"
     model = read_transformer(source, head, findings)
     return None if model is None else _plain_plan(kind, model, model.plain())
 
 
+def _scorer(source: ModelFiles, findings: Findings) -> Plan | None:
+    """A cross-encoder with a head for classes, or a causal language model that is asked for yes or no.
+
+    The library takes the two words for the latter as well, where nobody says otherwise.
+    """
+    settings = read_settings(source, findings)
+    if not any(name.endswith("ForCausalLM") for name in read_classes(source)):
+        listed = [Listed(m.TRANSFORMER, "", source)]
+        chain = read_chain(listed, CheckpointKind.CROSS_ENCODER, source.shown(CONFIG), findings)
+        return None if chain is None else _plan_of(chain, CheckpointKind.CROSS_ENCODER, settings)
+    model = read_transformer(source, "causal", findings)
+    if model is None:
+        return None
+    ids = {word: model.tokenizer.id_of(word) for word in ("yes", "no")}
+    if None in ids.values():
+        what = "a causal language model scores by its tokens yes and no, which it does not have"
+        findings.refuse("unknown_kind", source.shown(CONFIG), what)
+        return None
+    written = {"true_token_id": ids["yes"], "false_token_id": ids["no"], "module_input_name": "causal_logits"}
+    score = Module(m.LOGIT_SCORE, ModelPart({m.CONFIG: written}))
+    chain = Chain((Module(m.TRANSFORMER, model.module(), gives=model.hidden), score), model)
+    return _plan_of(chain, CheckpointKind.CROSS_ENCODER, settings)
+
+
 def _plain_plan(kind: CheckpointKind, model: Transformer, part: ModelPart) -> Plan:
-    return Plan(kind, {"model": part}, model.configuration.model_type, None, model.maximum_length)
+    length, template = model.maximum_length, model.tokenizer.chat_template
+    return Plan(kind, {"model": part}, model.configuration.model_type, None, length, chat_template=template)
 
 
 def _pooled_here(
@@ -274,7 +284,7 @@ def _pooled_here(
     model = read_transformer(source, "masked" if sparse else "base", findings)
     if model is None:
         return None
-    last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden)
+    last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
     chain = Chain((Module(m.TRANSFORMER, model.module(), gives=model.hidden), last), model)
     settings = read_settings(source, findings)
     # As their libraries do: DPR and SPLADE were made for inner products, other encoders say nothing.
@@ -288,12 +298,15 @@ def _augmentation(source: ModelFiles, wanted: Requirements, findings: Findings) 
     if not _right_kind(kind, wanted, source, findings):
         return None
     model = read_transformer(source, "base", findings)
-    tensors = weights.read_file(source, AUGMENTATION, findings)
+    tensors = weights.read_weights(source, findings, AUGMENTATION)
     if model is None or tensors is None:
         return None
-    shapes = {"W": (model.configuration.sizes["vocab_size"], model.hidden), "u": (model.hidden,)}
-    if not weights.check_weights(shapes, tensors, AUGMENTATION, source, findings):
+    shown, hidden = source.shown(AUGMENTATION), model.hidden or 0
+    missing = [name for name in ("W", "u") if name not in tensors]
+    if missing:
+        findings.refuse("missing_weights", shown, f"there is no {listed(missing)}")
         return None
-    taken = {name: tensors[name] for name in shapes}
-    weights.refuse_not_finite(taken, source, findings)
+    weights.refuse_shape("W", tensors["W"], (model.configuration.vocabulary or 0, hidden), shown, findings)
+    weights.refuse_shape("u", tensors["u"], (hidden,), shown, findings)
+    taken = {name: tensors[name] for name in ("W", "u")}
     return _plain_plan(kind, model, model.plain() | ModelPart(weights={AUGMENTATION: taken}))

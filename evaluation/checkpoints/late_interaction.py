@@ -14,6 +14,7 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.limits import MOST_POSITIONS
 from evaluation.checkpoints.modules import Module
 from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.settings import NAME as SETTINGS
@@ -23,6 +24,7 @@ from evaluation.checkpoints.values import TRUTH, read_values, text, whole
 
 #: Settings of ColBERT's own code; JSON, despite the name.
 STANFORD = "artifact.metadata"
+_PROJECTION = ("linear.weight", "linear.bias")
 
 
 def late_interaction_plan(chain: Chain, settings: EncoderDefaults) -> Plan:
@@ -47,9 +49,7 @@ def late_interaction_plan(chain: Chain, settings: EncoderDefaults) -> Plan:
 
 
 def _token_level(module: Module) -> Module:
-    if module.role == m.NORMALIZE:
-        return m.normalize("token_embeddings")
-    if module.role != m.DENSE:
+    if module.role not in (m.DENSE, m.NORMALIZE):
         return module
     names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
     json = {**module.part.json, m.CONFIG: {**module.part.json[m.CONFIG], **names}}
@@ -59,23 +59,19 @@ def _token_level(module: Module) -> Module:
 def stanford_plan(source: ModelFiles, findings: Findings) -> Plan | None:
     """ColBERT as its authors save it: the projection among the encoder's weights, settings in artifact.metadata."""
     late = _stanford_settings(source, findings)
-    model = read_transformer(source, "base", findings)
+    model = read_transformer(source, "base", findings, beside=_PROJECTION)
     tensors = weights.read_weights(source, Findings())
     if model is None or tensors is None:
         return None
-    projection = tensors.get("linear.weight")
-    if projection is None or len(projection.shape) != 2 or projection.shape[1] != model.hidden:
-        what = f"there is no linear.weight with {model.hidden:,} columns"
+    taken = {name: tensors[name] for name in _PROJECTION if name in tensors}
+    shape = taken["linear.weight"].shape if "linear.weight" in taken else ()
+    if len(shape) != 2 or (model.hidden and shape[1] != model.hidden):
+        what = f"there is no linear.weight with {model.hidden} columns"
         findings.refuse("missing_projection", source.shown(weights.NAME), what)
         return None
-    if not projection.usable:
-        findings.refuse(
-            "weights_type", source.shown(weights.NAME), f"its type is {projection.dtype}", "linear.weight"
-        )
-    gives, takes = projection.shape
-    values = {"in_features": takes, "out_features": gives, "module_input_name": "token_embeddings"}
-    dense = m.dense(values, ACTIVATIONS[0], {"linear.weight": projection}, source, findings)
-    chain = Chain((Module(m.TRANSFORMER, model.module(), gives=takes), dense), model)
+    values = {"in_features": shape[1], "out_features": shape[0]}
+    dense = m.dense(values, ACTIVATIONS[0], taken)
+    chain = Chain((Module(m.TRANSFORMER, model.module(), gives=shape[1]), dense), model)
     return late_interaction_plan(chain, EncoderDefaults("ColBERT", late=late))
 
 
@@ -98,6 +94,7 @@ def _stanford_settings(source: ModelFiles, findings: Findings) -> dict[str, Any]
 
 
 _STANFORD_RULES = {
-    "query_token_id": text(32), "doc_token_id": text(32), "query_maxlen": whole(1, 512), "doc_maxlen": whole(1, 32_768),
+    "query_token_id": text(32), "doc_token_id": text(32), "query_maxlen": whole(1, 512),
+    "doc_maxlen": whole(1, MOST_POSITIONS),
     "mask_punctuation": TRUTH, "attend_to_mask_tokens": TRUTH,
 }  # fmt: skip

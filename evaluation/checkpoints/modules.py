@@ -1,107 +1,98 @@
-"""The modules of sentence-transformers, one by one: each read into values of ours, and written from them."""
+"""The modules of sentence-transformers: recognised by their class, and each read into values and tensors.
+
+What keys and tensors a class has, the library says where the model is checked. Here its name decides which class that
+is, whatever package a release wrote before it, and its numbers how many dimensions go in and come out.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from evaluation.checkpoints import tokenizer, weights
-from evaluation.checkpoints.configuration import ACTIVATIONS
+from evaluation.checkpoints.configuration import ACTIVATIONS, refuse_activation
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import Findings, listed, quoted
-from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.findings import Findings, quoted
+from evaluation.checkpoints.json_reading import read_json, read_object
+from evaluation.checkpoints.limits import MOST_STATIC_ROWS
 from evaluation.checkpoints.plan import ModelPart
 from evaluation.checkpoints.tokenizer import read_tokenizer
 from evaluation.checkpoints.values import (
-    TRUTH,
-    Rule,
-    choice,
     read_values,
     refuse_forbidden_keys,
     refuse_unknown,
-    subset_of,
-    whole,
+    texts,
+    typed_values,
 )
 
-CONFIG = "config.json"
+MODULES, ROUTER_CONFIG = "modules.json", "router_config.json"
 TRANSFORMER, POOLING, NORMALIZE, DENSE = "Transformer", "Pooling", "Normalize", "Dense"
 STATIC, SPLADE, SPARSE_STATIC = "StaticEmbedding", "SpladePooling", "SparseStaticEmbedding"
-MASK, ROUTER = "MultiVectorMask", "Router"
+MASK, ROUTER, LOGIT_SCORE, AUTO_ENCODER = "MultiVectorMask", "Router", "LogitScore", "SparseAutoEncoder"
 
+_OWN = "sentence_transformers.sentence_transformer.modules"
 #: The class that each module is written as.
 CLASSES = {
     TRANSFORMER: "sentence_transformers.base.modules.transformer.Transformer",
-    POOLING: "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+    POOLING: f"{_OWN}.pooling.Pooling",
     NORMALIZE: "sentence_transformers.base.modules.normalize.Normalize",
     DENSE: "sentence_transformers.base.modules.dense.Dense",
-    STATIC: "sentence_transformers.sentence_transformer.modules.static_embedding.StaticEmbedding",
+    STATIC: f"{_OWN}.static_embedding.StaticEmbedding",
     SPLADE: "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling",
     SPARSE_STATIC: "sentence_transformers.sparse_encoder.modules.sparse_static_embedding.SparseStaticEmbedding",
+    AUTO_ENCODER: "sentence_transformers.sparse_encoder.modules.sparse_auto_encoder.SparseAutoEncoder",
     MASK: "sentence_transformers.multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask",
     ROUTER: "sentence_transformers.base.modules.router.Router",
-}
-_PACKAGES = (
-    "sentence_transformers.models", "sentence_transformers.base.modules",
-    "sentence_transformers.sentence_transformer.modules", "sentence_transformers.sparse_encoder.models",
-    "sentence_transformers.sparse_encoder.modules", "sentence_transformers.multi_vector_encoder.modules",
-)  # fmt: skip
-#: Every spelling that files have for them, and for nothing else.
-TYPES: Mapping[str, str] = {
-    **{f"{package}.{name}": name for package in _PACKAGES for name in CLASSES},
-    **{
-        f"{package}.{path.split('.')[-2]}.{name}": name
-        for package in _PACKAGES
-        for name, path in CLASSES.items()
-    },
-    "sentence_transformers.models.Asym": ROUTER,
-    "sentence_transformers.sparse_encoder.models.MLMTransformer": TRANSFORMER,
-    "sentence_transformers.sparse_encoder.models.MLMTransformer.MLMTransformer": TRANSFORMER,
-    "pylate.models.Dense.Dense": DENSE,
-}
+    LOGIT_SCORE: "sentence_transformers.cross_encoder.modules.logit_score.LogitScore",
+    "HierarchicalTokenPooling":
+        "sentence_transformers.multi_vector_encoder.modules.token_pooling.HierarchicalTokenPooling",
+    "LayerNorm": f"{_OWN}.layer_norm.LayerNorm",
+    "Dropout": f"{_OWN}.dropout.Dropout",
+    "WeightedLayerPooling": f"{_OWN}.weighted_layer_pooling.WeightedLayerPooling",
+    "LSTM": f"{_OWN}.lstm.LSTM",
+    "CNN": f"{_OWN}.cnn.CNN",
+}  # fmt: skip
+#: Other names of theirs.
+_ALIASES = {"Asym": ROUTER, "MLMTransformer": TRANSFORMER}
+#: Classes of the library that are not run, and why.
+NOT_RUN = {
+    **dict.fromkeys(("BoW", "WordEmbeddings", "WordWeights"), "it has a tokenizer of its own, not tokenizer.json"),
+    **dict.fromkeys(("CLIPModel", "CLIP"), "it encodes pictures, and documents here are texts"),
+}  # fmt: skip
+#: Spellings: of sentence-transformers, with or without its module's name, and of PyLate.
+_TYPE = re.compile(r"(sentence_transformers|pylate)(\.[A-Za-z_]{1,40}){0,4}\.([A-Za-z]{1,40})", re.ASCII)
 
-_DENSE_ACTIVATIONS = ACTIVATIONS[:4]
+#: Where a module has its configuration, and which have weights.
+_CONFIGS = {"LSTM": "lstm_config.json", "CNN": "cnn_config.json"}
+_WITH_WEIGHTS = frozenset(
+    {DENSE, STATIC, SPARSE_STATIC, AUTO_ENCODER, "LayerNorm", "WeightedLayerPooling", "LSTM", "CNN"}
+)
+CONFIG = "config.json"
+_WIDTHS = {
+    DENSE: ("in_features", "out_features"), AUTO_ENCODER: ("input_dim", "hidden_dim"),
+    "LayerNorm": ("dimension", "dimension"), POOLING: ("embedding_dimension", "embedding_dimension"),
+}  # fmt: skip
 _POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 _OLD_POOLING = {
     "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }  # fmt: skip
-_WIDTH = whole(1, 65_536)
-_FEATURE = choice("token_embeddings", "sentence_embedding")
-_WORDS = Rule(
-    lambda value: (
-        isinstance(value, list)
-        and len(value) <= 2000
-        and all(isinstance(word, str) and 0 < len(word) <= 64 for word in value)
-    ),
-    "a list of at most 2,000 short words",
-)
-_RULES: Mapping[str, dict[str, Rule]] = {
-    POOLING: {
-        "embedding_dimension": _WIDTH, "word_embedding_dimension": _WIDTH, "include_prompt": TRUTH,
-        "pooling_mode": Rule(lambda value: _are_modes(value), "one or several of " + ", ".join(_POOLING_MODES)),
-        **dict.fromkeys(_OLD_POOLING, TRUTH),
-    },
-    NORMALIZE: {"module_input_name": _FEATURE, "module_output_name": _FEATURE},
-    DENSE: {
-        "in_features": _WIDTH, "out_features": _WIDTH, "bias": TRUTH, "use_residual": TRUTH,
-        "activation_function": Rule(lambda value: isinstance(value, str), "the name of an activation"),
-        "module_input_name": _FEATURE, "module_output_name": _FEATURE,
-    },
-    SPLADE: {
-        "pooling_strategy": choice("max", "sum"), "activation_function": choice("relu", "log1p_relu"),
-        "word_embedding_dimension": whole(1, 512_000), "embedding_dimension": whole(1, 512_000),
-    },
-    SPARSE_STATIC: {"frozen": TRUTH},
-    MASK: {
-        "skiplist_words": _WORDS,
-        "skiplist_tasks": subset_of(("query", "document"), 2),
-    },
-    STATIC: {},
-}  # fmt: skip
-WORDS_RULE = _WORDS
+WORDS = texts(2000, 64)
+_MOST_MODULES = 12
+_ROUTES = {"query", "document"}
+_FOLDER = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A module as modules.json names it: what it is, the name of its class there, and its files."""
+
+    role: str
+    spelling: str
+    source: ModelFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,36 +105,188 @@ class Module:
     gives: int | None = None
     #: What a description says of it: how it pools.
     pooling: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_module(role: str, source: ModelFiles, findings: Findings) -> Module | None:
-    """The module of this role in a folder, or None where it is refused. Transformer and Router have their own files."""
-    found: dict[str, Any] = {}
-    if source.has(CONFIG) and role != STATIC:
-        found = read_object(source, CONFIG, findings) or {}
-        refuse_forbidden_keys(found, findings, source.shown(CONFIG))
-        refuse_unknown(found, _RULES[role], findings, source.shown(CONFIG))
-    values = read_values(found, _RULES[role], findings, source.shown(CONFIG))
-    return _READERS[role](values, source, findings)
-
-
-def _pooling(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
-    modes = values.get("pooling_mode") or [name for key, name in _OLD_POOLING.items() if values.get(key)]
-    modes = [modes] if isinstance(modes, str) else modes
-    if not modes:
-        findings.refuse(
-            "value", source.shown(CONFIG), f"no way of pooling is chosen of {', '.join(_POOLING_MODES)}"
-        )
+def read_module_list(source: ModelFiles, findings: Findings) -> list[Listed] | None:
+    """The modules that modules.json names, or None where it is refused."""
+    found = read_json(source, MODULES, findings)
+    if found is None:
         return None
-    width = values.get("embedding_dimension") or values.get("word_embedding_dimension")
-    written = {
-        "embedding_dimension": width,
-        "pooling_mode": modes[0] if len(modes) == 1 else modes,
-        "include_prompt": values.get("include_prompt", True),
+    shown = source.shown(MODULES)
+    if not isinstance(found, list) or not 0 < len(found) <= _MOST_MODULES:
+        findings.refuse("json_damaged", shown, f"it is no list of 1 to {_MOST_MODULES} modules")
+        return None
+    told = [{key: value for key, value in entry.items() if key != "path"} if isinstance(entry, dict) else entry
+            for entry in found]  # fmt: skip
+    refuse_forbidden_keys(told, findings, shown)
+    modules: list[Listed] = []
+    for number, entry in enumerate(found):
+        if not isinstance(entry, dict):
+            findings.refuse("json_damaged", shown, "a module is no object { … }", f"[{number}]")
+            return None
+        refuse_unknown(entry, ("idx", "name", "path", "type", "kwargs"), findings, shown)
+        role = _role(entry.get("type"), f"[{number}].type", shown, findings)
+        path = entry.get("path", "")
+        folder = _folder(path)
+        if folder is None:
+            what = f"{quoted(path)} is no folder beside modules.json"
+        elif (within := source.within(folder)) in [each.source for each in modules]:
+            what = f"{quoted(path)} is named twice"  # every copy would be read and written, however large
+        else:
+            modules.append(Listed(role, str(entry.get("type")), within))
+            continue
+        findings.refuse("value", shown, what, f"[{number}].path")
+        return None
+    return None if any(not each.role for each in modules) else modules
+
+
+def _folder(path: object) -> str | None:
+    """A module's folder, empty for that of modules.json itself; None where the path may not be one."""
+    if not isinstance(path, str):
+        return None
+    folder = "" if path == "." else path.removesuffix("/")
+    return folder if not folder or _FOLDER.fullmatch(folder) else None
+
+
+def role_of(name: object) -> str:
+    """Which module a class's full name is of, in any spelling; empty for every other name."""
+    found = _TYPE.fullmatch(name) if isinstance(name, str) else None
+    known = _ALIASES.get(found[3], found[3]) if found else ""
+    return known if known in CLASSES or known in NOT_RUN else ""
+
+
+def _role(name: object, key: str, shown: str, findings: Findings) -> str:
+    role = role_of(name)
+    if role in NOT_RUN:
+        findings.refuse("module_not_run", shown, f"{role} is not run: {NOT_RUN[role]}", key)
+        return ""
+    if not role:
+        findings.refuse("module_type", shown, f"{quoted(name)} is not taken", key)
+    return role
+
+
+def read_routes(source: ModelFiles, findings: Findings) -> dict[str, list[Listed]] | None:
+    """The modules for queries and for documents that a Router names, or None where it is refused."""
+    name = ROUTER_CONFIG if source.has(ROUTER_CONFIG) else CONFIG
+    found = read_object(source, name, findings) if source.has(name) else None
+    if found is None:
+        what = "the Router's own file is missing or damaged"
+        findings.refuse("missing_config", source.shown(ROUTER_CONFIG), what)
+        return None
+    shown = source.shown(name)
+    refuse_forbidden_keys(found, findings, shown)
+    refuse_unknown(found, ("types", "structure", "parameters"), findings, shown)
+    types, structure = found.get("types"), found.get("structure")
+    if not isinstance(types, dict) or not isinstance(structure, dict) or set(structure) != _ROUTES:
+        what = "there are not exactly the two routes query and document"
+        findings.refuse("value", shown, what, "structure")
+        return None
+    parameters = found.get("parameters") or {}
+    if not isinstance(parameters, dict) or parameters.get("route_mappings"):
+        findings.refuse("value", shown, "only an empty object is taken", "parameters.route_mappings")
+    routes = {}
+    for role, names in structure.items():
+        route = _route(names, types, source, f"structure.{role}", shown, findings)
+        if route is None:
+            return None
+        routes[role] = route
+    return routes
+
+
+def _route(
+    names: object, types: Mapping[str, Any], source: ModelFiles, key: str, shown: str, findings: Findings
+) -> list[Listed] | None:
+    if not isinstance(names, list) or not 0 < len(names) <= _MOST_MODULES:
+        findings.refuse("value", shown, "it is no list of modules", key)
+        return None
+    route = []
+    for number, each in enumerate(names):
+        if each in names[:number]:  # every copy would be written, however large
+            findings.refuse("value", shown, f"{quoted(each)} is named twice", key)
+            return None
+        if not isinstance(each, str) or not _FOLDER.fullmatch(each) or each not in types:
+            findings.refuse("value", shown, f"{quoted(each)} is no folder beside it", key)
+            return None
+        role = _role(types[each], f"types.{each}", shown, findings)
+        if not role:
+            return None
+        route.append(Listed(role, str(types[each]), source.within(each)))
+    return route
+
+
+def read_module(listed: Listed, findings: Findings) -> Module | None:
+    """A module's files, or None where they are refused. Transformer and Router have readers of their own."""
+    role, source = listed.role, listed.source
+    values = _read_values(role, source, findings)
+    part = ModelPart({_CONFIGS.get(role, CONFIG): values} if role != STATIC else {})
+    takes, gives = (values.get(key) for key in _WIDTHS.get(role, ("", "")))
+    if role in _WITH_WEIGHTS:
+        tensors = weights.read_weights(source, findings, buffers=True)
+        if tensors is None:
+            return None
+        part |= ModelPart(weights={weights.NAME: tensors})
+        if role in (STATIC, SPARSE_STATIC):
+            return _with_tokenizer(role, part, tensors, source, findings)
+    pooling = ""
+    if role == POOLING:
+        modes = values.get("pooling_mode")
+        modes = modes if isinstance(modes, list) else [modes]
+        if not modes or any(mode not in _POOLING_MODES for mode in modes):
+            what = f"no way of pooling is chosen of {', '.join(_POOLING_MODES)}"
+            findings.refuse("value", source.shown(CONFIG), what)
+            return None
+        gives, pooling = takes and takes * len(modes), "+".join(modes)
+    elif role == SPLADE:
+        pooling = str(values.get("pooling_strategy", "max"))
+    return Module(role, part, takes, gives, pooling)
+
+
+def _read_values(role: str, source: ModelFiles, findings: Findings) -> dict[str, Any]:
+    """A module's configuration, its keys as the library calls them now."""
+    name = _CONFIGS.get(role, CONFIG)
+    if role == STATIC or not source.has(name):
+        return {}
+    shown = source.shown(name)
+    found = {
+        key: value for key, value in (read_object(source, name, findings) or {}).items() if value is not None
     }
-    gives = width and width * len(modes)
-    return Module(POOLING, ModelPart({CONFIG: written}), width, gives, "+".join(modes))
+    refuse_forbidden_keys(found, findings, shown)
+    words = read_values(found, {"skiplist_words": WORDS}, findings, shown)
+    if role == DENSE:
+        activation = found.setdefault("activation_function", ACTIVATIONS[1])
+        refuse_activation(activation, findings, shown, "activation_function")
+    if "word_embedding_dimension" in found and role in (POOLING, SPLADE, "LSTM", "WeightedLayerPooling"):
+        found.setdefault("embedding_dimension", found.pop("word_embedding_dimension"))
+    if role == POOLING:
+        old = [mode for key, mode in _OLD_POOLING.items() if found.pop(key, None) is True]
+        modes = found.setdefault("pooling_mode", old[0] if len(old) == 1 else old)
+        if isinstance(modes, list) and len(modes) == 1:
+            found["pooling_mode"] = modes[0]
+    return typed_values({key: found[key] for key in found.keys() - words.keys()}, findings, shown) | words
+
+
+def _with_tokenizer(
+    role: str, part: ModelPart, tensors: weights.Tensors, source: ModelFiles, findings: Findings
+) -> Module | None:
+    """A vector or a weight for each token, and the tokenizer whose ids they go by."""
+    shown = source.shown(weights.NAME)
+    name = next((name for name in ("embedding.weight", "embeddings", "weight") if name in tensors), "")
+    table = tensors.get(name)
+    dimensions = 1 if role == SPARSE_STATIC else 2
+    if table is None or len(table.shape) != dimensions or table.shape[0] > MOST_STATIC_ROWS:
+        what = f"there is no table of at most {MOST_STATIC_ROWS:,} rows, one for each token"
+        findings.refuse("missing_weights" if table is None else "weights_shape", shown, what)
+        return None
+    rows = tensors.get("mapping", table).shape[0]
+    words = read_tokenizer(source, rows, findings, keep_truncation=role == STATIC)
+    if words is None:
+        return None
+    part |= ModelPart({tokenizer.NAME: words.content})
+    if role == SPARSE_STATIC:
+        part |= ModelPart(
+            {tokenizer.SETTINGS: words.settings(words.maximum_length or 512, token_types=False)}
+        )
+    return Module(role, part, gives=table.shape[-1], pooling="mean" if role == STATIC else "")
 
 
 def pooling_by_name(mode: str, width: int) -> Module:
@@ -152,146 +295,27 @@ def pooling_by_name(mode: str, width: int) -> Module:
     return Module(POOLING, ModelPart({CONFIG: written}), width, width, mode)
 
 
-def splade_by_name(strategy: str, activation: str = "relu") -> Module:
+def splade_by_name(strategy: str) -> Module:
     """The module that pools a masked language model's outputs in this way."""
-    written = {"pooling_strategy": strategy, "activation_function": activation, "embedding_dimension": None}
+    written = {"pooling_strategy": strategy, "activation_function": "relu"}
     return Module(SPLADE, ModelPart({CONFIG: written}), pooling=strategy)
 
 
-def _splade(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
-    return splade_by_name(values.get("pooling_strategy", "max"), values.get("activation_function", "relu"))
-
-
-def _normalize(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
-    return normalize(values.get("module_input_name", "sentence_embedding"))
-
-
-def normalize(feature: str) -> Module:
-    """The module that scales vectors of this kind to length one."""
-    return Module(
-        NORMALIZE, ModelPart({CONFIG: {"module_input_name": feature, "module_output_name": feature}})
-    )
-
-
-def _dense(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
-    tensors = weights.read_weights(source, findings)
-    missing = [key for key in ("in_features", "out_features") if key not in values]
-    if missing:
-        findings.refuse("value", source.shown(CONFIG), f"there is no {listed(missing)}")
-    activation = values.get("activation_function", ACTIVATIONS[1])
-    if activation not in _DENSE_ACTIVATIONS:
-        what = f"{quoted(activation)} is not one of {', '.join(_DENSE_ACTIVATIONS)}"
-        findings.refuse("activation", source.shown(CONFIG), what, "activation_function")
-    if missing or tensors is None:
-        return None
-    takes, gives = values["in_features"], values["out_features"]
-    wanted = {
-        "linear.weight": (gives, takes),
-        **({"linear.bias": (gives,)} if values.get("bias", True) else {}),
-    }
-    if values.get("use_residual") and takes != gives:
-        wanted["residual.weight"] = (gives, takes)
-    if not weights.check_weights(wanted, tensors, weights.NAME, source, findings):
-        return None
-    return dense(values, activation, {name: tensors[name] for name in wanted}, source, findings)
-
-
-def dense(
-    values: Mapping[str, Any],
-    activation: str,
-    tensors: weights.Tensors,
-    source: ModelFiles,
-    findings: Findings,
-) -> Module:
-    """A projection with these weights."""
-    weights.refuse_not_finite(tensors, source, findings)
-    feature = values.get("module_input_name", "sentence_embedding")
-    written = {
-        "in_features": values["in_features"],
-        "out_features": values["out_features"],
-        "bias": "linear.bias" in tensors,
-        "activation_function": activation,
-        "module_input_name": feature,
-        "module_output_name": feature,
-        **({"use_residual": True} if values.get("use_residual") else {}),
-    }
+def dense(values: Mapping[str, Any], activation: str, tensors: weights.Tensors) -> Module:
+    """A projection of tokens with these weights."""
+    names = dict.fromkeys(("module_input_name", "module_output_name"), "token_embeddings")
+    written = {**values, "bias": "linear.bias" in tensors, "activation_function": activation, **names}
     part = ModelPart({CONFIG: written}, {weights.NAME: tensors})
-    return Module(DENSE, part, values["in_features"], values["out_features"], facts=values)
+    return Module(DENSE, part, values["in_features"], values["out_features"])
 
 
-def _static(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
-    tensors = weights.read_weights(source, findings)
-    if tensors is None:
-        return None
-    embedding = tensors.get("embedding.weight") or tensors.get("embeddings")
-    left = sorted(tensors.keys() - {"embedding.weight", "embeddings"})
-    if embedding is None or left:
-        what = f"it holds {listed(sorted(tensors))}, where embedding.weight alone would do"
-        findings.refuse(
-            "missing_weights" if embedding is None else "weights_shape", source.shown(weights.NAME), what
-        )
-        return None
-    rows, width = embedding.shape if len(embedding.shape) == 2 else (0, 0)
-    if not 0 < rows <= 2_000_000 or not 0 < width <= 65_536:
-        what = "embedding.weight is no table of at most 2,000,000 × 65,536"
-        findings.refuse("weights_shape", source.shown(weights.NAME), what)
-        return None
-    taken = {"embedding.weight": embedding}
-    if not embedding.usable:
-        findings.refuse(
-            "weights_type", source.shown(weights.NAME), f"its type is {embedding.dtype}", "embedding.weight"
-        )
-    weights.refuse_not_finite(taken, source, findings)
-    words = read_tokenizer(source, rows, findings, keep_truncation=True)
-    if words is None:
-        return None
-    return Module(
-        STATIC, ModelPart({tokenizer.NAME: words.content}, {weights.NAME: taken}), gives=width, pooling="mean"
-    )
-
-
-def _sparse_static(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
-    tensors = weights.read_weights(source, findings)
-    if tensors is None:
-        return None
-    weight = tensors.get("weight")
-    if weight is None or len(weight.shape) != 1 or not 0 < weight.shape[0] <= 512_000:
-        findings.refuse(
-            "missing_weights", source.shown(weights.NAME), "there is no list of weights, one for each token"
-        )
-        return None
-    if not weight.usable:
-        findings.refuse("weights_type", source.shown(weights.NAME), f"its type is {weight.dtype}", "weight")
-    weights.refuse_not_finite({"weight": weight}, source, findings)
-    words = read_tokenizer(source, weight.shape[0], findings)
-    if words is None:
-        return None
-    json = {
-        CONFIG: {"frozen": values.get("frozen", False)},
-        tokenizer.NAME: words.content,
-        tokenizer.SETTINGS: words.settings(words.maximum_length or 512, token_types=False),
-    }
-    return Module(SPARSE_STATIC, ModelPart(json, {weights.NAME: {"weight": weight}}), gives=weight.shape[0])
-
-
-def _mask(values: dict[str, Any], source: ModelFiles, findings: Findings) -> Module | None:
-    written = {
-        "skiplist_words": values.get("skiplist_words", []),
-        "skiplist_tasks": values.get("skiplist_tasks", ["document"]),
-        "keep_only_token_ids": None,
-    }
-    return Module(MASK, ModelPart({CONFIG: written}))
-
-
-_READERS = {
-    POOLING: _pooling, SPLADE: _splade, NORMALIZE: _normalize, DENSE: _dense, STATIC: _static,
-    SPARSE_STATIC: _sparse_static, MASK: _mask,
-}  # fmt: skip
-
-
-def _are_modes(value: object) -> bool:
-    modes = [value] if isinstance(value, str) else value
-    return subset_of(_POOLING_MODES, 6).accepts(modes) and bool(modes)
-
-
-MODULE_FOLDER = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
+def check_dimensions(modules: Sequence[Module], shown: str, findings: Findings) -> None:
+    """Refuse a module that takes other dimensions than the one before it gives."""
+    before = None
+    for module in modules:
+        if module.takes and before and module.takes != before:
+            what = (
+                f"{module.role} takes {module.takes:,} dimensions, and the module before it gives {before:,}"
+            )
+            findings.refuse("dimension_mismatch", shown, what)
+        before = module.gives or before

@@ -46,3 +46,4 @@ class Plan:
     pooling: str = ""
     similarity: str = ""
     prompts: Mapping[str, str] = field(default_factory=dict)
+    chat_template: str = ""

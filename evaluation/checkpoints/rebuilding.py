@@ -119,6 +119,7 @@ def _describe(plan: Plan, digests: Mapping[str, bytes], size: int) -> Checkpoint
         pooling=plan.pooling,
         similarity=plan.similarity,
         prompts=dict(plan.prompts),
+        chat_template=plan.chat_template,
     )
 
 

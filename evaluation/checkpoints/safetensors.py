@@ -25,8 +25,10 @@ from evaluation.checkpoints.json_reading import NotJson, parse
 _MOST_DIMENSIONS = 8
 _MOST_NAME = 256
 _BLOCK = 8 * MIB
-#: Bytes of a value. Whole numbers are read, because some models keep the numbers of their positions, and left out.
+#: Bytes of a value.
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+#: The types of what models keep beside their weights: the numbers of positions, masks.
+_BUFFERS = frozenset({"I64", "I32", "BOOL"})
 #: The types that weights may have, and the bits that are all set in infinities and in what is no number.
 _EXPONENTS = {"F32": ("<u4", 0x7F800000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)}
 _WEIGHT_TYPES = frozenset(_EXPONENTS)
@@ -56,6 +58,11 @@ class Tensor:
     def usable(self) -> bool:
         """Whether it is of a type that weights may have."""
         return self.dtype in _WEIGHT_TYPES
+
+    @property
+    def is_buffer(self) -> bool:
+        """Whether it holds whole numbers or truths, which no weight is."""
+        return self.dtype in _BUFFERS
 
 
 def open_regular(path: Path) -> BinaryIO:

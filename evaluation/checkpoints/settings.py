@@ -10,7 +10,8 @@ from evaluation.checkpoints.configuration import refuse_activation
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
-from evaluation.checkpoints.modules import WORDS_RULE
+from evaluation.checkpoints.limits import MOST_POSITIONS
+from evaluation.checkpoints.modules import WORDS
 from evaluation.checkpoints.transformer import is_expansion
 from evaluation.checkpoints.values import (
     TRUTH,
@@ -40,9 +41,9 @@ _PROMPTS = Rule(
 )
 #: What PyLate keeps beside them.
 LATE: Mapping[str, Rule] = {
-    "query_prefix": text(64), "document_prefix": text(64), "query_length": whole(1, 512),
-    "document_length": whole(1, 32_768), "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH,
-    "query_expansion": Rule(is_expansion, "a known way to lengthen queries"), "skiplist_words": WORDS_RULE,
+    "query_prefix": text(64), "document_prefix": text(64), "query_length": whole(1, MOST_POSITIONS),
+    "document_length": whole(1, MOST_POSITIONS), "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH,
+    "query_expansion": Rule(is_expansion, "a known way to lengthen queries"), "skiplist_words": WORDS,
 }  # fmt: skip
 _RULES: Mapping[str, Rule] = {
     **LATE,
@@ -90,7 +91,10 @@ def read_settings(source: ModelFiles, findings: Findings) -> EncoderDefaults:
         values.get("similarity_fn_name", ""), ""
     )
     late = {key: values[key] for key in LATE if key in values}
-    return EncoderDefaults(values.get("model_type", ""), similarity, _prompts(values), late)
+    # PyLate did not say what its models are before they could be several; their similarity alone does.
+    maxsim = values.get("similarity_fn_name", "").casefold() == "maxsim"
+    model_type = values.get("model_type", "ColBERT" if maxsim else "")
+    return EncoderDefaults(model_type, similarity, _prompts(values), late)
 
 
 def _prompts(values: Mapping[str, Any]) -> dict[str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.checkpoints.files import ModelFiles
+from evaluation.checkpoints.files import CHAT_TEMPLATE, ModelFiles
 from evaluation.checkpoints.findings import Findings, listed, quoted
-from evaluation.checkpoints.json_reading import TOKENIZER_BYTES, read_object
-from evaluation.checkpoints.tokenizer_parts import check_parts
+from evaluation.checkpoints.json_reading import NotJson, read_file, read_object
+from evaluation.checkpoints.limits import MOST_POSITIONS, MOST_TOKENIZER, MOST_VOCABULARY
+from evaluation.checkpoints.tokenizer_parts import MOST_TOKEN, check_parts, inserted_ids
 from evaluation.checkpoints.values import (
     TRUTH,
     read_values,
@@ -20,10 +21,10 @@ from evaluation.checkpoints.values import (
 )
 
 NAME, SETTINGS, SPECIAL = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
-_MOST_ADDED, _MOST_TOKEN = 20_000, 2000
+_MOST_ADDED, _MOST_TEMPLATE = 20_000, 64 * 1024
 _ADDED_RULES = {
-    "id": whole(0, 512_000),
-    "content": text(_MOST_TOKEN),
+    "id": whole(0, MOST_VOCABULARY),
+    "content": text(MOST_TOKEN),
     **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), TRUTH),
 }
 _KEYS_TEXT = """
@@ -31,6 +32,7 @@ version truncation padding added_tokens normalizer pre_tokenizer post_processor 
 """
 _KEYS = frozenset(_KEYS_TEXT.split())
 _SPECIAL_TOKENS = tuple(f"{role}_token" for role in ("unk", "sep", "pad", "cls", "mask", "bos", "eos"))
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 _UNREMARKED_TEXT = """
 tokenizer_class do_lower_case tokenize_chinese_chars strip_accents do_basic_tokenize never_split
 name_or_path backend is_local local_files_only clean_up_tokenization_spaces added_tokens_decoder
@@ -38,80 +40,93 @@ special_tokens_map_file sp_model_kwargs model_input_names padding_side truncatio
 additional_special_tokens extra_ids legacy add_prefix_space trim_offsets errors max_length stride
 truncation_strategy pad_to_multiple_of pad_token_type_id processor_class use_fast do_lower vocab_type
 split_by_punct keep_accents remove_space clean_text handle_chinese_chars lowercase model_max_length
-chat_template add_bos_token add_eos_token
+chat_template add_bos_token add_eos_token auto_map split_special_tokens spaces_between_special_tokens
+use_default_system_prompt
 """
 _UNREMARKED = frozenset(_UNREMARKED_TEXT.split())
-_LONGEST = 32_768
 
 
 @dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """A tokenizer as it was understood: what is written, and what others need to know of it."""
+    """A tokenizer as it was understood: what is written, and what others need to know of it.
+
+    `chat_template` is the sha256 of the chat template's text, which itself is not kept; empty where there is none.
+    """
 
     content: dict[str, Any]
     special: dict[str, str]
-    tokens: int
+    sides: dict[str, str]
+    inputs: tuple[str, ...]
     maximum_length: int | None
-    #: Every token's id; empty where the tokenizer was refused.
-    ids: dict[str, int]
+    chat_template: str
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token in the vocabulary, where this is one of tokens and ids."""
+        vocabulary = self.content["model"]["vocab"]
+        return vocabulary.get(token) if isinstance(vocabulary, dict) else None
 
     def settings(self, maximum_length: int, token_types: bool) -> dict[str, Any]:
         """tokenizer_config.json of the rebuilt model: the class that takes tokenizer.json as it stands."""
-        names = ["input_ids", *(["token_type_ids"] if token_types else []), "attention_mask"]
+        plain = [name for name in _INPUTS if token_types or name != "token_type_ids"]
         return {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": maximum_length,
-            "model_input_names": names,
+            "model_input_names": list(self.inputs) or plain,
             "clean_up_tokenization_spaces": False,
             **self.special,
+            **self.sides,
         }
 
 
 def read_tokenizer(
-    source: ModelFiles, rows: int, findings: Findings, keep_truncation: bool = False
+    source: ModelFiles, rows: int | None, findings: Findings, keep_truncation: bool = False
 ) -> Tokenizer | None:
     """The tokenizer in a folder for a model with `rows` embeddings, or None where it is refused.
 
     Truncation and padding are left out, because who encodes sets both; `keep_truncation` keeps the first for
     models that are not asked.
     """
+    shown = source.shown(NAME)
     if not source.has(NAME):
-        findings.refuse("missing_tokenizer", source.shown(NAME), "the file is missing")
+        findings.refuse("missing_tokenizer", shown, "the file is missing")
         return None
-    found = read_object(source, NAME, findings, TOKENIZER_BYTES)
+    found = read_object(source, NAME, findings, MOST_TOKENIZER)
     if found is None:
         return None
     unknown = sorted(key for key in found if key not in _KEYS)
     if unknown:
-        findings.refuse(
-            "tokenizer_value", source.shown(NAME), f"the keys {listed(unknown)} are not known here"
-        )
-    ids = check_parts(found, source.shown(NAME), findings)
-    added = _read_added(found.get("added_tokens"), source.shown(NAME), findings)
+        findings.refuse("tokenizer_value", shown, f"the keys {listed(unknown)} are not known here")
+    ids = check_parts(found, shown, findings)
+    added = _read_added(found.get("added_tokens"), shown, findings)
     if ids is None or added is None:
         return None
     ids |= {token["content"]: token["id"] for token in added}
-    _check_ids({*ids.values(), *_inserted(found.get("post_processor"))}, rows, source.shown(NAME), findings)
+    _check_ids({*ids.values(), *inserted_ids(found.get("post_processor"))}, rows, shown, findings)
+    truncation = found.get("truncation") if keep_truncation else None
+    if not _is_truncation(truncation):
+        findings.refuse("tokenizer_value", shown, "it is not as the library writes it", "truncation")
+    parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
     content = {
         "version": "1.0",
-        "truncation": found.get("truncation") if keep_truncation else None,
+        "truncation": truncation,
         "padding": None,
         "added_tokens": added,
-        **{
-            key: found.get(key)
-            for key in ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
-        },
+        **{key: found.get(key) for key in parts},
     }
-    if keep_truncation and not _is_truncation(content["truncation"]):
-        findings.refuse(
-            "tokenizer_value", source.shown(NAME), "it is not as the library writes it", "truncation"
-        )
     settings = _read_settings(source, SETTINGS, findings)
-    special = _read_special(source, settings, ids, findings)
+    template = _hash_of_template(source, settings)
+    if template:
+        findings.remark("left_out", source.shown(SETTINGS), "a chat template is a program, and never run")
     longest = settings.get("model_max_length")
-    stated = isinstance(longest, int | float) and not isinstance(longest, bool) and longest >= 1
-    maximum = min(int(longest), _LONGEST) if stated and longest is not None else None
-    return Tokenizer(content, special, len(ids), maximum, ids)
+    stated = type(longest) in (int, float) and longest is not None and longest >= 1
+    return Tokenizer(
+        content,
+        _read_special(source, settings, ids, findings),
+        {key: "left" for key in ("padding_side", "truncation_side") if settings.get(key) == "left"},
+        _read_inputs(settings.get("model_input_names")),
+        min(int(longest), MOST_POSITIONS) if stated and longest is not None else None,
+        template,
+    )
 
 
 def _read_added(found: object, shown: str, findings: Findings) -> list[dict[str, Any]] | None:
@@ -125,11 +140,7 @@ def _read_added(found: object, shown: str, findings: Findings) -> list[dict[str,
     added = []
     for number, entry in enumerate(found):
         path = f"added_tokens[{number}]"
-        if (
-            not isinstance(entry, dict)
-            or set(entry) - set(_ADDED_RULES)
-            or not {"id", "content"} <= set(entry)
-        ):
+        if not isinstance(entry, dict) or set(entry) - set(_ADDED_RULES):
             findings.refuse("tokenizer_value", shown, "it is no added token as the library writes it", path)
             return None
         taken = read_values(entry, _ADDED_RULES, findings, shown, path)
@@ -141,30 +152,14 @@ def _read_added(found: object, shown: str, findings: Findings) -> list[dict[str,
     return added
 
 
-def _check_ids(ids: set[int], rows: int, shown: str, findings: Findings) -> None:
+def _check_ids(ids: set[int], rows: int | None, shown: str, findings: Findings) -> None:
     """Every id has to have an embedding, or looking it up would read elsewhere."""
     highest = max(ids, default=-1)
     if highest < 0:
         findings.refuse("tokenizer_vocabulary", shown, "it has no tokens")
-    elif highest >= rows:
+    elif rows is not None and highest >= rows:
         what = f"a token has the id {highest:,}, and the model has {rows:,} embeddings"
         findings.refuse("tokenizer_vocabulary", shown, what)
-
-
-def _inserted(part: Any, depth: int = 0) -> Iterator[int]:
-    """The ids that a post-processor puts around texts, as far as they are whole numbers."""
-    if not isinstance(part, dict) or depth > 4:
-        return
-    for key in ("sep", "cls"):
-        if isinstance(pair := part.get(key), list):
-            yield from (value for value in pair if type(value) is int)
-    if isinstance(tokens := part.get("special_tokens"), dict):
-        for entry in tokens.values():
-            found = entry.get("ids") if isinstance(entry, dict) else None
-            yield from (value for value in found or () if type(value) is int)
-    if isinstance(inner := part.get("processors"), list):
-        for each in inner[:32]:
-            yield from _inserted(each, depth + 1)
 
 
 def _is_truncation(value: object) -> bool:
@@ -185,9 +180,11 @@ def _read_settings(source: ModelFiles, name: str, findings: Findings) -> dict[st
     if not source.has(name):
         return {}
     found = read_object(source, name, findings) or {}
-    refuse_forbidden_keys(found, findings, source.shown(name))
-    if found.get("chat_template") is not None:
-        findings.remark("keys_left_out", source.shown(name), "chat templates are not used", "chat_template")
+    if found.get("auto_map") is not None:
+        what = "the code that it names is not run; tokenizer.json is taken as it stands"
+        findings.remark("keys_left_out", source.shown(name), what, "auto_map")
+    told = {key: value for key, value in found.items() if key not in ("auto_map", "added_tokens_decoder")}
+    refuse_forbidden_keys(told, findings, source.shown(name))
     remark_on_unknown(found, {*_SPECIAL_TOKENS, *_UNREMARKED}, findings, source.shown(name))
     return found
 
@@ -195,7 +192,10 @@ def _read_settings(source: ModelFiles, name: str, findings: Findings) -> dict[st
 def _read_special(
     source: ModelFiles, settings: dict[str, Any], ids: dict[str, int], findings: Findings
 ) -> dict[str, str]:
-    """The tokens with a role, by role: those of tokenizer_config.json, else of special_tokens_map.json."""
+    """The tokens with a role, by role: those of tokenizer_config.json, else of special_tokens_map.json.
+
+    Where none is named for padding, it is done with the end of a text, as people do who train decoders.
+    """
     others = _read_settings(source, SPECIAL, findings)
     special = {}
     for role in _SPECIAL_TOKENS:
@@ -209,4 +209,30 @@ def _read_special(
             findings.refuse("tokenizer_vocabulary", source.shown(SETTINGS), what, role)
         else:
             special[role] = value
+    if "pad_token" not in special and "eos_token" in special:
+        special["pad_token"] = special["eos_token"]
+        what = f"none is named; texts are made equally long with {quoted(special['eos_token'])}"
+        findings.remark("keys_left_out", source.shown(SETTINGS), what, "pad_token")
     return special
+
+
+def _read_inputs(names: object) -> tuple[str, ...]:
+    """What a text becomes for the model, where the files say; only those that every text model knows."""
+    if not isinstance(names, list) or not all(name in _INPUTS for name in names if isinstance(name, str)):
+        return ()
+    return tuple(name for name in _INPUTS if name in names)
+
+
+def _hash_of_template(source: ModelFiles, settings: dict[str, Any]) -> str:
+    """The sha256 of the chat template's text without blanks at its ends; engines know some by it."""
+    template = settings.get("chat_template")
+    if source.has(CHAT_TEMPLATE):
+        try:
+            data = read_file(source.path(CHAT_TEMPLATE), _MOST_TEMPLATE)
+            source.allowance.take_json(len(data))
+            template = data.decode("utf-8")
+        except (NotJson, ValueError):
+            return ""
+    if not isinstance(template, str) or not template.strip():
+        return ""
+    return hashlib.sha256(template.strip().encode("utf-8", "replace")).hexdigest()

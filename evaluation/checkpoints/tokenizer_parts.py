@@ -1,30 +1,37 @@
-"""The parts of tokenizer.json, each of a known type with known settings."""
+"""The parts of tokenizer.json: known types with known settings, and expressions that are quick to match.
+
+What a setting may be, the library's own parser says where the model is checked. Here is what it does not ask: that no
+expression can be tried in many ways, that every token has an id of its own, and that whatever stands for unknown words
+is there.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evaluation.checkpoints.findings import Findings, listed, quoted
-from evaluation.checkpoints.values import TRUTH, Rule, choice, number, text, whole
+from evaluation.checkpoints.limits import MOST_VOCABULARY
 
-_MOST_TOKENS = 512_000
 _MOST_MERGES = 1_000_000
-_MOST_TOKEN = 2000
-_MOST_CHARSMAP = 4 * 1024 * 1024
+MOST_TOKEN = 2000
+_MOST_TEXT = 4 * 1024 * 1024
+_MOST_PARTS, _MOST_DEPTH = 32, 4
 
-_WORDS = (
+_LETTERS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_SHORT_FORMS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 #: Regular expressions of well-known tokenizers.
 _KNOWN_EXPRESSIONS = frozenset({
     " {2,}", r"\s+", r"\s", r"[\r\n]", r"\p{N}{1,3}", r"\d",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    _WORDS.format("{1,3}"), _WORDS.format(""),
+    _LETTERS.format("{1,3}"), _LETTERS.format(""),
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_SHORT_FORMS}|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_SHORT_FORMS}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 })  # fmt: skip
 #: Others: characters and classes, without groups, with one repetition at most. Nothing there can be tried in many ways.
 _ATOM = (
@@ -35,84 +42,41 @@ _SIMPLE = re.compile(
     rf"\^?{_ATOM}{{0,20}}?(?:{_ATOM}(?:[+*?]|\{{\d{{1,3}}(?:,\d{{0,3}})?\}})){{0,1}}{_ATOM}{{0,20}}?\$?"
 )
 
-_SCHEME = choice("always", "never", "first")
-_BEHAVIOUR = choice("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
-_SHORT = text(64)
-_PAIR = Rule(
-    lambda value: (
-        isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int
+_BYTE_LEVEL = "ByteLevel add_prefix_space trim_offsets use_regex"
+_METASPACE = "Metaspace replacement add_prefix_space prepend_scheme split str_rep"
+_PARTS_TEXT: Mapping[str, tuple[str, ...]] = {
+    "normalizer": (
+        "BertNormalizer clean_text handle_chinese_chars strip_accents lowercase", "Lowercase", "NFC", "NFD", "NFKC",
+        "NFKD", "StripAccents", "Nmt", "ByteLevel", "Strip strip_left strip_right", "Prepend prepend",
+        "Replace pattern content", "Precompiled precompiled_charsmap", "Sequence normalizers",
     ),
-    "a token and its id",
-)
-_OPTIONAL_TRUTH = Rule(lambda value: value is None or isinstance(value, bool), "true, false or null")
-_ANYTHING = Rule(lambda value: True, "anything")
-_NESTED = Rule(lambda value: isinstance(value, list), "a list")
-_PATTERN = Rule(lambda value: isinstance(value, dict), "a pattern")
-_CHARSMAP = Rule(lambda value: value is None or _is_base64(value), "base64 of at most 4 MiB")
-_BYTE_LEVEL: dict[str, Rule] = dict.fromkeys(("add_prefix_space", "trim_offsets", "use_regex"), TRUTH)
-_METASPACE = {
-    "replacement": Rule(lambda value: isinstance(value, str) and len(value) == 1, "one character"),
-    "add_prefix_space": TRUTH, "prepend_scheme": _SCHEME, "split": TRUTH, "str_rep": text(1),
+    "pre_tokenizer": (
+        "BertPreTokenizer", "Whitespace", "WhitespaceSplit", "UnicodeScripts", _BYTE_LEVEL, _METASPACE,
+        "Punctuation behavior", "Digits individual_digits", "CharDelimiterSplit delimiter",
+        "Split pattern behavior invert", "Sequence pretokenizers",
+    ),
+    "post_processor": (
+        "TemplateProcessing single pair special_tokens", "BertProcessing sep cls",
+        "RobertaProcessing sep cls trim_offsets add_prefix_space", _BYTE_LEVEL, "Sequence processors",
+    ),
+    "decoder": (
+        "WordPiece prefix cleanup", _BYTE_LEVEL, _METASPACE, "BPEDecoder suffix", "ByteFallback", "Fuse",
+        "Replace pattern content", "Strip content start stop", "CTC pad_token word_delimiter_token cleanup",
+        "Sequence decoders",
+    ),
+    "model": (
+        "WordPiece unk_token continuing_subword_prefix max_input_chars_per_word vocab", "WordLevel unk_token vocab",
+        "Unigram unk_id byte_fallback vocab",
+        "BPE dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback ignore_merges "
+        "vocab merges",
+    ),
 }  # fmt: skip
-_TEMPLATE = Rule(lambda value: _is_template(value), "a list of special tokens and sequences")
-_TEMPLATE_TOKENS = Rule(lambda value: _are_template_tokens(value), "special tokens with their ids")
-
-Rules = Mapping[str, Rule]
-_PARTS: dict[str, dict[str, Rules]] = {
-    "normalizer": {
-        "BertNormalizer": {"clean_text": TRUTH, "handle_chinese_chars": TRUTH, "strip_accents": _OPTIONAL_TRUTH,
-                           "lowercase": TRUTH},
-        **{name: {} for name in ("Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Nmt", "ByteLevel")},
-        "Strip": {"strip_left": TRUTH, "strip_right": TRUTH},
-        "Prepend": {"prepend": _SHORT},
-        "Replace": {"pattern": _PATTERN, "content": _SHORT},
-        "Precompiled": {"precompiled_charsmap": _CHARSMAP},
-        "Sequence": {"normalizers": _NESTED},
-    },
-    "pre_tokenizer": {
-        **{name: {} for name in ("BertPreTokenizer", "Whitespace", "WhitespaceSplit", "UnicodeScripts")},
-        "ByteLevel": _BYTE_LEVEL,
-        "Metaspace": _METASPACE,
-        "Punctuation": {"behavior": _BEHAVIOUR},
-        "Digits": {"individual_digits": TRUTH},
-        "CharDelimiterSplit": {"delimiter": text(1)},
-        "Split": {"pattern": _PATTERN, "behavior": _BEHAVIOUR, "invert": TRUTH},
-        "Sequence": {"pretokenizers": _NESTED},
-    },
-    "post_processor": {
-        "TemplateProcessing": {"single": _TEMPLATE, "pair": _TEMPLATE, "special_tokens": _TEMPLATE_TOKENS},
-        "BertProcessing": {"sep": _PAIR, "cls": _PAIR},
-        "RobertaProcessing": {"sep": _PAIR, "cls": _PAIR, "trim_offsets": TRUTH, "add_prefix_space": TRUTH},
-        "ByteLevel": _BYTE_LEVEL,
-        "Sequence": {"processors": _NESTED},
-    },
-    "decoder": {
-        "WordPiece": {"prefix": _SHORT, "cleanup": TRUTH},
-        "ByteLevel": _BYTE_LEVEL,
-        "Metaspace": _METASPACE,
-        "BPEDecoder": {"suffix": _SHORT},
-        "ByteFallback": {},
-        "Fuse": {},
-        "Replace": {"pattern": _PATTERN, "content": _SHORT},
-        "Strip": {"content": text(1), "start": whole(0, 16), "stop": whole(0, 16)},
-        "Sequence": {"decoders": _NESTED},
-    },
-    "model": {
-        "WordPiece": {"unk_token": _SHORT, "continuing_subword_prefix": _SHORT,
-                      "max_input_chars_per_word": whole(1, 1000), "vocab": _ANYTHING},
-        "WordLevel": {"unk_token": _SHORT, "vocab": _ANYTHING},
-        "Unigram": {"unk_id": whole(0, _MOST_TOKENS), "byte_fallback": TRUTH, "vocab": _ANYTHING},
-        "BPE": {"dropout": number(0, 0), "unk_token": _SHORT, "continuing_subword_prefix": _SHORT,
-                "end_of_word_suffix": _SHORT, "fuse_unk": TRUTH, "byte_fallback": TRUTH, "ignore_merges": TRUTH,
-                "vocab": _ANYTHING, "merges": _ANYTHING},
-    },
-}  # fmt: skip
-_LISTS = {
-    "normalizer": "normalizers",
-    "pre_tokenizer": "pretokenizers",
-    "post_processor": "processors",
-    "decoder": "decoders",
+#: Settings by type of part, for each of the five roles.
+_PARTS = {
+    role: {line.split()[0]: frozenset(line.split()[1:]) for line in lines}
+    for role, lines in _PARTS_TEXT.items()
 }
+_LISTS = {"normalizers", "pretokenizers", "processors", "decoders"}
 
 
 def check_parts(found: Mapping[str, Any], shown: str, findings: Findings) -> dict[str, int] | None:
@@ -137,28 +101,34 @@ def check_parts(found: Mapping[str, Any], shown: str, findings: Findings) -> dic
 
 def _check_part(role: str, part: Any, path: str, shown: str, findings: Findings, depth: int = 0) -> bool:
     kind = part.get("type") if isinstance(part, dict) else None
-    rules = _PARTS[role].get(kind) if isinstance(kind, str) else None
-    if rules is None or depth > 4:
+    settings = _PARTS[role].get(kind) if isinstance(kind, str) else None
+    if settings is None or depth > _MOST_DEPTH:
         known = ", ".join(_PARTS[role])
         findings.refuse("tokenizer_type", shown, f"{quoted(kind)} is not one of {known}", f"{path}.type")
         return False
-    unknown = [key for key in part if key != "type" and key not in rules]
+    unknown = [key for key in part if key != "type" and key not in settings]
     if unknown:
         findings.refuse("tokenizer_value", shown, f"the settings {listed(unknown)} are not known here", path)
-    for key, rule in rules.items():
-        value = part.get(key)
-        if key in part and value is not None and not rule.accepts(value):
-            findings.refuse("tokenizer_value", shown, f"it is not {rule.words}", f"{path}.{key}")
-    if "pattern" in rules:
+    if "pattern" in settings:
         _check_pattern(part.get("pattern"), f"{path}.pattern", shown, findings)
-    inner = part.get(_LISTS.get(role, "")) if kind == "Sequence" else None
-    if isinstance(inner, list):
-        if len(inner) > 32:
-            findings.refuse("tokenizer_value", shown, "it has more than 32 parts", path)
+    for key in settings - {"vocab", "merges", "pattern"} - _LISTS:
+        if not is_small(part.get(key)):
+            findings.refuse("tokenizer_value", shown, "it is long, or nested deep", f"{path}.{key}")
+    for inner in [part[key] for key in settings & _LISTS if isinstance(part.get(key), list)]:
+        if len(inner) > _MOST_PARTS:
+            findings.refuse("tokenizer_value", shown, f"it has more than {_MOST_PARTS} parts", path)
             return False
-        for number_, each in enumerate(inner):
-            _check_part(role, each, f"{path}[{number_}]", shown, findings, depth + 1)
+        for place, each in enumerate(inner):
+            _check_part(role, each, f"{path}[{place}]", shown, findings, depth + 1)
     return True
+
+
+def is_small(value: Any, depth: int = 0) -> bool:
+    """Whether a setting is a number, a text, or few of them, nested as a template is at most."""
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return depth < 5 and len(value) <= 64 and all(is_small(each, depth + 1) for each in inner)
+    return len(value) <= (64 if depth else _MOST_TEXT) if isinstance(value, str) else True
 
 
 def _check_pattern(pattern: Any, path: str, shown: str, findings: Findings) -> None:
@@ -178,24 +148,34 @@ def is_harmless(expression: str) -> bool:
     )
 
 
+def inserted_ids(part: Any, depth: int = 0) -> Iterator[int]:
+    """The ids that a post-processor puts around texts, as far as they are whole numbers."""
+    if not isinstance(part, dict) or depth > _MOST_DEPTH:
+        return
+    for key in ("sep", "cls"):
+        if isinstance(pair := part.get(key), list):
+            yield from (value for value in pair if type(value) is int)
+    if isinstance(tokens := part.get("special_tokens"), dict):
+        for entry in tokens.values():
+            found = entry.get("ids") if isinstance(entry, dict) else None
+            yield from (value for value in found or () if type(value) is int)
+    if isinstance(inner := part.get("processors"), list):
+        for each in inner[:_MOST_PARTS]:
+            yield from inserted_ids(each, depth + 1)
+
+
 def _read_vocabulary(vocab: Any, kind: str, shown: str, findings: Findings) -> dict[str, int] | None:
     """Token to id, each id once."""
-    problem, ids = "it is missing", None
-    if kind == "Unigram":
-        entries_fit = isinstance(vocab, list) and all(_is_scored(entry) for entry in vocab)
-        problem = "it is no list of tokens with scores"
-        ids = {entry[0]: number_ for number_, entry in enumerate(vocab)} if entries_fit else None
-        if ids is not None and len(ids) < len(vocab):
-            problem, ids = "it has a token twice", None
-    elif isinstance(vocab, dict):
-        fits = all(type(number_) is int and 0 <= number_ < _MOST_TOKENS for number_ in vocab.values())
-        problem = "it is no object of tokens and ids, each id once"
+    problem, ids = "it is no list of tokens with scores, or no object of tokens and ids, each once", None
+    if kind == "Unigram" and isinstance(vocab, list) and all(_is_scored(entry) for entry in vocab):
+        found = {entry[0]: place for place, entry in enumerate(vocab)}
+        ids = found if len(found) == len(vocab) else None
+    elif kind != "Unigram" and isinstance(vocab, dict):
+        fits = all(type(number) is int and 0 <= number < MOST_VOCABULARY for number in vocab.values())
         ids = dict(vocab) if fits and len(set(vocab.values())) == len(vocab) else None
-    if ids is not None and (len(ids) > _MOST_TOKENS or any(len(token) > _MOST_TOKEN for token in ids)):
-        problem, ids = (
-            f"it has more than {_MOST_TOKENS:,} tokens, or one of more than {_MOST_TOKEN:,} characters",
-            None,
-        )
+    if ids is not None and (len(ids) > MOST_VOCABULARY or any(len(token) > MOST_TOKEN for token in ids)):
+        problem = f"it has over {MOST_VOCABULARY:,} tokens, or one of over {MOST_TOKEN:,} characters"
+        ids = None
     if ids is None:
         findings.refuse("tokenizer_vocabulary", shown, problem, "model.vocab")
     return ids
@@ -212,21 +192,23 @@ def _is_scored(entry: Any) -> bool:
 
 def _check_unknown(model: Mapping[str, Any], ids: Mapping[str, int], shown: str, findings: Findings) -> None:
     """What stands for unknown words has to be there, or the library fails on the first one it meets."""
-    unknown = model.get("unk_token")
-    known = isinstance(unknown, str) and unknown in ids
-    if model["type"] in ("WordPiece", "WordLevel") and not known:
-        findings.refuse(
-            "tokenizer_vocabulary", shown, f"{quoted(unknown)} is not in the vocabulary", "model.unk_token"
+    longest = model.get("max_input_chars_per_word")
+    if model.get("dropout") or (longest is not None and longest not in range(1001)):
+        what = (
+            "it has dropout, which cuts a word differently each time, or takes words of over 1,000 characters"
         )
-    place = model.get("unk_id")
-    if (
-        model["type"] == "Unigram"
-        and (type(place) is not int or place >= len(ids))
-        and not model.get("byte_fallback")
-    ):
-        findings.refuse(
-            "tokenizer_vocabulary", shown, f"{quoted(place)} is not in the vocabulary", "model.unk_id"
-        )
+        findings.refuse("tokenizer_value", shown, what, "model")
+    if model["type"] in ("WordPiece", "WordLevel"):
+        unknown, key = model.get("unk_token"), "unk_token"
+        known = isinstance(unknown, str) and unknown in ids
+    elif model["type"] == "Unigram" and not model.get("byte_fallback"):
+        unknown, key = model.get("unk_id"), "unk_id"
+        known = type(unknown) is int and 0 <= unknown < len(ids)
+    else:
+        return
+    if not known:
+        what = f"{quoted(unknown)} is not in the vocabulary"
+        findings.refuse("tokenizer_vocabulary", shown, what, f"model.{key}")
 
 
 def _check_merges(model: Mapping[str, Any], ids: Mapping[str, int], shown: str, findings: Findings) -> None:
@@ -236,62 +218,12 @@ def _check_merges(model: Mapping[str, Any], ids: Mapping[str, int], shown: str, 
             "tokenizer_value", shown, f"it is no list of at most {_MOST_MERGES:,} pairs", "model.merges"
         )
         return
-    prefix = model.get("continuing_subword_prefix") or ""
-    for number_, merge in enumerate(merges):
+    prefix = str(model.get("continuing_subword_prefix") or "")
+    for place, merge in enumerate(merges):
         pair = merge.split(" ") if isinstance(merge, str) else merge
         fits = isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)
         if not fits or not {pair[0], pair[1], pair[0] + pair[1].removeprefix(prefix)} <= ids.keys():
             findings.refuse(
-                "tokenizer_vocabulary", shown, "it is no pair of known tokens", f"model.merges[{number_}]"
+                "tokenizer_vocabulary", shown, "it is no pair of known tokens", f"model.merges[{place}]"
             )
             return
-
-
-def _is_base64(value: object) -> bool:
-    if not isinstance(value, str) or len(value) > _MOST_CHARSMAP:
-        return False
-    try:
-        return bool(base64.b64decode(value, validate=True)) or not value
-    except (binascii.Error, ValueError):
-        return False
-
-
-def _is_template(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= 16 and all(_is_piece(piece) for piece in value)
-
-
-def _is_piece(piece: object) -> bool:
-    if not isinstance(piece, dict) or len(piece) != 1:
-        return False
-    ((kind, inner),) = piece.items()
-    checks: Mapping[str, Callable[[Any], bool]] = {
-        "SpecialToken": lambda name: isinstance(name, str) and len(name) <= 64,
-        "Sequence": lambda name: name in ("A", "B") if isinstance(name, str) else False,
-    }
-    return (
-        kind in checks
-        and isinstance(inner, dict)
-        and set(inner) == {"id", "type_id"}
-        and checks[kind](inner["id"])
-        and type(inner["type_id"]) is int
-        and 0 <= inner["type_id"] < 16
-    )
-
-
-def _are_template_tokens(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and len(value) <= 64
-        and all(_is_template_token(entry) for entry in value.values())
-    )
-
-
-def _is_template_token(entry: object) -> bool:
-    return (
-        isinstance(entry, dict)
-        and set(entry) == {"id", "ids", "tokens"}
-        and isinstance(entry["id"], str)
-        and all(isinstance(entry[key], list) and len(entry[key]) <= 16 for key in ("ids", "tokens"))
-        and all(type(number_) is int and number_ >= 0 for number_ in entry["ids"])
-        and all(isinstance(token, str) for token in entry["tokens"])
-    )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from evaluation.checkpoints import configuration, tokenizer, weights
-from evaluation.checkpoints.architectures import Head
 from evaluation.checkpoints.configuration import Configuration, read_configuration
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.limits import MOST_LABELS, MOST_POSITIONS
 from evaluation.checkpoints.plan import ModelPart
 from evaluation.checkpoints.tokenizer import Tokenizer, read_tokenizer
 from evaluation.checkpoints.values import (
@@ -25,30 +25,32 @@ from evaluation.checkpoints.values import (
 )
 
 SETTINGS = "sentence_bert_config.json"
-#: Up to how many tokens a model without an end of its own reads.
-_RELATIVE_LENGTH = 512
-_TASKS: dict[Head, str] = {
+#: What stands on top of the model: nothing, a masked language model, labels per text or token, a causal language
+#: model, an encoder and decoder that write.
+Head = Literal["base", "masked", "sequence", "token", "causal", "writer"]
+#: What sentence-transformers calls the heads that its module Transformer may have.
+TASKS: dict[Head, str] = {
     "base": "feature-extraction",
     "masked": "fill-mask",
     "sequence": "sequence-classification",
+    "causal": "text-generation",
 }
-_OUTPUTS = ("last_hidden_state", "logits")
-_MODALITIES = [{"text": {"method": "forward", "method_output_name": output}} for output in _OUTPUTS]
+#: Up to how many tokens a model without an end of its own reads.
+_RELATIVE_LENGTH = 512
 _EXPANSION = {
     "strategy": choice("fixed", "min"), "attend": TRUTH, "length": whole(1, 512), "token": text(64)
 }  # fmt: skip
+_LENGTH = whole(1, MOST_POSITIONS)
 _RULES = {
-    "max_seq_length": whole(1, 32_768),
+    "max_seq_length": _LENGTH,
     "do_lower_case": TRUTH,
-    "transformer_task": choice(*_TASKS.values()),
-    "module_output_name": choice("token_embeddings", "scores"),
-    "modality_config": Rule(lambda value: value in _MODALITIES, "what the library writes for texts alone"),
-    "unpad_inputs": TRUTH,
-    "processing_kwargs": Rule(lambda value: value == {}, "empty"),
-    "query_length": whole(1, 32_768),
-    "document_length": whole(1, 32_768),
+    "transformer_task": choice(*TASKS.values()),
+    "query_length": _LENGTH,
+    "document_length": _LENGTH,
     "query_expansion": Rule(lambda value: is_expansion(value), "a known way to lengthen queries"),
 }
+#: What the library makes itself of the task; models of texts alone have it no other way.
+_UNREMARKED = ("modality_config", "module_output_name", "unpad_inputs", "processing_kwargs")
 _KEPT = ("query_length", "document_length", "query_expansion")
 
 
@@ -65,25 +67,25 @@ class Transformer:
     settings: dict[str, Any]
 
     @property
-    def hidden(self) -> int:
-        """Dimensions of a token's output."""
+    def hidden(self) -> int | None:
+        """Dimensions of a token's output, where config.json says."""
         return self.configuration.hidden
 
     def plain(self) -> ModelPart:
         """The files that transformers loads."""
-        settings = self.tokenizer.settings(self.maximum_length, self.configuration.architecture.token_types)
+        labels = self.configuration.labels if self.head in ("sequence", "token") else 0
         json = {
-            configuration.NAME: self.configuration.written(self.head),
+            configuration.NAME: self.configuration.written(labels),
             tokenizer.NAME: self.tokenizer.content,
-            tokenizer.SETTINGS: settings,
+            tokenizer.SETTINGS: self.tokenizer.settings(self.maximum_length, self.configuration.token_types),
         }
         return ModelPart(json, {weights.NAME: self.tensors})
 
-    def module(self, **settings: Any) -> ModelPart:
+    def module(self) -> ModelPart:
         """The files that sentence-transformers loads as its module Transformer."""
-        own = {"transformer_task": _TASKS[self.head], "max_seq_length": self.maximum_length}
+        own = {"transformer_task": TASKS[self.head], "max_seq_length": self.maximum_length}
         lower = {"do_lower_case": True} if self.lower_case else {}
-        return self.plain() | ModelPart({SETTINGS: {**own, **lower, **self.settings, **settings}})
+        return self.plain() | ModelPart({SETTINGS: {**own, **lower, **self.settings}})
 
 
 def is_expansion(value: object) -> bool:
@@ -95,41 +97,32 @@ def is_expansion(value: object) -> bool:
     )
 
 
-def read_transformer(source: ModelFiles, head: Head, findings: Findings) -> Transformer | None:
-    """The model in a folder with this head, or None where it is refused."""
-    found = read_configuration(source, findings)
+def read_transformer(
+    source: ModelFiles, head: Head, findings: Findings, beside: tuple[str, ...] = ()
+) -> Transformer | None:
+    """The model in a folder with this head, or None where it is refused; `beside` are tensors of somebody else's."""
     settings = read_settings(source, findings)
     tensors = weights.read_weights(source, findings)
-    if found is None:
+    found = read_configuration(source, tensors, findings)
+    if found is not None and head in ("sequence", "token"):
+        most = MOST_LABELS if head == "sequence" else 1
+        if not 1 <= found.labels <= most:
+            what = f"the model has {found.labels} labels; at most {most}"
+            findings.refuse("labels", source.shown(configuration.NAME), what, "id2label")
+    words = read_tokenizer(source, found.vocabulary if found else None, findings)
+    if found is None or tensors is None or words is None:
         return None
-    if head not in found.architecture.heads:
-        what = f"a {found.model_type} model is not used for {_TASKS.get(head, head)} here"
-        findings.refuse("wrong_kind", source.shown(configuration.NAME), what, "model_type")
-        return None
-    if head in ("sequence", "token") and found.labels != 1:
-        findings.refuse(
-            "labels", source.shown(configuration.NAME), f"the model has {found.labels} labels", "id2label"
-        )
-    rows = found.sizes["vocab_size"]
-    words = read_tokenizer(source, rows, findings)
-    if tensors is None:
-        return None
-    taken = weights.match(tensors, found, head, source, findings)
-    weights.refuse_not_finite(taken, source, findings)
-    if words is None:
-        return None
-    if "pad" not in {role.removesuffix("_token") for role in words.special}:
+    if "pad_token" not in words.special:
         what = "it names no pad_token, with which texts are made equally long"
         findings.refuse("tokenizer_value", source.shown(tokenizer.SETTINGS), what, "pad_token")
-    kept = {key: settings[key] for key in _KEPT if key in settings}
     return Transformer(
         found,
         head,
-        taken,
+        {name: tensor for name, tensor in tensors.items() if name not in beside},
         words,
         _maximum_length(found, words, settings),
         bool(settings.get("do_lower_case")),
-        kept,
+        {key: settings[key] for key in _KEPT if key in settings},
     )
 
 
@@ -138,8 +131,9 @@ def read_settings(source: ModelFiles, findings: Findings) -> dict[str, Any]:
     if not source.has(SETTINGS):
         return {}
     found = read_object(source, SETTINGS, findings) or {}
-    refuse_forbidden_keys(found, findings, source.shown(SETTINGS))
-    refuse_unknown(found, _RULES, findings, source.shown(SETTINGS))
+    told = {key: value for key, value in found.items() if value != {}}
+    refuse_forbidden_keys(told, findings, source.shown(SETTINGS))
+    refuse_unknown(told, {*_RULES, *_UNREMARKED}, findings, source.shown(SETTINGS))
     return read_values(found, _RULES, findings, source.shown(SETTINGS))
 
 

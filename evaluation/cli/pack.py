@@ -13,7 +13,7 @@ from pathlib import Path
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
 from evaluation.checkpoints.packing import write_archive
 from evaluation.cli import Subparsers
-from evaluation.core.errors import ModelFailure
+from evaluation.core.errors import InvalidContent, ModelFailure
 from evaluation.core.problems import Report
 
 #: What is copied; pickles beside them are converted, everything else is left.
@@ -61,19 +61,30 @@ def run_pack(arguments: argparse.Namespace) -> int:
             staged = _copy_model_files(folder, scratch / "staged")
             validation = validate_folder(staged, kind, arguments.pooling)
             _print_report(validation.report)
-            if not validation.valid:
-                print(f"{folder}: the site would refuse this model", file=sys.stderr)
-                return 1
             rebuilt = scratch / "rebuilt"
             described = rebuild(validation, rebuilt)
+            _check_deeply(rebuilt)
             if not arguments.no_trial:
                 _run_engine(rebuilt, described, scratch)
+        except InvalidContent:
+            print(f"{folder}: the site would refuse this model", file=sys.stderr)
+            return 1
         except ModelFailure as failure:
             print(f"error: {failure.code}: {failure.message}", file=sys.stderr)
             return 1
         write_archive(rebuilt, out)
     print(_summary(out, described))
     return 0
+
+
+def _check_deeply(rebuilt: Path) -> None:
+    """Print what the library says of the model without loading it. Raises InvalidContent where it refuses it."""
+    from evaluation.engines.neural.checking import check_checkpoint
+
+    report = check_checkpoint(rebuilt)
+    _print_report(report)
+    if not report.valid:
+        raise InvalidContent(report)
 
 
 def _copy_model_files(folder: Path, target: Path) -> Path:

@@ -173,6 +173,12 @@ def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
     if checkpoint is not None and description.needs_checkpoint:
         pooling = getattr(arguments, _destination(_POOLING)) or ""
         checkpoint = open_checkpoint(checkpoint, description.checkpoints, scratch, pooling)
+        if checkpoint != arguments.checkpoint:
+            from evaluation.engines.neural.checking import check_checkpoint
+
+            report = check_checkpoint(checkpoint)
+            if not report.valid:
+                raise InvalidContent(report)
         own = CheckpointDescription.read(checkpoint).pooling
         if pooling and pooling != own and _requires_pooling(description.name):
             raise InvalidParameter(

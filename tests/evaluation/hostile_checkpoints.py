@@ -24,11 +24,15 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class HostileCheckpoint:
-    """How to make it, what it is refused for, and what its sender says that it is."""
+    """How to make it, what it is refused for, and what its sender says that it is.
+
+    `deep`: its files are typed values within bounds, and only the library can say what is wrong.
+    """
 
     make: Callable[[Path], Path]
     code: str
     kind: str = "sentence-encoder"
+    deep: bool = False
 
 
 HOSTILE: dict[str, HostileCheckpoint] = {}
@@ -44,9 +48,14 @@ def _zip_of(edit: Callable[[Files], None], base: str) -> Callable[[Path], Path]:
 
 
 def _add(
-    name: str, code: str, edit: Callable[[Files], None], kind: str = "sentence-encoder", base: str = "base"
+    name: str,
+    code: str,
+    edit: Callable[[Files], None],
+    kind: str = "sentence-encoder",
+    base: str = "base",
+    deep: bool = False,
 ) -> None:
-    HOSTILE[name] = HostileCheckpoint(_zip_of(edit, base), code, kind)
+    HOSTILE[name] = HostileCheckpoint(_zip_of(edit, base), code, kind, deep)
 
 
 def _extra(name: str, code: str, file: str, data: bytes = b"\x80\x04K\x01.") -> None:
@@ -54,16 +63,16 @@ def _extra(name: str, code: str, file: str, data: bytes = b"\x80\x04K\x01.") -> 
     _add(name, code, lambda content: content.__setitem__(file, data))
 
 
-def _json(name: str, code: str, file: str, change: Mapping[str, Any], kind: str = "sentence-encoder") -> None:
+def _json(name: str, code: str, file: str, change: Mapping[str, Any], *, deep: bool = False) -> None:
     """A good checkpoint with keys of a JSON file changed."""
 
     def edit(content: Files) -> None:
         content[file] = json.dumps({**json.loads(content.get(file, b"{}")), **change}).encode()
 
-    _add(name, code, edit, kind)
+    _add(name, code, edit, deep=deep)
 
 
-def _replaced(name: str, code: str, file: str, data: bytes | None) -> None:
+def _replaced(name: str, code: str, file: str, data: bytes | None, *, deep: bool = False) -> None:
     """A good checkpoint with other bytes in a file, or without it."""
 
     def edit(content: Files) -> None:
@@ -71,7 +80,7 @@ def _replaced(name: str, code: str, file: str, data: bytes | None) -> None:
         if data is not None:
             content[file] = data
 
-    _add(name, code, edit)
+    _add(name, code, edit, deep=deep)
 
 
 class _Evil:
@@ -103,7 +112,6 @@ def _dangerous_files() -> None:
 
 def _configurations() -> None:
     for name, change in {
-        "auto-map": {"auto_map": {"AutoModel": "modeling_custom.Model"}},
         "nested-remote-code": {"text_config": {"backbone": {"trust_remote_code": True}}},
         "internal-attention": {"_attn_implementation_internal": "owner/kernel"},
         "attention-from-elsewhere": {"attn_implementation": "owner/kernel"},
@@ -115,16 +123,18 @@ def _configurations() -> None:
         "offload-folder": {"offload_folder": "/tmp"},
     }.items():
         _json(name, "forbidden_key", "config.json", change)
-    _json("unknown-model-type", "model_type", "config.json", {"model_type": "lightglue"})
+    custom = {"model_type": "custom", "auto_map": {"AutoModel": "modeling_custom.Model"}}
+    _json("auto-map", "model_type", "config.json", custom, deep=True)
+    _json("unknown-model-type", "model_type", "config.json", {"model_type": "lightglue"}, deep=True)
     _json("no-model-type", "model_type", "config.json", {"model_type": None})
     _json("model-type-a-list", "model_type", "config.json", {"model_type": ["bert"]})
     _json("huge-vocabulary", "dimension_cap", "config.json", {"vocab_size": 20_000_000})
     _json("huge-depth", "dimension_cap", "config.json", {"num_hidden_layers": 100_000})
     _json("negative-size", "value", "config.json", {"hidden_size": -8})
-    _json("size-a-truth", "value", "config.json", {"num_hidden_layers": True})
+    _json("size-a-truth", "configuration", "config.json", {"num_hidden_layers": True}, deep=True)
     _json("vocabulary-over-weights", "weights_shape", "config.json", {"vocab_size": 50})
-    _json("layers-without-weights", "missing_weights", "config.json", {"num_hidden_layers": 2})
-    _json("odd-heads", "value", "config.json", {"num_attention_heads": 3})
+    _json("layers-without-weights", "missing_weights", "config.json", {"num_hidden_layers": 2}, deep=True)
+    _json("odd-heads", "configuration", "config.json", {"num_attention_heads": 3}, deep=True)
     _json("decoder", "value", "config.json", {"is_decoder": True})
     for name, data in {
         "not-a-number": b'{"model_type": "bert", "hidden_size": NaN}',
@@ -171,7 +181,6 @@ def _tokenizers() -> None:
     ):
         _replaced(name, code, "tokenizer.json", data)
     for name, change in {
-        "tokenizer-auto-map": {"auto_map": {"AutoTokenizer": ["tokenization_x.T", None]}},
         "tokenizer-vocabulary-file": {"vocab_file": "/etc/passwd"},
         "tokenizer-file-elsewhere": {"tokenizer_file": "../other/tokenizer.json"},
     }.items():
@@ -207,10 +216,11 @@ def _modules() -> None:
         "module-torch": "sentence_transformers.base.modules.module.torch",
         "module-system": "os.system",
         "module-of-theirs": "modeling_custom.Encoder",
-        "module-word-embeddings": "sentence_transformers.models.WordEmbeddings",
         "module-a-number": 7,
     }.items():
         _add(name, "module_type", _module_edit(1, "type", path))
+    words = _module_edit(1, "type", "sentence_transformers.models.WordEmbeddings")
+    _add("module-word-embeddings", "module_not_run", words)
     _add("module-path-up", "value", _module_edit(1, "path", "../other"))
     _add("module-path-absolute", "value", _module_edit(1, "path", "/etc"))
     _add("module-folder-twice", "value", _twice)
@@ -236,7 +246,7 @@ def _modules() -> None:
         {"tokenizer_name_or_path": "/var/other"},
     )
     _json("unknown-setting", "unknown_key", "sentence_bert_config.json", {"backend": "onnx"})
-    _json("unknown-pooling", "unknown_key", "1_Pooling/config.json", {"pooling_mode_exec": True})
+    _json("unknown-pooling", "unknown_key", "1_Pooling/config.json", {"pooling_mode_exec": True}, deep=True)
     _json("no-pooling", "value", "1_Pooling/config.json", {"pooling_mode_mean_tokens": False})
     _json("pooling-too-wide", "dimension_mismatch", "1_Pooling/config.json", {"word_embedding_dimension": 16})
     _json(
@@ -247,10 +257,12 @@ def _modules() -> None:
     for name, code, config, weights in (
         ("activation-system", "activation", {"activation_function": "os.system"}, tensors),
         ("activation-of-torch", "activation", {"activation_function": "torch.hub.load"}, tensors),
-        ("dense-too-narrow", "weights_shape", {"in_features": 7}, tensors),
+        ("dense-of-another-width", "dimension_mismatch", {"in_features": 7}, tensors),
+        ("dense-too-narrow", "weights_shape", {"out_features": 5}, tensors),
         ("dense-without-weights", "missing_weights", {}, {}),
     ):
-        _add(name, code, _dense_edit({**dense, **config}, weights))
+        deep = code.endswith(("shape", "weights"))
+        _add(name, code, _dense_edit({**dense, **config}, weights), deep=deep)
 
 
 def _module_edit(place: int, key: str, value: object) -> Callable[[Files], None]:
@@ -342,10 +354,11 @@ def _weights() -> None:
             "weights_type",
             safetensors({n: a.astype(np.int8) for n, a in arrays().items()}),
         ),
-        ("weights-missing", "missing_weights", safetensors({n: a for n, a in arrays().items() if n != word})),
         ("no-weights", "missing_weights", None),
     ):
         _replaced(name, code, "model.safetensors", data)
+    without = safetensors({n: a for n, a in arrays().items() if n != "embeddings.LayerNorm.bias"})
+    _replaced("weights-missing", "missing_weights", "model.safetensors", without, deep=True)
     for name, code, place in (
         ("index-path-up", "weights_index", f"../{CANARY}"),
         ("index-path-absolute", "weights_index", f"/tmp/{CANARY}"),
@@ -423,8 +436,10 @@ def _kinds() -> None:
         _add(name, "activation", _config_edit(change), "cross-encoder", "sequence")
     nothing = _config_edit({"sentence_transformers": "os.system"})
     _add("settings-for-scores-a-text", "value", nothing, "cross-encoder", "sequence")
+    three = {"id2label": {"0": "a", "1": "b", "2": "c"}}
+    _add("three-labels", "labels", _config_edit(three), "cross-encoder", "sequence")
     two = {"id2label": {"0": "a", "1": "b"}}
-    _add("two-labels", "labels", _config_edit(two), "cross-encoder", "sequence")
+    _add("labels-without-weights", "weights_shape", _config_edit(two), "cross-encoder", "sequence", deep=True)
     _add("masked-model-without-pooling", "pooling_needed", lambda content: None, "sparse-encoder", "masked")
 
 

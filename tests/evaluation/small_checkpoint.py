@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.checkpoints.architectures import ARCHITECTURES, Head
-
+Head = Literal["base", "masked", "sequence"]
+Shape = tuple[int, ...]
 Arrays = Mapping[str, NDArray[Any]]
 _DTYPES = {"float32": "F32", "float16": "F16", "int8": "I8", "int64": "I64", "float64": "F64"}
 SIZES = {
@@ -26,14 +26,51 @@ _TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstu
 def arrays(head: Head = "base", seed: int = 0, sizes: Mapping[str, int] = SIZES) -> dict[str, NDArray[Any]]:
     """Weights of a small BERT by name, as its library saves them without a head, or with one."""
     random = np.random.default_rng(seed)
-    bert = ARCHITECTURES["bert"]
-    base = dict(bert.weights(sizes, "base"))
-    return {
-        (bert.prefix if head != "base" and name in base else "") + name: random.standard_normal(shape).astype(
-            np.float32
-        )
-        for name, shape in bert.weights(sizes, head)
-    }
+    prefix = "" if head == "base" else "bert."
+    shapes = {prefix + name: shape for name, shape in _encoder(sizes)}
+    if head == "sequence":
+        shapes |= {f"bert.{name}": shape for name, shape in _linear("pooler.dense", sizes["hidden_size"])}
+    shapes |= _HEADS[head](sizes["vocab_size"], sizes["hidden_size"])
+    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def _linear(name: str, rows: int, columns: int = 0) -> list[tuple[str, Shape]]:
+    return [(f"{name}.weight", (rows, columns or rows)), (f"{name}.bias", (rows,))]
+
+
+def _norm(name: str, size: int) -> list[tuple[str, Shape]]:
+    return [(f"{name}.weight", (size,)), (f"{name}.bias", (size,))]
+
+
+def _encoder(sizes: Mapping[str, int]) -> Iterator[tuple[str, Shape]]:
+    hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
+    for name, size in (
+        ("word", "vocab_size"),
+        ("position", "max_position_embeddings"),
+        ("token_type", "type_vocab_size"),
+    ):
+        yield f"embeddings.{name}_embeddings.weight", (sizes[size], hidden)
+    yield from _norm("embeddings.LayerNorm", hidden)
+    for number in range(sizes["num_hidden_layers"]):
+        layer = f"encoder.layer.{number}"
+        for name in ("self.query", "self.key", "self.value", "output.dense"):
+            yield from _linear(f"{layer}.attention.{name}", hidden)
+        yield from _norm(f"{layer}.attention.output.LayerNorm", hidden)
+        yield from _linear(f"{layer}.intermediate.dense", inner, hidden)
+        yield from _linear(f"{layer}.output.dense", hidden, inner)
+        yield from _norm(f"{layer}.output.LayerNorm", hidden)
+
+
+_HEADS: dict[Head, Callable[[int, int], dict[str, Shape]]] = {
+    "base": lambda vocabulary, hidden: {},
+    "masked": lambda vocabulary, hidden: {
+        "cls.predictions.bias": (vocabulary,),
+        **dict(_linear("cls.predictions.transform.dense", hidden)),
+        **dict(_norm("cls.predictions.transform.LayerNorm", hidden)),
+        "cls.predictions.decoder.weight": (vocabulary, hidden),
+    },
+    "sequence": lambda vocabulary, hidden: dict(_linear("classifier", 1, hidden)),
+}
 
 
 def safetensors(tensors: Arrays, header: Mapping[str, Any] | None = None) -> bytes:

@@ -29,6 +29,7 @@ import transformers
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from torch.nn import Module
+from transformers import CONFIG_MAPPING
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.errors import ModelFailure
@@ -38,8 +39,6 @@ from evaluation.engines.neural.batching import MOST_CHARACTERS, Indices
 Model = TypeVar("Model")
 #: How weights are read, whatever the folder says.
 SAFE_MODEL = {"use_safetensors": True, "weights_only": True, "attn_implementation": "sdpa"}
-#: Model types for which transformers has no other attention than its plain one.
-_PLAIN_ATTENTION = frozenset({"mpnet"})
 _SAFE = {"trust_remote_code": False, "local_files_only": True}
 #: Families whose positions start behind the padding token's number.
 _POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
@@ -104,7 +103,9 @@ def load_transformer(folder: Path, auto_class: Any, device: str) -> tuple[Any, A
 def safe_model(folder: Path) -> dict[str, Any]:
     """How the weights in a folder, and those below it, are read, with the attention that the model has."""
     configurations = [json.loads(path.read_text(encoding="utf-8")) for path in folder.rglob("config.json")]
-    plain = any(each.get("model_type") in _PLAIN_ATTENTION for each in configurations)
+    types = [each["model_type"] for each in configurations if each.get("model_type") in CONFIG_MAPPING]
+    models = [transformers.MODEL_MAPPING.get(CONFIG_MAPPING[name], None) for name in types]
+    plain = any(not getattr(model, "_supports_sdpa", True) for model in models)
     return {**SAFE_MODEL, "attn_implementation": "eager" if plain else SAFE_MODEL["attn_implementation"]}
 
 

@@ -229,7 +229,7 @@ def test_a_plain_encoder_leaves_its_similarity_open_and_a_dpr_encoder_has_inner_
 def test_what_is_left_out_is_remarked(tmp_path: Path) -> None:
     content = files() | {"chat_template.jinja": b"{{ x }}", "vocab.txt": b"a\n"}
     content["config.json"] = content["config.json"].replace(
-        b'"vocab_size"', b'"favourite_colour": "red", "vocab_size"'
+        b'"vocab_size"', b'"favourite colour": "red", "vocab_size"'
     )
 
     report = validate_folder(write(content, tmp_path / "folder")).report

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from evaluation.checkpoints import CODES, CheckpointKind, validate_archive, validate_folder
+from evaluation.checkpoints import CODES, CheckpointKind, rebuild, validate_archive, validate_folder
+from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation.hostile_archives import CANARY
 from tests.evaluation.hostile_checkpoints import HOSTILE
 from tests.evaluation.small_checkpoint import files, safetensors, write
@@ -33,7 +35,11 @@ def test_hostile_checkpoint_is_refused(name: str, tmp_path: Path, monkeypatch: p
     validation = validate_archive(path, scratch, CheckpointKind(hostile.kind))
 
     problems = validation.report.errors
-    assert validation.plan is None
+    assert validation.valid == hostile.deep, problems
+    if hostile.deep:
+        rebuild(validation, tmp_path / "rebuilt")
+        problems = check_checkpoint(tmp_path / "rebuilt").errors
+        shutil.rmtree(tmp_path / "rebuilt")
     assert hostile.code in {problem.code for problem in problems}, problems
     assert canary.read_bytes() == safetensors({})
     assert {each for each in tmp_path.rglob("*") if scratch not in each.parents} == before
@@ -77,7 +83,10 @@ def test_a_pipe_does_not_block(tmp_path: Path) -> None:
 
 
 def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
-    content = files() | {"pytorch_model.bin": b"x", "config.json": b'{"model_type": "bert", "auto_map": {}}'}
+    content = files() | {
+        "pytorch_model.bin": b"x",
+        "config.json": b'{"model_type": "bert", "vocab_size": 900, "code": "x"}',
+    }
     del content["tokenizer.json"]
 
     report = validate_folder(write(content, tmp_path / "folder")).report

@@ -58,7 +58,8 @@ def test_every_one_is_refused_with_its_code_and_leaves_nothing(
     before = everything_in(Path(settings.VAR) / "store")
     assert len(HOSTILE) >= 60
     wrong = {}
-    for number, (name, hostile) in enumerate(list(HOSTILE.items())[::every]):
+    said_at_once = [(name, each) for name, each in HOSTILE.items() if not each.deep]
+    for number, (name, hostile) in enumerate(said_at_once[::every]):
         folder = tmp_path / str(number)
         folder.mkdir()
         archive = hostile.make(folder)

@@ -1,0 +1,295 @@
+"""The deep check of a rebuilt checkpoint: the library itself says which keys and tensors its classes have.
+
+`evaluation.checkpoints` lets any architecture's configuration pass, as typed values within bounds. Here the class that
+would be run is made on torch's meta device, where tensors have shapes and no bytes, and the headers of the weights are
+loaded into it by the library's own loading: so names as they are published, prefixes of base models, tied weights and
+merged experts are what they are for the library. Nothing is computed, and no weight is read.
+
+It runs in the sandbox of a job before anything else, with a minute and 2 GiB.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub.errors import StrictDataclassError
+from sentence_transformers.base.modules.transformer import (
+    _ENCODER_ONLY_MODELS,
+    TRANSFORMER_TASK_TO_AUTO_MODEL,
+)
+from sentence_transformers.util import import_from_string
+from tokenizers import Tokenizer
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import convert_and_load_state_dict_in_model
+from transformers.modeling_utils import LoadStateDictConfig
+from transformers.models.auto.auto_factory import _get_model_class
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+from transformers.utils.generic import ContextManagers
+
+from evaluation.checkpoints import modules as m
+from evaluation.checkpoints.allowance import CheckpointAllowance
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.findings import Findings, listed, quote, quoted
+from evaluation.checkpoints.safetensors import Tensor, read_tensors
+from evaluation.checkpoints.weights import NAME as WEIGHTS
+from evaluation.checkpoints.weights import refuse_shape, sizes
+from evaluation.core.problems import Report
+
+_CONFIG, _TOKENIZER, _SETTINGS = "config.json", "tokenizer.json", "sentence_bert_config.json"
+#: What transformers loads where there is no modules.json.
+_PLAIN = {
+    CheckpointKind.SEQ2SEQ: transformers.AutoModelForSeq2SeqLM,
+    CheckpointKind.TERM_WEIGHTING: transformers.AutoModelForTokenClassification,
+    CheckpointKind.QUERY_AUGMENTATION: transformers.AutoModel,
+}
+#: Weights that no engine uses: an encoder's pooler where tokens are pooled otherwise.
+_POOLER = re.compile(r"(^|\.)pooler\.")
+_AWKWARD = ("", "a", " \n\t" * 400, "ab" * 2000, "漢字かな " * 300, "\u0301" * 500, "9" * 2000, "!?" * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What the check of a model of transformers tells the modules behind it."""
+
+    hidden: int | None
+    rows: int
+
+
+def check_checkpoint(folder: Path) -> Report:
+    """Everything that keeps the library from loading the rebuilt checkpoint as it is, and remarks on what it ignores.
+
+    Raises MemoryError; whoever calls it sees to the time.
+    """
+    findings = Findings()
+    described = CheckpointDescription.read(folder)
+    for part in described.parts:
+        prefix = f"{part}/" if len(described.parts) > 1 else ""
+        _check_part(folder / part, described.kind, prefix, findings)
+    return findings.report()
+
+
+def _check_part(folder: Path, kind: CheckpointKind, prefix: str, findings: Findings) -> None:
+    if kind in _PLAIN:
+        _check_transformer(folder, _PLAIN[kind], prefix, findings)
+        return
+    for chain in _chains(folder):
+        model = None
+        for role, place in chain:
+            shown = prefix + (f"{place.relative_to(folder)}/" if place != folder else "")
+            if role == m.TRANSFORMER:
+                task = _json(place / _SETTINGS)["transformer_task"]
+                model = _check_transformer(place, TRANSFORMER_TASK_TO_AUTO_MODEL[task], shown, findings)
+            else:
+                _check_module(role, place, model, shown, findings)
+
+
+def _chains(folder: Path) -> Iterator[list[tuple[str, Path]]]:
+    """Each chain of modules: what they are, and their folders."""
+    modules = [(m.role_of(entry["type"]), folder / entry["path"]) for entry in _json(folder / m.MODULES)]
+    if modules[0][0] != m.ROUTER:
+        yield modules
+        return
+    routes = _json(folder / m.ROUTER_CONFIG)
+    for names in routes["structure"].values():
+        yield [(m.role_of(routes["types"][name]), folder / name) for name in names]
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _check_transformer(folder: Path, auto_class: Any, shown: str, findings: Findings) -> _Model | None:
+    """Make the model on the meta device, load the headers of its weights into it, and read its tokenizer."""
+    config = _configuration(folder, shown, findings)
+    made = _made(config, auto_class, shown, findings) if config is not None else None
+    rows = None
+    if made is not None:
+        _compare(made, read_tensors(folder / WEIGHTS, CheckpointAllowance()), shown, findings)
+        embeddings = made.get_input_embeddings()
+        rows = int(embeddings.weight.shape[0]) if hasattr(embeddings, "weight") else None
+    _check_tokenizer(folder, rows, shown, findings)
+    return _Model(getattr(config, "hidden_size", None), rows) if rows else None
+
+
+def _configuration(folder: Path, shown: str, findings: Findings) -> Any:
+    """The configuration as its class takes it, or None where it does not.
+
+    Keys that the class does not declare may be older names of its own, and stay. One that is the name of a method or
+    a property would replace it.
+    """
+    values = _json(folder / _CONFIG)
+    model_type = values.get("model_type")
+    if model_type not in CONFIG_MAPPING_NAMES:
+        what = f"{quoted(model_type)} is no architecture of transformers {transformers.__version__}"
+        findings.refuse("model_type", shown + _CONFIG, what, "model_type")
+        return None
+    config_class = transformers.CONFIG_MAPPING[model_type]
+    declared = {*config_class.__dataclass_fields__, *config_class.attribute_map}
+    for key in values.keys() - declared - {"model_type"}:
+        there = getattr(config_class, key, None)
+        if there is not None and not isinstance(there, bool | int | float | str):
+            findings.refuse(
+                "configuration", shown + _CONFIG, "the class has something else of this name", key
+            )
+            return None
+    try:
+        return config_class.from_dict(values)
+    except (StrictDataclassError, *_FAILURES) as error:
+        findings.refuse("configuration", shown + _CONFIG, _said(error))
+        return None
+
+
+_FAILURES = (ValueError, TypeError, KeyError, AttributeError, IndexError, ZeroDivisionError, RuntimeError,
+    NotImplementedError, AssertionError, ImportError, OverflowError)  # fmt: skip
+
+
+def _said(error: BaseException) -> str:
+    """What a library says of a value; never where it looked for something."""
+    words = " ".join(str(error).split())
+    return (
+        quote(words, 200)
+        if words and "/" not in words
+        else f"the library refuses it ({type(error).__name__})"
+    )
+
+
+def _made(config: Any, auto_class: Any, shown: str, findings: Findings) -> Any:
+    """The model without any bytes, or None where the library has no such model of texts."""
+    kind = next(
+        (
+            getattr(__import__(module, fromlist=[name]), name)
+            for config_class, module, name in _ENCODER_ONLY_MODELS
+            if auto_class is transformers.AutoModel and isinstance(config, config_class)
+        ),
+        None,
+    )
+    try:
+        kind = kind or _get_model_class(config, auto_class._model_mapping)
+    except (KeyError, ValueError):
+        what = f"the library has no {auto_class.__name__} of it"
+        findings.refuse("wrong_kind", shown + _CONFIG, what, "model_type")
+        return None
+    if kind.main_input_name != "input_ids" or kind.input_modalities not in ("text", ["text"], ("text",)):
+        findings.refuse(
+            "model_type", shown + _CONFIG, f"{kind.__name__} is no model of texts alone", "model_type"
+        )
+        return None
+    config._attn_implementation = "eager"
+    try:
+        with ContextManagers(kind.get_init_context(torch.float32, False, False, False)):
+            return kind(config)
+    except _FAILURES as error:
+        findings.refuse("configuration", shown + _CONFIG, f"{kind.__name__}: {_said(error)}")
+        return None
+
+
+def _compare(model: Any, tensors: Mapping[str, Tensor], shown: str, findings: Findings) -> None:
+    """Refuse weights that are missing or of another shape, as the library finds when it loads them."""
+    state = {name: torch.empty(tensor.shape, device="meta") for name, tensor in tensors.items()}
+    load = LoadStateDictConfig(
+        ignore_mismatched_sizes=True,
+        device_map={"": "meta"},
+        dtype=torch.float32,
+        weight_mapping=get_model_conversion_mapping(model),
+    )
+    buffers = {name for name, _ in model.named_buffers()}
+    found, _ = convert_and_load_state_dict_in_model(model, state, load)
+    model.tie_weights(missing_keys=found.missing_keys, recompute_mapping=False)
+    model._adjust_missing_and_unexpected_keys(found)
+    pooled = type(model).__name__.endswith("Classification")
+    missing = [name for name in found.missing_keys - buffers if pooled or not _POOLER.search(name)]
+    if missing:
+        findings.refuse("missing_weights", shown + WEIGHTS, f"there is no {listed(sorted(missing))}")
+    for name, there, wanted in sorted(found.mismatched_keys):
+        what = f"its shape is {sizes(there)}, and {type(model).__name__} has {sizes(wanted)}"
+        findings.refuse("weights_shape", shown + WEIGHTS, what, name)
+    for name in sorted(found.conversion_errors)[:5]:
+        findings.refuse("weights_shape", shown + WEIGHTS, "it cannot be made of what is there", name)
+    left = [name for name in found.unexpected_keys - buffers if not name.startswith("decoder.")]
+    if left:
+        findings.remark("weights_left_out", shown + WEIGHTS, listed(sorted(left)))
+
+
+def _check_tokenizer(folder: Path, rows: int | None, shown: str, findings: Findings) -> int | None:
+    """How many tokens tokenizer.json has, or None where the library does not read it or some have no embedding."""
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+        ids = tokenizer.get_vocab(with_added_tokens=True).values()
+        used = [max(encoding.ids, default=0) for encoding in tokenizer.encode_batch(list(_AWKWARD))]
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # what the library's own language calls a panic is no Exception
+        findings.refuse("tokenizer_value", shown + _TOKENIZER, _said(error))
+        return None
+    highest = max([*ids, *used], default=0)
+    if rows is not None and highest >= rows:
+        what = f"a token has the id {highest:,}, and the model has {rows:,} embeddings"
+        findings.refuse("tokenizer_vocabulary", shown + _TOKENIZER, what)
+    return len(ids)
+
+
+def _check_module(role: str, folder: Path, model: _Model | None, shown: str, findings: Findings) -> None:
+    """Make one of the library's modules on the meta device, and compare its tensors with the header of its file."""
+    module_class = import_from_string(m.CLASSES[role])
+    name = module_class.config_file_name
+    values = _json(folder / name) if role != m.STATIC else {}
+    unknown = sorted(values.keys() - set(module_class.config_keys))
+    if unknown:
+        findings.refuse("unknown_key", shown + name, f"{role} has no {listed(unknown)}")
+        return
+    tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance()) if (folder / WEIGHTS).is_file() else {}
+    if role in (m.STATIC, m.SPARSE_STATIC):
+        count = _check_tokenizer(
+            folder, None if role == m.SPARSE_STATIC else len_of(tensors), shown, findings
+        )
+        if role == m.SPARSE_STATIC and count is not None:
+            refuse_shape("weight", tensors["weight"], (count,), shown + WEIGHTS, findings)
+        return
+    if model is not None:
+        _check_ids(values, model.rows, shown + name, findings)
+    values.pop("activation_function" if role == m.DENSE else "", None)
+    try:
+        with torch.device("meta"):
+            module = module_class(**values)
+    except _FAILURES as error:
+        findings.refuse("value", shown + name, _said(error))
+        return
+    _compare_module(module, tensors, shown, findings)
+
+
+def len_of(tensors: Mapping[str, Tensor]) -> int:
+    """Tokens that a table of static embeddings has a vector for."""
+    return min(
+        tensor.shape[0] for name, tensor in tensors.items() if name != "embeddings" or len(tensors) == 1
+    )
+
+
+def _check_ids(values: Mapping[str, Any], rows: int, shown: str, findings: Findings) -> None:
+    for key in ("true_token_id", "false_token_id"):
+        value = values.get(key)
+        if isinstance(value, int) and not 0 <= value < rows:
+            what = f"{value:,} is no token; the model has {rows:,} embeddings"
+            findings.refuse("tokenizer_vocabulary", shown, what, key)
+
+
+def _compare_module(module: Any, tensors: Mapping[str, Tensor], shown: str, findings: Findings) -> None:
+    """Refuse a tensor too few, too many, or of another shape; one that has two names may be there under either."""
+    there: dict[int, list[str]] = {}
+    state = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
+    for name, value in state.items():
+        there.setdefault(id(value), []).append(name)
+    missing = [names[0] for names in there.values() if not tensors.keys() & set(names)]
+    if missing:
+        findings.refuse("missing_weights", shown + WEIGHTS, f"there is no {listed(missing)}")
+    unknown = sorted(tensors.keys() - state.keys())
+    if unknown:
+        findings.refuse("weights_unknown", shown + WEIGHTS, f"the module has no {listed(unknown)}")
+    for name in state.keys() & tensors.keys():
+        refuse_shape(name, tensors[name], state[name].shape, shown + WEIGHTS, findings)

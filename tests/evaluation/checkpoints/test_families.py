@@ -1,0 +1,173 @@
+"""Small models of every family, as their library saves them, are taken, checked, and encode as the senders' own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluation.checkpoints import CheckpointKind, rebuild, validate_folder
+from evaluation.engines.neural.checking import check_checkpoint
+from tests.evaluation import tiny_models
+
+TEXTS = ["The cat sat on the mat.", "stock market prices fell, Ünïcode 日本 text!", "word " * 700, ""]
+_WIDTH = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+_DECODER = {**_WIDTH, "num_key_value_heads": 1, "head_dim": 16}
+_T5 = {"d_model": 32, "d_ff": 64, "d_kv": 16, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 2}
+#: Sizes by model type, as their configurations call them.
+ENCODERS: dict[str, dict[str, Any]] = {
+    "albert": {**_WIDTH, "embedding_size": 16}, "bert": _WIDTH, "camembert": _WIDTH, "deberta": _WIDTH,
+    "deberta-v2": {**_WIDTH, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 16},
+    "distilbert": {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 2},
+    "electra": {**_WIDTH, "embedding_size": 16},
+    "eurobert": {**_WIDTH, "num_key_value_heads": 2, "head_dim": 16}, "gte": _WIDTH,
+    "jina_embeddings_v3": _WIDTH, "longformer": {**_WIDTH, "attention_window": [16, 16]},
+    "modernbert": {**_WIDTH, "global_attn_every_n_layers": 2, "local_attention": 16}, "mpnet": _WIDTH,
+    "nomic_bert": {**_WIDTH, "head_dim": 16}, "roberta": _WIDTH, "xlm-roberta": _WIDTH,
+    "t5": _T5, "mt5": _T5, "umt5": _T5,
+}  # fmt: skip
+DECODERS: dict[str, dict[str, Any]] = {
+    "gemma": _DECODER, "gemma2": _DECODER,
+    "gemma3_text": {**_DECODER, "use_bidirectional_attention": True, "sliding_window": 16},
+    "lfm2": {**_DECODER, "layer_types": ["conv", "full_attention"]}, "llama": _DECODER,
+    "mistral": {**_DECODER, "sliding_window": 64}, "olmo2": _DECODER, "phi3": _DECODER,
+    "qwen2": {**_DECODER, "is_causal": False}, "qwen3": _DECODER,
+}  # fmt: skip
+
+
+def save(model_type: str, sizes: dict[str, Any], folder: Path, auto: str = "AutoModel", **more: Any) -> Path:
+    """A small model of this type with a tokenizer of words, as transformers saves both."""
+    import torch
+    import transformers
+
+    special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+    size = {
+        "vocab_size": len(tiny_models.vocabulary()),
+        "max_position_embeddings": 130,
+        "initializer_range": 0.3,
+    }
+    size |= {"initializer_factor": 3.0} if "t5" in model_type else {}
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(model_type, **{**size, **special, **sizes, **more})
+    getattr(transformers, auto).from_config(config).save_pretrained(folder)
+    side = "left" if model_type in DECODERS else "right"
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tiny_models.tokenizer()._tokenizer, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]",
+        sep_token="[SEP]", mask_token="[MASK]", model_max_length=128, padding_side=side,
+        model_input_names=["input_ids", "attention_mask"],
+    ).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize("model_type", [*ENCODERS, *DECODERS])
+def test_a_family_encodes_as_its_sender_does(model_type: str, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    from evaluation.engines.neural import loading
+
+    loading.prepare(threads=1)
+    folder = save(model_type, {**ENCODERS, **DECODERS}[model_type], tmp_path / "raw")
+    mode = "lasttoken" if model_type in DECODERS else "mean"
+    modules = [Transformer(str(folder), model_kwargs=loading.safe_model(folder)), Pooling(32, mode)]
+    theirs = SentenceTransformer(modules=modules, device="cpu")
+
+    validation = validate_folder(folder, CheckpointKind.SENTENCE_ENCODER, mode)
+    assert validation.report.problems == ()
+    described = rebuild(validation, tmp_path / "rebuilt")
+    assert check_checkpoint(tmp_path / "rebuilt").errors == ()
+
+    assert (described.dimension, described.pooling) == (32, mode)
+    ours = loading.load_sentence_encoder(tmp_path / "rebuilt" / "model", "cpu")
+    np.testing.assert_array_equal(theirs.encode(TEXTS), ours.encode(TEXTS))
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+@pytest.mark.parametrize(
+    "model_type", ["deberta-v2", "gte", "llama", "mistral", "modernbert", "qwen3", "xlm-roberta"]
+)
+def test_a_cross_encoder_scores_as_its_sender_does(model_type: str, labels: int, tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    from evaluation.engines.neural import loading
+
+    loading.prepare(threads=1)
+    sizes = {**ENCODERS, **DECODERS}[model_type]
+    auto = "AutoModelForSequenceClassification"
+    folder = save(model_type, sizes, tmp_path / "raw", auto, num_labels=labels)
+
+    validation = validate_folder(folder)
+    assert validation.report.problems == ()
+    described = rebuild(validation, tmp_path / "rebuilt")
+    assert check_checkpoint(tmp_path / "rebuilt").problems == ()
+
+    assert described.kind is CheckpointKind.CROSS_ENCODER
+    pairs = [(one, other) for one in TEXTS for other in TEXTS]
+    found = [
+        CrossEncoder(str(each), device="cpu", model_kwargs=loading.safe_model(each)).predict(pairs)
+        for each in (folder, tmp_path / "rebuilt" / "model")
+    ]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("model_type", ["bart", "mbart", "pegasus", "t5", "umt5"])
+def test_a_writer_is_taken(model_type: str, tmp_path: Path) -> None:
+    ends = {
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+    }
+    sizes = ENCODERS.get(model_type, {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, **ends})
+    folder = save(model_type, sizes, tmp_path / "raw", "AutoModelForSeq2SeqLM", decoder_start_token_id=3)
+
+    validation = validate_folder(folder)
+    assert validation.report.problems == ()
+
+    assert rebuild(validation, tmp_path / "rebuilt").kind is CheckpointKind.SEQ2SEQ
+    assert check_checkpoint(tmp_path / "rebuilt").problems == ()
+
+
+@pytest.mark.parametrize(
+    "model_type", ["bert", "distilbert", "modernbert", "gte", "xlm-roberta", "deberta-v2", "electra"]
+)
+def test_a_masked_language_model_is_taken_for_splade(model_type: str, tmp_path: Path) -> None:
+    folder = save(model_type, ENCODERS[model_type], tmp_path / "raw", "AutoModelForMaskedLM")
+
+    validation = validate_folder(folder, CheckpointKind.SPARSE_ENCODER, "max")
+
+    assert validation.report.problems == ()
+    described = rebuild(validation, tmp_path / "rebuilt")
+    assert described.dimension == len(tiny_models.vocabulary())
+    assert check_checkpoint(tmp_path / "rebuilt").problems == ()
+
+
+@pytest.mark.parametrize(
+    "change", ["hidden_size", "num_hidden_layers", "num_key_value_heads", "vocab_size", "intermediate_size"]
+)
+def test_a_decoder_whose_configuration_does_not_fit_is_refused(change: str, tmp_path: Path) -> None:
+    import json
+
+    folder = save("qwen3", DECODERS["qwen3"], tmp_path / "raw")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    values = {
+        **config,
+        change: config[change] * 2 if change != "vocab_size" else config[change] - 1,
+        "layer_types": None,
+    }
+    (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
+
+    validation = validate_folder(folder, CheckpointKind.SENTENCE_ENCODER, "lasttoken")
+    report = validation.report
+    if validation.valid:
+        rebuild(validation, tmp_path / "rebuilt")
+        report = check_checkpoint(tmp_path / "rebuilt")
+
+    assert {problem.code for problem in report.errors} & {
+        "weights_shape",
+        "missing_weights",
+        "tokenizer_vocabulary",
+    }
