@@ -50,7 +50,7 @@ class Chain:
 
     @property
     def chat_template(self) -> str:
-        """The sha256 of the chat template that came with it."""
+        """The text of the chat template that came with it."""
         return self.transformer.tokenizer.chat_template if self.transformer else ""
 
     def part(self) -> ModelPart:
@@ -80,7 +80,7 @@ def kind_of(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> Ch
 
 
 _BETWEEN = frozenset({m.DENSE, m.NORMALIZE, "LayerNorm", "Dropout"})
-_OF_TOKENS = frozenset({"WeightedLayerPooling", "LSTM", "CNN"})
+_OF_TOKENS = frozenset({"WeightedLayerPooling", "CNN"})
 #: What a kind is made of: the first module, what else has to be there, and what may, in any number and order.
 _ORDERS: Mapping[CheckpointKind, tuple[tuple[str, frozenset[str], frozenset[str]], ...]] = {
     CheckpointKind.SENTENCE_ENCODER: ((m.TRANSFORMER, frozenset({m.POOLING}), _BETWEEN | _OF_TOKENS),),

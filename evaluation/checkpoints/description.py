@@ -25,6 +25,15 @@ class CheckpointKind(StrEnum):
     QUERY_AUGMENTATION = "query-augmentation"  # an encoder, W and u
 
 
+#: What `pooling` says of a plain encoder that is run as SPARTA.
+SPARTA = "sparta"
+#: Files beside a dense encoder's weights that make other kinds of it, as bge-m3 has them.
+HEADS = {
+    CheckpointKind.SPARSE_ENCODER: "sparse_linear.safetensors",
+    CheckpointKind.MULTI_VECTOR: "colbert_linear.safetensors",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointDescription:
     """A rebuilt checkpoint as data.
@@ -32,9 +41,10 @@ class CheckpointDescription:
     `parts` are the folders in it, each loadable by itself: ("model",), or ("query", "document") where queries and
     documents have an encoder each. `parameters` counts weights; `dimension` is of the vectors that come out;
     `maximum_length` counts tokens. `prompts` holds what is put before a text, by "query" and "document".
-    `pooling` and `similarity` ("cosine" or "dot") are empty where the files do not say. `chat_template` is the sha256
-    of the text of a chat template, which is not kept. `sha256` is over the names and bytes of all rebuilt files but
-    this one: the identity of the model.
+    `pooling` and `similarity` ("cosine" or "dot") are empty where the files do not say. `template` is the one of
+    `checkpoints.templates` that a re-ranking language model is asked with, empty where none is known. `also` are the
+    other kinds that HEADS make it. `sha256` is over the names and bytes of all rebuilt files but this one: the
+    identity of the model.
     """
 
     kind: CheckpointKind
@@ -48,7 +58,13 @@ class CheckpointDescription:
     pooling: str = ""
     similarity: str = ""
     prompts: Mapping[str, str] = field(default_factory=dict)
-    chat_template: str = ""
+    template: str = ""
+    also: tuple[CheckpointKind, ...] = ()
+
+    @property
+    def kinds(self) -> frozenset[CheckpointKind]:
+        """What it is, and what its heads make of it."""
+        return frozenset((self.kind, *self.also))
 
     def write(self, folder: Path) -> None:
         """Write `checkpoint.json` into the rebuilt folder."""
@@ -59,4 +75,6 @@ class CheckpointDescription:
     def read(cls, folder: Path) -> Self:
         """The description in a rebuilt folder. Raises FileNotFoundError where there is none."""
         values = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
-        return cls(**{**values, "kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"])})
+        also = tuple(map(CheckpointKind, values.get("also", ())))
+        own = {"kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"]), "also": also}
+        return cls(**{**values, **own})

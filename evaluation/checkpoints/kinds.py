@@ -10,7 +10,7 @@ from evaluation.checkpoints import weights
 from evaluation.checkpoints.chains import Chain, combine_routes, kind_of, read_chain
 from evaluation.checkpoints.configuration import NAME as CONFIG
 from evaluation.checkpoints.configuration import read_classes
-from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.description import HEADS, SPARTA, CheckpointKind
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, listed
 from evaluation.checkpoints.late_interaction import STANFORD, late_interaction_plan, stanford_plan
@@ -33,7 +33,10 @@ _ENDS = {
     "ForConditionalGeneration": CheckpointKind.SEQ2SEQ,
     "WithLMHeadModel": CheckpointKind.SEQ2SEQ,
 }
-_POOLINGS = {"sparse-encoder": ("max", "sum"), "sentence-encoder": ("mean", "cls", "max", "lasttoken")}
+_POOLINGS = {
+    "sparse-encoder": ("max", "sum", SPARTA),
+    "sentence-encoder": ("mean", "cls", "max", "lasttoken"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,10 @@ def make_plan(source: ModelFiles, wanted: Requirements, findings: Findings) -> P
 
 
 def _right_kind(kind: CheckpointKind, wanted: Requirements, source: ModelFiles, findings: Findings) -> bool:
-    if wanted.allows(kind):
+    also = [
+        other for other, file in HEADS.items() if kind is CheckpointKind.SENTENCE_ENCODER and source.has(file)
+    ]
+    if wanted.allows(kind) or any(wanted.allows(other) for other in also):
         return True
     if CheckpointKind.MULTI_VECTOR in wanted.kinds and kind in _ENCODERS:
         findings.refuse(
@@ -101,7 +107,28 @@ def _from_modules(source: ModelFiles, wanted: Requirements, findings: Findings) 
     if not _right_kind(kind, wanted, source, findings):
         return None
     chain = read_chain(modules, kind, source.shown(MODULES), findings)
-    return None if chain is None else _plan_of(chain, kind, settings)
+    return None if chain is None else _with_heads(_plan_of(chain, kind, settings), chain, source, findings)
+
+
+def _with_heads(plan: Plan, chain: Chain, source: ModelFiles, findings: Findings) -> Plan:
+    """The plan of a sentence encoder with the heads beside its weights, each of which makes another kind of it."""
+    found = [kind for kind, file in HEADS.items() if source.has(file)]
+    if plan.kind is not CheckpointKind.SENTENCE_ENCODER or not found:
+        return plan
+    width = chain.transformer.hidden if chain.transformer else None
+    files = {}
+    for file in (HEADS[kind] for kind in found):
+        tensors = weights.read_weights(source, findings, file) or {}
+        head = tensors.get("weight")
+        rows = head.shape[0] if head and head.shape else 0
+        if head is None or set(tensors) != {"weight", "bias"}:
+            what = f"it holds {listed(sorted(tensors))}, where weight and bias are wanted"
+            findings.refuse("missing_weights", source.shown(file), what)
+            continue
+        weights.refuse_shape("weight", head, (rows, width or 0), source.shown(file), findings)
+        weights.refuse_shape("bias", tensors["bias"], (rows,), source.shown(file), findings)
+        files[file] = tensors
+    return replace(plan, parts={"model": plan.parts["model"] | ModelPart(weights=files)}, also=tuple(found))
 
 
 def _plan_of(chain: Chain, kind: CheckpointKind, settings: EncoderDefaults) -> Plan:
@@ -182,7 +209,7 @@ def _two_folders(source: ModelFiles) -> dict[str, ModelFiles] | None:
 
 def _two_encoders(pair: Mapping[str, ModelFiles], wanted: Requirements, findings: Findings) -> Plan | None:
     """A folder for queries and one for documents, each a whole encoder."""
-    within = Requirements(frozenset(_ENCODERS), wanted.pooling)
+    within = Requirements(frozenset({*_ENCODERS, CheckpointKind.SPARSE_ENCODER}), wanted.pooling)
     plans = {role: make_plan(source, within, findings) for role, source in pair.items()}
     query, document = plans["query"], plans["document"]
     if (
@@ -198,9 +225,10 @@ def _two_encoders(pair: Mapping[str, ModelFiles], wanted: Requirements, findings
         what = f"queries have {query.dimension} dimensions, and documents {document.dimension}"
         findings.refuse("dimension_mismatch", "", what)
         return None
-    kind = CheckpointKind.SENTENCE_ENCODER
-    if query.kind is document.kind is CheckpointKind.STATIC_EMBEDDINGS:
-        kind = CheckpointKind.STATIC_EMBEDDINGS
+    kind = query.kind if query.kind is document.kind else CheckpointKind.SENTENCE_ENCODER
+    if CheckpointKind.SPARSE_ENCODER in (query.kind, document.kind) and query.kind is not document.kind:
+        findings.refuse("wrong_kind", "", f"queries have a {query.kind}, and documents a {document.kind}")
+        return None
     prompts = {role: plan.prompts[role] for role, plan in plans.items() if plan and role in plan.prompts}
     parts = {"query": query.parts["model"], "document": document.parts["model"]}
     return replace(document, kind=kind, parts=parts, prompts=prompts)
@@ -281,9 +309,13 @@ def _pooled_here(
         what = f"it does not say how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"
         findings.refuse("pooling_needed", shown, what)
         return None
-    model = read_transformer(source, "masked" if sparse else "base", findings)
+    model = read_transformer(source, "masked" if sparse and pooling != SPARTA else "base", findings)
     if model is None:
         return None
+    if pooling == SPARTA:
+        dimension = model.configuration.vocabulary
+        plan = _plain_plan(kind, model, model.module())
+        return replace(plan, dimension=dimension, pooling=SPARTA, similarity="dot")
     last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
     chain = Chain((Module(m.TRANSFORMER, model.module(), gives=model.hidden), last), model)
     settings = read_settings(source, findings)

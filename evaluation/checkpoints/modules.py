@@ -51,7 +51,6 @@ CLASSES = {
     "LayerNorm": f"{_OWN}.layer_norm.LayerNorm",
     "Dropout": f"{_OWN}.dropout.Dropout",
     "WeightedLayerPooling": f"{_OWN}.weighted_layer_pooling.WeightedLayerPooling",
-    "LSTM": f"{_OWN}.lstm.LSTM",
     "CNN": f"{_OWN}.cnn.CNN",
 }  # fmt: skip
 #: Other names of theirs.
@@ -60,14 +59,16 @@ _ALIASES = {"Asym": ROUTER, "MLMTransformer": TRANSFORMER}
 NOT_RUN = {
     **dict.fromkeys(("BoW", "WordEmbeddings", "WordWeights"), "it has a tokenizer of its own, not tokenizer.json"),
     **dict.fromkeys(("CLIPModel", "CLIP"), "it encodes pictures, and documents here are texts"),
+    "LSTM": "it needs the lengths of texts, which the library's Transformer does not tell it",
+    "LambdaTokenPooling": "it is a function, and no file holds one",
 }  # fmt: skip
 #: Spellings: of sentence-transformers, with or without its module's name, and of PyLate.
 _TYPE = re.compile(r"(sentence_transformers|pylate)(\.[A-Za-z_]{1,40}){0,4}\.([A-Za-z]{1,40})", re.ASCII)
 
 #: Where a module has its configuration, and which have weights.
-_CONFIGS = {"LSTM": "lstm_config.json", "CNN": "cnn_config.json"}
+_CONFIGS = {"CNN": "cnn_config.json"}
 _WITH_WEIGHTS = frozenset(
-    {DENSE, STATIC, SPARSE_STATIC, AUTO_ENCODER, "LayerNorm", "WeightedLayerPooling", "LSTM", "CNN"}
+    {DENSE, STATIC, SPARSE_STATIC, AUTO_ENCODER, "LayerNorm", "WeightedLayerPooling", "CNN"}
 )
 CONFIG = "config.json"
 _WIDTHS = {
@@ -219,7 +220,7 @@ def read_module(listed: Listed, findings: Findings) -> Module | None:
     role, source = listed.role, listed.source
     values = _read_values(role, source, findings)
     part = ModelPart({_CONFIGS.get(role, CONFIG): values} if role != STATIC else {})
-    takes, gives = (values.get(key) for key in _WIDTHS.get(role, ("", "")))
+    takes, gives = (_count(values.get(key)) for key in _WIDTHS.get(role, ("", "")))
     if role in _WITH_WEIGHTS:
         tensors = weights.read_weights(source, findings, buffers=True)
         if tensors is None:
@@ -236,9 +237,16 @@ def read_module(listed: Listed, findings: Findings) -> Module | None:
             findings.refuse("value", source.shown(CONFIG), what)
             return None
         gives, pooling = takes and takes * len(modes), "+".join(modes)
+    elif role == "CNN":
+        takes, kernels = _count(values.get("in_embedding_dimension")), values.get("kernel_sizes")
+        gives = (_count(values.get("out_channels")) or 0) * (len(kernels) if isinstance(kernels, list) else 0)
     elif role == SPLADE:
         pooling = str(values.get("pooling_strategy", "max"))
     return Module(role, part, takes, gives, pooling)
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and value > 0 else None
 
 
 def _read_values(role: str, source: ModelFiles, findings: Findings) -> dict[str, Any]:
@@ -255,7 +263,7 @@ def _read_values(role: str, source: ModelFiles, findings: Findings) -> dict[str,
     if role == DENSE:
         activation = found.setdefault("activation_function", ACTIVATIONS[1])
         refuse_activation(activation, findings, shown, "activation_function")
-    if "word_embedding_dimension" in found and role in (POOLING, SPLADE, "LSTM", "WeightedLayerPooling"):
+    if "word_embedding_dimension" in found and role in (POOLING, SPLADE, "WeightedLayerPooling"):
         found.setdefault("embedding_dimension", found.pop("word_embedding_dimension"))
     if role == POOLING:
         old = [mode for key, mode in _OLD_POOLING.items() if found.pop(key, None) is True]

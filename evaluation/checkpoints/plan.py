@@ -36,7 +36,10 @@ class ModelPart:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole checkpoint, valid: what its description will say, and its parts by name."""
+    """A whole checkpoint, valid: what its description will say, and its parts by name.
+
+    `chat_template` is the sender's, to be recognised; it is not kept. `also` are the kinds that further heads make it.
+    """
 
     kind: CheckpointKind
     parts: Mapping[str, ModelPart]
@@ -47,3 +50,4 @@ class Plan:
     similarity: str = ""
     prompts: Mapping[str, str] = field(default_factory=dict)
     chat_template: str = ""
+    also: tuple[CheckpointKind, ...] = ()

@@ -13,6 +13,7 @@ from evaluation.checkpoints import description
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.safetensors import NotSafetensors, Tensor, blocks, header_of
+from evaluation.checkpoints.templates import recognise
 from evaluation.checkpoints.validation import Validation, validate_folder
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
@@ -119,7 +120,8 @@ def _describe(plan: Plan, digests: Mapping[str, bytes], size: int) -> Checkpoint
         pooling=plan.pooling,
         similarity=plan.similarity,
         prompts=dict(plan.prompts),
-        chat_template=plan.chat_template,
+        template=recognise(plan.chat_template),
+        also=plan.also,
     )
 
 

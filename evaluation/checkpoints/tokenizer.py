@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +49,7 @@ _UNREMARKED = frozenset(_UNREMARKED_TEXT.split())
 class Tokenizer:
     """A tokenizer as it was understood: what is written, and what others need to know of it.
 
-    `chat_template` is the sha256 of the chat template's text, which itself is not kept; empty where there is none.
+    `chat_template` is the text that came with it, empty where there is none.
     """
 
     content: dict[str, Any]
@@ -114,7 +113,7 @@ def read_tokenizer(
         **{key: found.get(key) for key in parts},
     }
     settings = _read_settings(source, SETTINGS, findings)
-    template = _hash_of_template(source, settings)
+    template = _chat_template(source, settings)
     if template:
         findings.remark("left_out", source.shown(SETTINGS), "a chat template is a program, and never run")
     longest = settings.get("model_max_length")
@@ -223,8 +222,8 @@ def _read_inputs(names: object) -> tuple[str, ...]:
     return tuple(name for name in _INPUTS if name in names)
 
 
-def _hash_of_template(source: ModelFiles, settings: dict[str, Any]) -> str:
-    """The sha256 of the chat template's text without blanks at its ends; engines know some by it."""
+def _chat_template(source: ModelFiles, settings: dict[str, Any]) -> str:
+    """The chat template, a program, as text; empty where there is none, or a long one."""
     template = settings.get("chat_template")
     if source.has(CHAT_TEMPLATE):
         try:
@@ -233,6 +232,4 @@ def _hash_of_template(source: ModelFiles, settings: dict[str, Any]) -> str:
             template = data.decode("utf-8")
         except (NotJson, ValueError):
             return ""
-    if not isinstance(template, str) or not template.strip():
-        return ""
-    return hashlib.sha256(template.strip().encode("utf-8", "replace")).hexdigest()
+    return template if isinstance(template, str) and len(template) <= _MOST_TEMPLATE else ""

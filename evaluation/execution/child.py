@@ -111,11 +111,21 @@ def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     """Do the job and return what goes into `result.json`. Raises ModelFailure and InvalidParameter."""
     if job.task == "encode_shard":
         return _encode_shard(job, channel)
+    if job.task == "check":
+        return _check(job)
     return _retrieve(job, channel)
+
+
+def _check(job: ExecutionJob) -> dict[str, Any]:
+    from evaluation.engines.neural.checking import check_checkpoint
+
+    assert job.checkpoint is not None
+    return {"problems": [asdict(problem) for problem in check_checkpoint(job.checkpoint).problems]}
 
 
 def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     assert job.queries is not None
+    assert job.corpus is not None
     work = job.out / WORK_FOLDER
     work.mkdir()
     figures: dict[str, Any] = {"figures": None, "variants": {}}
@@ -172,6 +182,7 @@ def _measure(
 
 
 def _encode_shard(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
+    assert job.corpus is not None
     description = describe(job.engine)
     resources = _resources(job)
     description.check(resources)

@@ -33,7 +33,7 @@ EXIT_MODEL_FAILED = 3
 EXIT_OUT_OF_MEMORY = 4
 EXIT_DISK_FULL = 5
 
-Task = Literal["retrieve", "encode_shard", "measure"]
+Task = Literal["retrieve", "encode_shard", "measure", "check"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,15 @@ class ExecutionJob:
     """One piece of work for a child. All paths are as the child sees them.
 
     "retrieve" makes a run, and measures if asked to; "encode_shard" encodes shard number `shard` of the corpus;
-    "measure" builds the engine and measures it, without keeping a run (BM25 beside a model).
+    "measure" builds the engine and measures it, without keeping a run (BM25 beside a model); "check" has the library
+    say whether it takes the checkpoint, and sees nothing else: no corpus, no queries.
     `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to.
     """
 
     task: Task
     engine: str
     out: Path
-    corpus: Path
+    corpus: Path | None = None
     queries: Path | None = None
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     checkpoint: Path | None = None

@@ -11,8 +11,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
+from evaluation.checkpoints.codes import CODES
+from evaluation.checkpoints.findings import quote
 from evaluation.collections.beir import read_queries
 from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import Problem
 from evaluation.efficiency.hardware import describe as describe_hardware
 from evaluation.efficiency.measurements import EfficiencyFigures
 from evaluation.efficiency.protocol import plan_efforts
@@ -110,9 +113,12 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
 
     "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to names of files in
     `out`), `figures` and `variants` (figures by label) or null, `hardware`. "encode_shard": `shard` with `number`,
-    `documents` and `seconds`, and `hardware`, which is that of this process: the child runs beside it.
+    `documents` and `seconds`, and `hardware`, which is that of this process: the child runs beside it. "check":
+    `problems`, a list of Problem.
     """
     result = _parse(_read_file(out / RESULT_NAME))
+    if job.task == "check":
+        return {"problems": _checked_problems(result.get("problems"))}
     hardware = describe_hardware(job.threads, job.device).as_data()
     if job.task == "encode_shard":
         shard = _object(result, "shard")
@@ -132,6 +138,20 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
     told["variants"] = {label: path.name for label, path in retrieval.variants.items()}
     told |= _coarse({name: told[name] for name in (*_SECONDS, "index_bytes")})
     return {"retrieval": told, "figures": figures, "variants": variants, "hardware": hardware}
+
+
+def _checked_problems(told: object) -> list[Problem]:
+    """What the library says of a checkpoint, in its words, for such a child has read nothing that is hidden."""
+    _require(isinstance(told, list), "problems is no list")
+    problems = []
+    for each in told if isinstance(told, list) else ():
+        _require(
+            isinstance(each, dict) and each.get("code") in CODES, "a problem has a code that does not exist"
+        )
+        severity, message = each.get("severity"), each.get("message")
+        _require(severity in ("error", "warning") and isinstance(message, str), "a problem says nothing")
+        problems.append(Problem(severity, each["code"], 1, quote(message, 400), CODES[each["code"]]))
+    return problems
 
 
 def _measured(

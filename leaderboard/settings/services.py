@@ -171,6 +171,10 @@ SANDBOX_CGROUP = env.str("SANDBOX_CGROUP", default="")
 MODEL_MEMORY_BYTES = env.int("MODEL_MEMORY_BYTES", default=three_quarters_of_memory())
 MODEL_WALL_CLOCK_SECONDS = env.int("MODEL_WALL_CLOCK_SECONDS", default=JOB_WALL_CLOCK_SECONDS * 9 // 10)
 MODEL_OUTPUT_BYTES = env.int("MODEL_OUTPUT_BYTES", default=64 * 1024**3)
+#: Seconds that the library has to say whether it takes a checkpoint, and how many a team may send in an hour that it
+#: does not.
+MODEL_CHECK_SECONDS = env.int("MODEL_CHECK_SECONDS", default=60)
+REFUSED_CHECKPOINTS_PER_HOUR = env.int("REFUSED_CHECKPOINTS_PER_HOUR", default=10)
 MODEL_THREADS = env.int("MODEL_THREADS", default=usable_cores())
 #: How long, in seconds, a model may wait for the machine to itself; then it goes on without being measured.
 MEASURING_WAIT_SECONDS = env.int("MEASURING_WAIT_SECONDS", default=30 * 60)

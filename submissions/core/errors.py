@@ -12,6 +12,9 @@ INVALID_RUN = ProblemCode("invalid_run", "At least one of the files cannot be sc
     "Each file's problems follow.")  # fmt: skip
 INVALID_CHECKPOINT = ProblemCode("invalid_checkpoint", "The checkpoint cannot be run here.",
     "Each finding follows.")  # fmt: skip
+CHECKPOINT_REFUSED = ProblemCode("checkpoint_refused", "The library does not take the checkpoint as it is, so nothing "
+    "was run, and nothing was counted.", "Each finding follows; `python -m evaluation pack` asks the library "
+    "before you send it.", is_free=True)  # fmt: skip
 ALREADY_SUBMITTED = ProblemCode("already_submitted", "The system has the same run on this dataset already, under the "
     "same label.", "Nothing to do. If it is another configuration, label it.")  # fmt: skip
 LABEL_NEEDED = ProblemCode("label_needed", "The system has a result on this dataset under the same label already, "

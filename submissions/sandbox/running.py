@@ -114,7 +114,7 @@ def _run(
         limits = replace(limits, output_bytes=limits.output_bytes + size_of([job.shards]))
     contained = backend.start(program)
     try:
-        measures = job.measure and job.task != "encode_shard"
+        measures = job.measure and job.task not in ("encode_shard", "check")
         return Supervision(contained, limits, folders, lock, on_progress, measures=measures).run()
     finally:
         contained.close()
@@ -132,7 +132,7 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
     inside = replace(
         job,
         out=place(job.out, "/out", writable=True),
-        corpus=place(job.corpus, f"/in/corpus{_ending(job.corpus)}"),
+        corpus=job.corpus and place(job.corpus, f"/in/corpus{_ending(job.corpus)}"),
         queries=job.queries and place(job.queries, f"/in/queries{_ending(job.queries)}"),
         checkpoint=job.checkpoint and place(job.checkpoint, "/in/model"),
         runs=tuple(place(run, f"/in/run-{n}{_ending(run)}") for n, run in enumerate(job.runs, 1)),

@@ -24,6 +24,7 @@ from submissions.models import Job, State
 #: The stages of a model's job, in their order, in words.
 STAGES = {
     "fetching": "fetching the model from the hub",
+    "checking": "checking the model against its library",
     "loading": "loading the model",
     "encoding": "encoding the documents",
     "storing": "writing the embeddings to shared storage",

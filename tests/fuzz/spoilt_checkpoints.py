@@ -20,6 +20,7 @@ from typing import Any
 import zstandard
 
 from evaluation.checkpoints import rebuild, validate_archive, validate_folder
+from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation.hostile_archives import tarred
 from tests.evaluation.small_checkpoint import arrays, files, safetensors, write, zipped
 
@@ -150,7 +151,8 @@ def judge_once(generator: random.Random, folder: Path) -> tuple[str, str]:
         validation = validate_archive(path, scratch, pooling="max")
     if validation.valid:
         rebuild(validation, folder / "rebuilt")
-        return what, "accepted"
+        errors = check_checkpoint(folder / "rebuilt").errors
+        return what, f"{errors[0].code} of the library" if errors else "accepted"
     return what, validation.report.errors[0].code
 
 

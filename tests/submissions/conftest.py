@@ -41,6 +41,18 @@ def bm25_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("submissions.jobs.models.run_model.REPEATED_SECONDS", 0.0)
 
 
+@pytest.fixture(autouse=True)
+def checkpoints_were_checked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the library, in a child of its own, which takes seconds; those who ask for it say `the_library_checks`."""
+    if "the_library_checks" not in request.fixturenames:
+        monkeypatch.setattr("submissions.jobs.models.checking.is_checked", lambda note: True)
+
+
+@pytest.fixture
+def the_library_checks() -> None:
+    """A job begins with the library's verdict on its checkpoint."""
+
+
 @pytest.fixture
 def live_worker(db: None) -> None:
     """A worker that has just been heard of."""

@@ -67,6 +67,8 @@ def check_checkpoint(folder: Path) -> Report:
 
     Raises MemoryError; whoever calls it sees to the time.
     """
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     findings = Findings()
     described = CheckpointDescription.read(folder)
     for part in described.parts:
@@ -92,6 +94,9 @@ def _check_part(folder: Path, kind: CheckpointKind, prefix: str, findings: Findi
 
 def _chains(folder: Path) -> Iterator[list[tuple[str, Path]]]:
     """Each chain of modules: what they are, and their folders."""
+    if not (folder / m.MODULES).is_file():
+        yield [(m.TRANSFORMER, folder)]
+        return
     modules = [(m.role_of(entry["type"]), folder / entry["path"]) for entry in _json(folder / m.MODULES)]
     if modules[0][0] != m.ROUTER:
         yield modules

@@ -29,7 +29,6 @@ import transformers
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from torch.nn import Module
-from transformers import CONFIG_MAPPING
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.errors import ModelFailure
@@ -102,11 +101,15 @@ def load_transformer(folder: Path, auto_class: Any, device: str) -> tuple[Any, A
 
 def safe_model(folder: Path) -> dict[str, Any]:
     """How the weights in a folder, and those below it, are read, with the attention that the model has."""
-    configurations = [json.loads(path.read_text(encoding="utf-8")) for path in folder.rglob("config.json")]
-    types = [each["model_type"] for each in configurations if each.get("model_type") in CONFIG_MAPPING]
-    models = [transformers.MODEL_MAPPING.get(CONFIG_MAPPING[name], None) for name in types]
-    plain = any(not getattr(model, "_supports_sdpa", True) for model in models)
-    return {**SAFE_MODEL, "attn_implementation": "eager" if plain else SAFE_MODEL["attn_implementation"]}
+    types = {json.loads(path.read_text("utf-8")).get("model_type") for path in folder.rglob("config.json")}
+    quick = all(map(_has_quick_attention, types & set(transformers.CONFIG_MAPPING)))
+    return {**SAFE_MODEL, "attn_implementation": SAFE_MODEL["attn_implementation"] if quick else "eager"}
+
+
+def _has_quick_attention(model_type: str) -> bool:
+    """Whether transformers computes the attention of such models by torch's own function."""
+    found = transformers.MODEL_MAPPING[transformers.CONFIG_MAPPING[model_type]]
+    return all(model._supports_sdpa for model in (found if isinstance(found, tuple) else (found,)))
 
 
 def _options(folder: Path, device: str) -> dict[str, Any]:

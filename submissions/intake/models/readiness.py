@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from evaluation.core.problems import ProblemCode
 from leaderboard.models import Team, User
 from submissions.accounts.permissions import may_go_unprotected
-from submissions.core.errors import Refused
+from submissions.core.errors import CHECKPOINT_REFUSED, Refused
 from submissions.models import Job, State
 from submissions.queue.capability import Capability, common_obstacle, reported_capabilities
 from submissions.queue.heartbeat import MEMORY
@@ -129,21 +129,34 @@ class ModelQuota:
 
 
 def quota_of(team: Team | None) -> ModelQuota:
-    """Today's count (from midnight to midnight, UTC). What failed through us, or never began, is not counted."""
+    """Today's count (from midnight to midnight, UTC).
+
+    What failed through us, never began, or had a checkpoint that the library does not take, is not counted.
+    """
     midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
     used = 0
     if team is not None:
         never_began = Q(state__in=[State.CANCELLED, State.WITHDRAWN], started_at=None)
         jobs = Job.objects.filter(
             kind=Job.Kind.MODEL, submission__team=team, created_at__gte=midnight
-        ).exclude(Q(state=State.FAILED) | never_began)
+        ).exclude(Q(state=State.FAILED) | Q(error_code=CHECKPOINT_REFUSED) | never_began)
         used = jobs.count()
     return ModelQuota(used, settings.MODEL_JOBS_PER_DAY, midnight + timedelta(days=1))
 
 
 def refuse_beyond_quota(team: Team, wanted: int) -> None:
-    """Raises Refused where the team may not have so many more today."""
+    """Raises Refused where the team may not have so many more today, or sent many within an hour that cannot be run."""
     quota = quota_of(team)
+    hour_ago = timezone.now() - timedelta(hours=1)
+    refused = Job.objects.filter(
+        submission__team=team, error_code=CHECKPOINT_REFUSED, finished_at__gte=hour_ago
+    ).count()
+    if refused >= settings.REFUSED_CHECKPOINTS_PER_HOUR:
+        raise Refused.of(
+            QUOTA,
+            f"The library took none of {refused} checkpoints that your team sent within the last hour.",
+            "Ask it on your own machine with `python -m evaluation pack`, and send the next one in an hour.",
+        )
     if wanted > quota.left:
         again = f"counting begins anew at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
         raise Refused.of(

@@ -38,6 +38,7 @@ from submissions.jobs.kinds.handover import (
     store_checked_run,
 )
 from submissions.jobs.kinds.score import begin, judged_version
+from submissions.jobs.models.checking import check_with_library
 from submissions.jobs.models.embedding_files import remove_other_files
 from submissions.jobs.models.encodings import (
     EncodedCorpus,
@@ -113,9 +114,11 @@ def model_job(job: Job, lease: Lease) -> None:
 
 
 def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
-    """Do a task and have what it finds scored and published. Raises as `model_job`."""
+    """Do a task and have what it finds scored and published. Raises as `model_job`, and CheckpointRefused."""
     version = judged_version(job.dataset)
     begin(job, State.RETRIEVING, "loading")
+    if task.checkpoint is not None:
+        check_with_library(job, lease, task.checkpoint)
     setting = _setting(job, task, version)
     encoded = use_encoding(job, setting, lease.report_stage) if setting else None
     if setting and not encoded and setting.shards > 1:

@@ -1,0 +1,94 @@
+"""A model's job begins with the library's verdict on its checkpoint: seen live, told in full, and free of charge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderboard.models import Dataset
+from submissions.checkpoints.service import folder_of, store_checkpoint
+from submissions.core.errors import Refused
+from submissions.intake.models.readiness import quota_of, refuse_beyond_quota
+from submissions.models import Checkpoint, Job, State, Submission
+from tests.evaluation.small_checkpoint import files, zipped
+from tests.submissions.model_jobs import (
+    make_published,
+    make_submission,
+    queue_model,
+    run_waiting,
+    use_toy_engine,
+)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("the_library_checks")]
+
+
+@pytest.fixture
+def small(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Dataset:
+    """A small published collection, and the toy engine; a store of the test's own."""
+    settings.VAR = tmp_path / "var"
+    settings.MODEL_CHECK_SECONDS = 300
+    use_toy_engine(monkeypatch, settings)
+    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
+    return make_published(tmp_path / "collection")
+
+
+def sent(submission: Submission, tmp_path: Path, **configuration: Any) -> Checkpoint:
+    """A small BERT with other values in its configuration, kept as the team's, and the submission's from now on."""
+    content = files()
+    content["config.json"] = json.dumps({**json.loads(content["config.json"]), **configuration}).encode()
+    archive = zipped(content, tmp_path / f"{submission.pk}.zip")
+    row = store_checkpoint(
+        team=submission.team, archive=archive, file_name="m.zip", person=submission.submitter
+    )
+    Submission.objects.filter(pk=submission.pk).update(checkpoint=row)
+    submission.refresh_from_db()
+    return row
+
+
+def ended(dataset: Dataset, submission: Submission) -> Job:
+    """A job of the submission, after the worker did what waited."""
+    job = queue_model(dataset, submission)
+    run_waiting()
+    job.refresh_from_db()
+    return job
+
+
+def test_what_the_library_does_not_take_is_told_and_costs_nothing(
+    small: Dataset, tmp_path: Path, settings: Any
+) -> None:
+    submission = make_submission()
+    sent(submission, tmp_path, num_hidden_layers=3)
+
+    job = ended(small, submission)
+
+    assert (job.state, job.error_code) == (State.REJECTED, "checkpoint_refused"), job.log
+    (problem,) = job.report["problems"]
+    assert problem["code"] == "missing_weights"
+    assert problem["message"].startswith("model.safetensors: there is no encoder.layer.1.attention")
+    assert "encoder.layer.1" in job.log
+    assert submission.team is not None
+    assert quota_of(submission.team).used == 0
+    settings.REFUSED_CHECKPOINTS_PER_HOUR = 1
+    with pytest.raises(Refused, match="none of 1 checkpoints"):
+        refuse_beyond_quota(submission.team, 1)
+
+
+def test_what_it_takes_is_asked_once(small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submission = make_submission()
+    row = sent(submission, tmp_path)
+    stages: list[str] = []
+    monkeypatch.setattr(
+        "submissions.queue.lease.Lease.report_stage", lambda self, stage, *rest: stages.append(stage)
+    )
+
+    first = ended(small, submission)
+
+    assert first.error_code != "checkpoint_refused", first.log
+    assert "checking" in stages
+    assert "transformers" in (folder_of(row) / "checked.txt").read_text()
+    stages.clear()
+    ended(small, submission)
+    assert "checking" not in stages
