@@ -11,9 +11,13 @@ class AllowanceSpent(ValueError):
 
 
 class CheckpointAllowance:
-    """Counts what is parsed of one checkpoint, every time that it is. Takers raise AllowanceSpent."""
+    """Counts what is parsed of one checkpoint, every time that it is. Takers raise AllowanceSpent.
 
-    def __init__(self) -> None:
+    `without_weights`: files of weights may end behind their headers; `left_out` is whether one did.
+    """
+
+    def __init__(self, without_weights: bool = False) -> None:
+        self.without_weights, self.left_out = without_weights, False
         self._json, self._headers, self._tensors = MOST_JSON, MOST_HEADERS, MOST_TENSORS
 
     def take_json(self, size: int) -> None:

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from evaluation.archives.compression import MIB, ExpandedFile, FileLimits, open_expanded
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
+from evaluation.checkpoints.allowance import CheckpointAllowance
 from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.files import ModelFiles, check_file_name
 from evaluation.checkpoints.findings import Findings, quote
@@ -35,12 +36,18 @@ POLICY = ZipPolicy(
 
 
 def validate_archive(
-    path: Path, scratch: Path, wanted: Kinds = None, pooling: str = "", policy: ZipPolicy = POLICY
+    path: Path,
+    scratch: Path,
+    wanted: Kinds = None,
+    pooling: str = "",
+    policy: ZipPolicy = POLICY,
+    without_weights: bool = False,
 ) -> Validation:
     """Check an archive, and keep its files in the folder `scratch`, which is made, until the checkpoint is rebuilt;
     under numbers, for nothing on the disk is named by a stranger.
 
-    As `validate_folder` otherwise. Whatever the archive holds, nothing is written outside of `scratch`, no link is
+    As `validate_folder` otherwise. `without_weights`: of its files of weights the headers do; then a remark says so,
+    and it cannot be rebuilt. Whatever the archive holds, nothing is written outside of `scratch`, no link is
     made, and no more than `policy` allows. Raises OSError for faults of the disk, ENOSPC where it is full.
     """
     findings = Findings()
@@ -54,7 +61,9 @@ def validate_archive(
         if not stored and not findings.refused:
             findings.refuse("empty_folder", path.name, "there is no file of a model")
     return validate_files(
-        ModelFiles(scratch, frozenset(stored), stored=stored), requirements_of(wanted, pooling), findings
+        ModelFiles(scratch, frozenset(stored), "", CheckpointAllowance(without_weights), stored),
+        requirements_of(wanted, pooling),
+        findings,
     )
 
 

@@ -78,5 +78,6 @@ CODES: Mapping[str, str] = {
     # Remarks
     "left_out": "Nothing to do: the file is not needed, and was not taken.",
     "keys_left_out": "Nothing to do: the keys are not needed, and were not taken.",
+    "weights_not_sent": "Send the weights too when you submit it; whether they are finite is asked then.",
     "weights_left_out": "Nothing to do: the weights belong to no part that is used.",
 }

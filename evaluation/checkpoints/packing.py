@@ -14,8 +14,10 @@ from evaluation.checkpoints.description import FILE_NAME
 _LEVEL = 3
 
 
-def write_archive(rebuilt: Path, out: Path) -> None:
+def write_archive(rebuilt: Path, out: Path, headers_alone: bool = False) -> None:
     """Write a rebuilt folder as tar.zst to `out`, which appears only when it is complete.
+
+    `headers_alone`: without the weights, for a check before all of them are sent.
 
     Names, order, times and owners are fixed, so that the same model gives the same bytes. The description is left
     out: whoever takes the archive makes its own.
@@ -35,6 +37,9 @@ def write_archive(rebuilt: Path, out: Path) -> None:
                 info = tarfile.TarInfo(path.relative_to(rebuilt).as_posix())
                 info.size = path.stat().st_size
                 with path.open("rb") as content:
+                    if headers_alone and path.suffix == ".safetensors":
+                        info.size = 8 + int.from_bytes(content.read(8), "little")
+                        content.seek(0)
                     archive.addfile(info, content)
         partial.replace(out)
     finally:

@@ -107,10 +107,16 @@ def _read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tenso
         raise NotSafetensors(f"its header is no JSON: {error}") from error
     header.pop("__metadata__", None)
     allowance.take_tensors(len(header))
-    return _tensors(header, path, 8 + length, size)
+    tensors = _tensors(header, path, 8 + length)
+    end = max((tensor.end for tensor in tensors.values()), default=8 + length)
+    if allowance.without_weights and size == 8 + length < end:
+        allowance.left_out = True
+    elif end != size:
+        raise NotSafetensors(f"its tensors end at byte {end:,} of {size:,}")
+    return tensors
 
 
-def _tensors(header: dict[str, Any], path: Path, offset: int, size: int) -> dict[str, Tensor]:
+def _tensors(header: dict[str, Any], path: Path, offset: int) -> dict[str, Tensor]:
     tensors = {name: _tensor(name, entry, path, offset) for name, entry in header.items()}
     end = offset
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.end)):
@@ -119,8 +125,6 @@ def _tensors(header: dict[str, Any], path: Path, offset: int, size: int) -> dict
                 "its tensors overlap" if tensor.start < end else "it has gaps between tensors"
             )
         end = tensor.end
-    if end != size:
-        raise NotSafetensors(f"its tensors end at byte {end:,} of {size:,}")
     return tensors
 
 

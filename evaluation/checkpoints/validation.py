@@ -52,6 +52,8 @@ def validate_files(source: ModelFiles, wanted: Requirements, findings: Findings)
     plan = make_plan(_top(source), wanted, findings) if source.names else None
     if plan is None and not findings.refused:  # nothing may be refused without a word
         findings.refuse("unknown_kind", "", "what it is cannot be told from its files")
+    if source.allowance.left_out:
+        findings.remark("weights_not_sent", "", "of the weights only their headers were read")
     report = findings.report()
     return Validation(report, plan if report.valid else None)
 

@@ -43,6 +43,11 @@ def add_parser(subparsers: Subparsers) -> None:
         default="",
         help="for a model without modules.json: max or sum (SPLADE), mean, cls, max or lasttoken (dense)",
     )
+    parser.add_argument(
+        "--headers",
+        action="store_true",
+        help="leave the weights out: a small archive that the site checks, and no more",
+    )
     parser.add_argument("--no-trial", action="store_true", help="do not try the model on texts")
     parser.set_defaults(run=run_pack)
 
@@ -53,7 +58,8 @@ def run_pack(arguments: argparse.Namespace) -> int:
     if not folder.is_dir():
         print(f"error: {folder} is no folder", file=sys.stderr)
         return 2
-    out = arguments.out or Path(f"{folder.resolve().name}.tar.zst")
+    ending = ".headers.tar.zst" if arguments.headers else ".tar.zst"
+    out = arguments.out or Path(folder.resolve().name + ending)
     kind = CheckpointKind(arguments.kind) if arguments.kind else None
     with tempfile.TemporaryDirectory(prefix="pack-") as name:
         scratch = Path(name)
@@ -72,7 +78,7 @@ def run_pack(arguments: argparse.Namespace) -> int:
         except ModelFailure as failure:
             print(f"error: {failure.code}: {failure.message}", file=sys.stderr)
             return 1
-        write_archive(rebuilt, out)
+        write_archive(rebuilt, out, arguments.headers)
     print(_summary(out, described))
     return 0
 

@@ -128,12 +128,17 @@ FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
 UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
 #: The same where a model's checkpoint comes with it.
 CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 1024 * 1024)
+#: The largest checkpoint that comes in pieces or from the hub: what weights may have, and one GiB more.
+CHECKPOINT_PIECES_LIMIT_BYTES = env.int(
+    "CHECKPOINT_PIECES_LIMIT_BYTES",
+    default=env.int("CHECKPOINT_WEIGHTS_BYTES", default=32 * 1024**3) + 1024**3,
+)
 #: What uploads leave free on the disk they are written to, in bytes: the database is often on the same one.
 DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
 #: Files that come in pieces: how many a person may have here before submissions take them, with how many bytes in all,
 #: and after how many seconds without bytes one is given up.
 UPLOADS_PER_PERSON = env.int("UPLOADS_PER_PERSON", default=20)
-UPLOAD_BYTES_PER_PERSON = env.int("UPLOAD_BYTES_PER_PERSON", default=3 * CHECKPOINT_LIMIT_BYTES)
+UPLOAD_BYTES_PER_PERSON = env.int("UPLOAD_BYTES_PER_PERSON", default=CHECKPOINT_PIECES_LIMIT_BYTES)
 UPLOAD_LIFETIME_SECONDS = env.int("UPLOAD_LIFETIME_SECONDS", default=24 * 3600)
 #: How many of these one web process takes at once: two less than its threads, so that readers are served meanwhile.
 PIECES_AT_ONCE = env.int("PIECES_AT_ONCE", default=2)

@@ -76,6 +76,7 @@ def formats(request: HttpRequest) -> HttpResponse:
         ],
         "failure_codes": [code for code in codes_about("model") if code not in CODES],
         "checkpoint_limit": settings.CHECKPOINT_LIMIT_BYTES,
+        "pieces_limit": settings.CHECKPOINT_PIECES_LIMIT_BYTES,
         "limits": FileLimits(),
         "upload_limit": settings.UPLOAD_LIMIT_BYTES,
         "at_once": settings.VALIDATE_AT_ONCE_BYTES,

@@ -76,7 +76,7 @@ def fetch(name: str, commit: str, folder: Path) -> int:
     """
     refuse_hub(HubModel(name, commit))
     module = "submissions.checkpoints.hub_download"
-    limit = str(settings.CHECKPOINT_LIMIT_BYTES)
+    limit = str(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
     words = [sys.executable, "-s", "-P", "-m", module, name, commit, str(folder), limit]
     environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
     environment["PYTHONPATH"] = str(settings.BASE_DIR)

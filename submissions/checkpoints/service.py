@@ -95,7 +95,7 @@ def check_checkpoint(source: CheckpointArchive, wanted: Kinds = ()) -> FileRepor
     with (
         lock_for_reading(uploads, shared=True),
         checking_slot(),
-        _validated(source, wanted) as (validation, _),
+        _validated(source, wanted, without_weights=True) as (validation, _),
     ):
         return FileReport(source.name, "", validation.report, _summary(validation))
 
@@ -224,7 +224,9 @@ def _identity(source: CheckpointArchive) -> str:
 
 
 @contextmanager
-def _validated(source: CheckpointArchive, wanted: Kinds) -> Iterator[tuple[Validation, Path]]:
+def _validated(
+    source: CheckpointArchive, wanted: Kinds, without_weights: bool = False
+) -> Iterator[tuple[Validation, Path]]:
     """The verdict, and the scratch folder on the store's own disk that holds what the archive expanded to."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
     area.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -236,7 +238,8 @@ def _validated(source: CheckpointArchive, wanted: Kinds) -> Iterator[tuple[Valid
         )  # findings name the file as its sender does, not our copy of it
         unpacked = scratch / "unpacked of it"
         unpacked.mkdir()
-        yield validate_archive(named, unpacked, wanted or None, source.pooling), scratch
+        kinds, pooling = wanted or None, source.pooling
+        yield validate_archive(named, unpacked, kinds, pooling, without_weights=without_weights), scratch
 
 
 def wrong_kind(name: str, kind: CheckpointKind | None, wanted: Iterable[CheckpointKind]) -> Refused:

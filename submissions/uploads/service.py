@@ -44,7 +44,7 @@ WRONG_UPLOAD_KIND = ProblemCode("wrong_upload_kind", "A checkpoint was uploaded 
 UPLOAD_IN_USE = ProblemCode("upload_in_use", "The upload is being written, or another submission takes it.",
     "Wait for that one to end; if it is refused, the upload stays.")  # fmt: skip
 UPLOAD_TOO_LARGE = ProblemCode("upload_too_large", "The file is over the limit for its kind, or longer than was "
-    "announced.", "512 MiB for runs, 2 GiB for checkpoints, unless the site's operator says otherwise.")  # fmt: skip
+    "announced.", "512 MiB for runs, 33 GiB for checkpoints, unless the site's operator says otherwise.")  # fmt: skip
 TOO_MANY_UPLOADS = ProblemCode("too_many_uploads", "You have many uploads here that no submission has taken.",
     "Submit or delete them; each is given up a day after its last bytes.")  # fmt: skip
 
@@ -84,8 +84,9 @@ class Checksum:
 
 def limit_of(kind: str) -> int:
     """The most bytes that a file of the kind may have."""
-    limit: int = settings.CHECKPOINT_LIMIT_BYTES if kind == Upload.Kind.MODEL else settings.UPLOAD_LIMIT_BYTES
-    return limit
+    if kind == Upload.Kind.MODEL:
+        return int(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
+    return int(settings.UPLOAD_LIMIT_BYTES)
 
 
 def expires_at(upload: Upload) -> datetime:

@@ -192,6 +192,7 @@ class ModelPage(SubmissionPage):
             "checked": report is not None,
             "slow_down": slow_down,
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
+            "largest_in_pieces": describe_bytes(settings.CHECKPOINT_PIECES_LIMIT_BYTES),
             "unfinished": unfinished(self.person, Upload.Kind.MODEL),
         }
 

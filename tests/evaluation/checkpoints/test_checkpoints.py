@@ -291,3 +291,19 @@ def test_a_pickle_with_code_is_not_packed(
     assert "pytorch_model.bin holds more than tensors" in capsys.readouterr().err
     assert not (tmp_path / "canary-touched").exists()
     assert not (tmp_path / "folder.tar.zst").exists()
+
+
+def test_headers_alone_are_enough_for_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evaluation.__main__ import main
+
+    folder = write(files(), tmp_path / "folder")
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["pack", str(folder), "--headers", "--no-trial"]) == 0
+
+    archive = tmp_path / "folder.headers.tar.zst"
+    checked = validate_archive(archive, tmp_path / "one", without_weights=True)
+    assert [problem.code for problem in checked.report.problems] == ["weights_not_sent"]
+    assert checked.plan is not None
+    refused = validate_archive(archive, tmp_path / "two").report
+    assert [problem.code for problem in refused.errors] == ["weights_header"]

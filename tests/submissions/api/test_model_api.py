@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -137,6 +139,19 @@ def test_check_reports_and_stores_nothing(api: Api, settings: Any) -> None:
     assert api.post("check/", kind="model").problem("no_checkpoint")
     assert folders(settings) == before
     assert not Checkpoint.objects.exists()
+
+
+def test_check_takes_headers_of_weights_alone_and_a_submission_does_not(api: Api) -> None:
+    with ZipFile(BytesIO(static_archive())) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    weights = content["model.safetensors"]
+    content["model.safetensors"] = weights[: 8 + int.from_bytes(weights[:8], "little")]
+
+    answer = api.post("check/", kind="model", checkpoint=upload(zipped(content), "static.zip"))
+
+    assert answer.body["valid"]
+    assert [problem["code"] for problem in answer.body["problems"]] == ["weights_not_sent"]
+    assert submit_model(api, checkpoint=upload(zipped(content), "static.zip")).problem("weights_header")
 
 
 def test_a_checkpoint_is_kept_once_and_used_again(api: Api, tmp_path: Path, settings: Any) -> None:

@@ -60,7 +60,7 @@ def _code_of(tmp_path: Path, commit: str = COMMIT) -> str:
 
 
 def test_size_is_known_before_anything_is_fetched(hub: FakeHub, tmp_path: Path, settings: Any) -> None:
-    settings.CHECKPOINT_LIMIT_BYTES = 1000
+    settings.CHECKPOINT_PIECES_LIMIT_BYTES = 1000
 
     assert _code_of(tmp_path) == "hub_too_large"
     assert len(hub.asked) == 1
