@@ -28,7 +28,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
-from torch.nn import Module
+from torch.nn import Embedding, Module
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.errors import ModelFailure
@@ -39,8 +39,6 @@ Model = TypeVar("Model")
 #: How weights are read, whatever the folder says.
 SAFE_MODEL = {"use_safetensors": True, "weights_only": True, "attn_implementation": "sdpa"}
 _SAFE = {"trust_remote_code": False, "local_files_only": True}
-#: Families whose positions start behind the padding token's number.
-_POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
 
 
 def prepare(threads: int) -> None:
@@ -174,7 +172,7 @@ def longest_text(model: Any, own: int | None, wanted: int) -> int:
     """Tokens of a text that are read: `wanted`, 0 for the checkpoint's own, as far as the model has positions."""
     asked = wanted or min(own or USUAL_LENGTH, _OWN_LENGTH_LIMIT)
     transformer = model.transformers_model
-    return asked if transformer is None else positions(transformer.config, asked)
+    return asked if transformer is None else positions(transformer, asked)
 
 
 def use_dtype(model: Module, name: str, device: str) -> None:
@@ -218,14 +216,17 @@ def estimated_tokens(texts: Sequence[str], most: int | None) -> NDArray[np.int64
     return np.fromiter((min(size, most) for size in sizes), np.int64, len(texts))
 
 
-def positions(config: Any, wanted: int) -> int:
-    """`wanted` tokens, or as many as a model with this configuration has positions for, if fewer."""
-    found = getattr(config, "max_position_embeddings", None) or wanted
-    if config.model_type in _POSITIONS_BEHIND_PADDING:
-        found -= (config.pad_token_id or 0) + 1
-    return int(min(wanted, found))
+def positions(model: Any, wanted: int) -> int:
+    """`wanted` tokens, or as many as a model of transformers has positions for, if fewer.
+
+    A table of positions with a row for padding, as RoBERTa's, begins behind that row.
+    """
+    found = getattr(model.config, "max_position_embeddings", None) or wanted
+    tables = (getattr(module, "position_embeddings", None) for module in model.modules())
+    behind = (each.padding_idx for each in tables if isinstance(each, Embedding))
+    return int(min(wanted, found - next((index + 1 for index in behind if index is not None), 0)))
 
 
 def maximum_length(model: Any, tokenizer: Any, wanted: int) -> int:
     """`wanted` tokens, or as many as the model has positions for and its tokenizer was made for, if fewer."""
-    return int(min(positions(model.config, wanted), tokenizer.model_max_length or wanted))
+    return int(min(positions(model, wanted), tokenizer.model_max_length or wanted))

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers.util import select_max_active_dims
 
+from evaluation.core.errors import ModelFailure
 from evaluation.engines.base import Progress, Resources, ignore
 from evaluation.engines.index.weighted_index import SparseRows
 from evaluation.engines.neural.batching import (
@@ -20,6 +21,7 @@ from evaluation.engines.neural.batching import (
     input_keys,
     run_in_batches,
 )
+from evaluation.engines.neural.encoding import PROBE
 from evaluation.engines.neural.loading import (
     Role,
     estimated_tokens,
@@ -52,7 +54,10 @@ class SparseTextEncoder:
         #: "cosine" where the model asks for it: vectors of length one, whose dot product it is; else "dot".
         self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
         #: Terms of the vocabulary, which only an output shows for sure.
-        self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None).shape[1])
+        self.dimension = 0
+        self.dimension = int(self._outputs([" ".join(PROBE)], np.zeros(1, np.intp), "document", None).shape[1])
+        if not self.dimension:
+            raise ModelFailure("does_not_run", "the model's tokenizer finds no token in any text")
         self._batch_tokens = parameters["batch_tokens"] or self._tokens_at_once()
 
     def encode(self, texts: Sequence[str], role: Role, progress: Progress = ignore) -> SparseRows:
@@ -95,7 +100,7 @@ class SparseTextEncoder:
         """Vectors of some of the texts: texts × terms."""
         model = self._models[role]
         features: dict[str, Any] = features_of(model, texts, indices, role, self._prompts[role], self._device)
-        if not features["input_ids"].shape[1]:  # a table of weights adds no special tokens to no words
+        if not features["input_ids"].shape[1]:  # no words, and no special tokens beside them
             return torch.zeros(len(indices), self.dimension)
         keys = input_keys(features)
         outputs: torch.Tensor = model(features, task=role)["sentence_embedding"].float()

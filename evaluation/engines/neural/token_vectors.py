@@ -17,6 +17,7 @@ from evaluation.core.errors import ModelFailure
 from evaluation.engines.base import Progress, Resources, ignore
 from evaluation.engines.index.token_store import Block
 from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches
+from evaluation.engines.neural.encoding import PROBE
 from evaluation.engines.neural.loading import (
     Role,
     estimated_tokens,
@@ -44,7 +45,9 @@ class TokenEncoder:
         self._prompts = prompts_of(self._models, parameters)
         self.maximum_length = _limit_lengths(self._models, parameters["maximum_length"])
         self.mean = self._models["query"].similarity_fn_name == "meanmaxsim"
-        self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None)[0].shape[1])
+        self.dimension = 0
+        text = " ".join(PROBE)
+        self.dimension = int(self._outputs([text], np.zeros(1, np.intp), "document", None)[0].shape[1])
 
     def encode(
         self,
@@ -88,6 +91,8 @@ class TokenEncoder:
         """(vectors of some of the texts, one behind the other; how many each has)."""
         model = self._models[role]
         features: dict[str, Any] = features_of(model, texts, indices, role, self._prompts[role], self._device)
+        if not features["input_ids"].shape[1]:  # no words, and no special tokens beside them
+            return torch.zeros(0, self.dimension), torch.zeros(len(indices), dtype=torch.int64)
         keys = input_keys(features)
         features = model(features, task=role)
         vectors, mask = features["token_embeddings"].float(), features["attention_mask"].bool()

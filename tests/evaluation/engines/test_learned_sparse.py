@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,25 @@ from tests.evaluation.neural import (
 from tests.evaluation.small_checkpoint import files, write
 from tests.evaluation.tiny_models import tiny_inference_free, tiny_splade
 
+
+
+def without_special_tokens(folder: Path) -> Path:
+    """SPLADE with a tokenizer that adds nothing to a text, so that the empty one has no token."""
+    tiny_splade(folder)
+    for name, change in (
+        ("tokenizer.json", {"post_processor": None}),
+        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"}),  # BERT's own adds them again
+    ):
+        content = {**json.loads((folder / name).read_bytes()), **change}
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
 MODELS: dict[str, tuple[Callable[..., Path], dict[str, str]]] = {
     "max": (tiny_splade, {}),
     "sum": (tiny_splade, {"pooling": "sum"}),
     "inference-free": (tiny_inference_free, {}),
+    "no special tokens": (without_special_tokens, {}),
 }
 
 
@@ -88,13 +104,13 @@ def test_cosine_where_the_checkpoint_says_so(tmp_path: Path) -> None:
     assert engine.facts()["similarity"] == "cosine"
 
 
-@pytest.mark.parametrize("name", ["max", "inference-free"])
+@pytest.mark.parametrize("name", ["max", "inference-free", "no special tokens"])
 def test_any_text_is_encoded(checkpoints: dict[str, Path], tmp_path: Path, name: str) -> None:
     engine = created("learned-sparse", checkpoints[name])
     engine.build(AWKWARD, tmp_path)
     found = searched(engine, AWKWARD_QUERIES)
     assert set(found) == {query.id for query in AWKWARD_QUERIES}
-    if name == "inference-free":  # a query without words has no terms
+    if name != "max":  # a query without words has no terms
         assert found["empty"] == found["blank"] == {}
 
 
