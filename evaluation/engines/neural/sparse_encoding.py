@@ -55,7 +55,9 @@ class SparseTextEncoder:
         self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
         #: Terms of the vocabulary, which only an output shows for sure.
         self.dimension = 0
-        self.dimension = int(self._outputs([" ".join(PROBE)], np.zeros(1, np.intp), "document", None).shape[1])
+        self.dimension = int(
+            self._outputs([" ".join(PROBE)], np.zeros(1, np.intp), "document", None).shape[1]
+        )
         if not self.dimension:
             raise ModelFailure("does_not_run", "the model's tokenizer finds no token in any text")
         self._batch_tokens = parameters["batch_tokens"] or self._tokens_at_once()

@@ -30,13 +30,15 @@ from tests.evaluation.small_checkpoint import files, write
 from tests.evaluation.tiny_models import tiny_inference_free, tiny_splade
 
 
-
 def without_special_tokens(folder: Path) -> Path:
     """SPLADE with a tokenizer that adds nothing to a text, so that the empty one has no token."""
     tiny_splade(folder)
     for name, change in (
         ("tokenizer.json", {"post_processor": None}),
-        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"}),  # BERT's own adds them again
+        (
+            "tokenizer_config.json",
+            {"tokenizer_class": "PreTrainedTokenizerFast"},
+        ),  # BERT's own adds them again
     ):
         content = {**json.loads((folder / name).read_bytes()), **change}
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
