@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.templates import TEMPLATES
 from evaluation.collections.beir import Document, Query
 from evaluation.core.order import trec_order
 from evaluation.engines.base import (
+    AUTO,
     BATCH_TOKENS,
     COMPUTE_DTYPE,
     MAXIMUM_LENGTH,
@@ -199,6 +201,16 @@ PARAMETERS = (
         check=_named_depths,
     ),
     Parameter("fields", "title+text", "what of a document is read", choices=tuple(FIELDS)),
+    Parameter(
+        "query_prompt", AUTO, "put before each query, or a template's instruction; auto is the checkpoint's"
+    ),
+    Parameter("document_prompt", AUTO, "put before each document; auto is nothing"),
+    Parameter(
+        "template",
+        AUTO,
+        "what a language model is asked about a pair; auto is what the checkpoint says, for T5 monot5",
+        choices=(AUTO, *TEMPLATES),
+    ),
     MAXIMUM_LENGTH,
     COMPUTE_DTYPE,
     BATCH_TOKENS,
@@ -209,10 +221,10 @@ DESCRIPTIONS = (
         name="cross-encoder",
         label="Cross-encoder",
         architecture="re-ranking",
-        description="A cross-encoder re-ranks the first documents of BM25, or of a run that is given.",
+        description="A cross-encoder or a language model re-ranks the first documents of BM25, or of a given run.",
         parameters=PARAMETERS,
         create=CrossEncoderReRanking.create,
-        checkpoints=(CheckpointKind.CROSS_ENCODER,),
+        checkpoints=(CheckpointKind.CROSS_ENCODER, CheckpointKind.SEQ2SEQ),
         runs=(0, 1),
         main_alone={"reranking_depths": ""},
         variants=_variants,

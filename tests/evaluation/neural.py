@@ -53,10 +53,10 @@ def rebuilt(folder: Path, make: Callable[..., Path], kind: CheckpointKind, **opt
     return open_checkpoint(make(folder / "raw", **options), {kind}, folder)
 
 
-def by_hand(folder: Path, make: Callable[..., Path], kind: CheckpointKind) -> Path:
-    """A folder that no validator saw, laid out as rebuilt ones are."""
+def by_hand(folder: Path, make: Callable[..., Path], kind: CheckpointKind, **more: Any) -> Path:
+    """A folder that no validator saw, laid out as rebuilt ones are; `more` are values of its description."""
     make(folder / "model")
-    CheckpointDescription(kind, ("model",), "bert", 1, 1, "0" * 64).write(folder)
+    CheckpointDescription(kind, ("model",), "bert", 1, 1, "0" * 64, **more).write(folder)
     return folder
 
 

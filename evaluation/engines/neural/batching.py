@@ -85,26 +85,31 @@ def tokenise(
     maximum_length: int | None,
     *,
     pairs: Sequence[str] | None = None,
-    truncation: str = "longest_first",
+    add_special_tokens: bool = True,
+    kept: Sequence[int] = (),
 ) -> Tokenised:
     """Tokenise texts (or pairs of `texts[i]` and `pairs[i]`) with a tokenizer of transformers, cut to `maximum_length`.
 
-    `truncation` is transformers' word for which text of a pair is cut. None as maximum leaves texts whole.
+    Of a pair the longer text is cut. None as maximum leaves texts whole. The tokens `kept` end a text that was cut too.
     """
     ids: list[NDArray[np.int32]] = []
     types: list[NDArray[np.int8]] = []
     lengths = np.zeros(len(texts) + 1, np.int64)
-    options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": pairs is not None}
+    typed = pairs is not None and "token_type_ids" in tokenizer.model_input_names
+    options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": typed}
+    options["add_special_tokens"] = add_special_tokens
     if maximum_length is not None:
-        options |= {"truncation": truncation, "max_length": maximum_length}
+        options |= {"truncation": "longest_first", "max_length": maximum_length}
     for places in grouped(range(len(texts)), texts.__getitem__):
         some = [texts[place][:MOST_CHARACTERS] for place in places]
         second = None if pairs is None else [pairs[place][:MOST_CHARACTERS] for place in places]
         encoded = tokenizer(some, second, **options)
         for place, tokens in zip(places, encoded["input_ids"], strict=True):
+            if kept and len(tokens) == maximum_length:
+                tokens[-len(kept) :] = kept[-len(tokens) :]
             lengths[place + 1] = len(tokens)
             ids.append(np.array(tokens, np.int32))
-        types += [np.array(row, np.int8) for row in encoded.get("token_type_ids", ()) if pairs is not None]
+        types += [np.array(row, np.int8) for row in encoded.get("token_type_ids", ()) if typed]
     return Tokenised(
         np.concatenate([np.zeros(0, np.int32), *ids]),
         np.cumsum(lengths),

@@ -1,4 +1,4 @@
-"""Scores of queries and documents read together, through sentence-transformers' CrossEncoder."""
+"""Scores of queries and documents read together: by a classifier, or by the next token of a language model."""
 
 from __future__ import annotations
 
@@ -7,15 +7,29 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
+from sentence_transformers.cross_encoder.modules import LogitScore
 
-from evaluation.engines.base import Resources
-from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.templates import TEMPLATES, Template
+from evaluation.core.errors import ModelFailure
+from evaluation.engines.base import AUTO, InvalidParameter, Resources
+from evaluation.engines.neural.batching import (
+    Indices,
+    OutputCheck,
+    Tokenised,
+    input_keys,
+    run_in_batches,
+    tokenise,
+)
 from evaluation.engines.neural.loading import (
-    estimated_tokens,
+    USUAL_LENGTH,
     load_cross_encoder,
+    load_transformer,
     longest_text,
-    part_folder,
+    model_failures,
+    positions,
     prepare,
     readable_part,
     use_dtype,
@@ -23,48 +37,112 @@ from evaluation.engines.neural.loading import (
 
 
 class PairScorer:
-    """A cross-encoder with one label, its scores as the model gives them (logits)."""
+    """A model that scores pairs, loaded; scores are its logits. Raises ModelFailure and InvalidParameter.
+
+    Of a classifier with two labels the score is the second's logit less the first's.
+    """
 
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
         prepare(resources.threads)
         self._device, self._batch_tokens = resources.device, parameters["batch_tokens"]
-        self._model = load_cross_encoder(part_folder(resources.model, "query"), self._device).eval()
+        described = CheckpointDescription.read(resources.model)
+        writes = described.kind == CheckpointKind.SEQ2SEQ
+        if writes:
+            auto = transformers.AutoModelForSeq2SeqLM
+            self._model, self._tokenizer = load_transformer(resources.first_part, auto, self._device)
+            self.maximum_length = positions(self._model, parameters["maximum_length"] or USUAL_LENGTH)
+        else:
+            self._model = load_cross_encoder(resources.first_part, self._device).eval()
+            self._tokenizer, own = self._model.tokenizer, self._model.max_seq_length
+            self.maximum_length = longest_text(self._model, own, parameters["maximum_length"])
         use_dtype(self._model, parameters["compute_dtype"], self._device)
-        own = self._model.max_seq_length
-        self.maximum_length = longest_text(self._model, own, parameters["maximum_length"])
-        self._model.max_seq_length = self.maximum_length
+        asked = parameters["template"]
+        name = (described.template or "monot5" * writes) if asked == AUTO else asked
+        self._template = TEMPLATES[name] if name else None
+        self._continues = not writes and isinstance(self._model[-1], LogitScore)
+        if self._continues and self._template is None:
+            raise InvalidParameter(
+                "The model is a language model, and its chat template is none of those known here; say which of them "
+                f"it was trained with: template = {', '.join(TEMPLATES)}."
+            )
+        self._answers = self._find_answers(self._template) if writes and self._template else []
+        self._prompts = {
+            side: parameters[f"{side}_prompt"].replace(AUTO, "") for side in ("query", "document")
+        }
+        if parameters["query_prompt"] == AUTO and not writes:
+            self._prompts["query"] = self._model.prompts.get(self._model.default_prompt_name or "", "")
+        self._set_padding()
         self._check = OutputCheck()
 
     def score(self, queries: Sequence[str], documents: Sequence[str]) -> NDArray[np.float32]:
         """The score of each pair of queries[i] and documents[i]. Raises ModelFailure."""
         scores = np.empty(len(queries), np.float32)
+        tokens = self._tokenise(
+            *([readable_part(text, self.maximum_length) for text in texts] for texts in (queries, documents))
+        )
+
+        def run(indices: Indices) -> torch.Tensor:
+            features: dict[str, Any] = tokens.padded(indices, self._device)
+            keys = input_keys(features)
+            outputs = self._next_token(features) if self._answers else self._outputs(features)
+            self._check.see(keys, outputs)
+            return outputs
 
         def keep(indices: Indices, batch: torch.Tensor) -> None:
-            scores[indices] = batch.float().cpu().numpy()
+            scores[indices] = batch.cpu().numpy()
 
-        longest = self.maximum_length
-        both = estimated_tokens(queries, longest) + estimated_tokens(documents, longest)
-        run_in_batches(
-            np.minimum(both, longest),
-            lambda indices: self._outputs(queries, documents, indices),
-            keep,
-            tokens=self._batch_tokens,
-            device=self._device,
-        )
+        run_in_batches(tokens.lengths, run, keep, tokens=self._batch_tokens, device=self._device)
         self._check.finish()
         return scores
 
-    def _outputs(self, queries: Sequence[str], documents: Sequence[str], indices: Indices) -> torch.Tensor:
-        """Scores of some of the pairs."""
-        pairs = [
-            tuple(readable_part(texts[index], self.maximum_length) for texts in (queries, documents))
-            for index in indices.tolist()
-        ]
-        prompt = self._model.prompts.get(self._model.default_prompt_name or "")
-        features = self._model.preprocess(pairs, prompt=prompt)
-        tensors = {name: value.to(self._device) for name, value in features.items() if torch.is_tensor(value)}
-        keys = input_keys(tensors)
-        outputs: torch.Tensor = self._model({**features, **tensors})["scores"]
-        outputs = outputs.reshape(len(pairs), -1)[:, 0]
-        self._check.see(keys, outputs)
-        return outputs
+    def _tokenise(self, queries: list[str], documents: list[str]) -> Tokenised:
+        instruction, before = self._prompts["query"], self._prompts["document"]
+        template, words, length = self._template, self._tokenizer, self.maximum_length
+        with model_failures():
+            if template is None:
+                asked, read = [instruction + text for text in queries], [before + text for text in documents]
+                return tokenise(words, asked, length, pairs=read)
+            suffix = template.render_suffix(instruction)
+            texts = [
+                template.render(query, before + document, instruction, words.bos_token or "") + suffix
+                for query, document in zip(queries, documents, strict=True)
+            ]
+            special = not self._continues
+            kept = words(suffix, add_special_tokens=special)["input_ids"]
+            return tokenise(words, texts, length, add_special_tokens=special, kept=kept)
+
+    def _outputs(self, features: dict[str, Any]) -> torch.Tensor:
+        """What a classifier or LogitScore says of a batch."""
+        if self._continues:
+            features["logits_to_keep"] = 1
+        scores: torch.Tensor = self._model(features)["scores"].float().reshape(len(features["input_ids"]), -1)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores[:, 0]
+
+    def _next_token(self, features: dict[str, Any]) -> torch.Tensor:
+        """What a model with a decoder would write first: the logit of one answer, less that of the other."""
+        start = self._model.config.decoder_start_token_id
+        begun = torch.full((len(features["input_ids"]), 1), start, device=self._device)
+        logits = self._model(**features, decoder_input_ids=begun).logits[:, 0].float()
+        positive, *negative = (logits[:, answer] for answer in self._answers)
+        return positive - sum(negative)
+
+    def _find_answers(self, template: Template) -> list[int]:
+        """The numbers of the template's answers."""
+        answers = [answer for answer in (template.positive, template.negative) if answer]
+        numbers: list[int] = self._tokenizer.convert_tokens_to_ids(answers)
+        if missing := [
+            a for a, n in zip(answers, numbers, strict=True) if n in (None, self._tokenizer.unk_token_id)
+        ]:
+            raise ModelFailure("not_loadable", f"the model's tokenizer has no {' and no '.join(missing)}")
+        return numbers
+
+    def _set_padding(self) -> None:
+        """Give model and tokenizer one padding token: a classifier on a decoder reads the last token before it."""
+        words, config = self._tokenizer, (self._model if self._answers else self._model[0].model).config
+        if words.pad_token_id is None:
+            number = getattr(config, "pad_token_id", None)
+            known = (words.unk_token, words.bos_token, words.eos_token)
+            words.pad_token = (
+                words.convert_ids_to_tokens(number) if number is not None else next(filter(None, known))
+            )
+        config.pad_token_id = words.pad_token_id
