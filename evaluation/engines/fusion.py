@@ -4,7 +4,8 @@ Reciprocal rank fusion (G. V. Cormack, C. L. A. Clarke, S. Büttcher, "Reciproca
 individual Rank Learning Methods", SIGIR 2009): score(d) = Σ_r w_r / (k + rank_r(d)), k = 60, over the runs that
 retrieve d. CombSUM (E. A. Fox, J. A. Shaw, "Combination of Multiple Searches", TREC-2, 1993), weighted: score(d) =
 Σ_r w_r × s_r(d), where a run's scores for a query are first brought to 0 … 1 by (s − least) / (greatest − least); where
-a run gives all documents of a query the same score, each counts 1. A document that a run does not retrieve adds
+a run gives all documents of a query the same score, each counts 1. The sum of scores as they are (J. Chen et al.,
+"BGE M3-Embedding", 2024) is for runs of one model, whose scores are alike. A document that a run does not retrieve adds
 nothing. Ranks are trec_eval's, whatever the runs' rank columns say.
 """
 
@@ -46,11 +47,14 @@ class Fusion(Engine):
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> Fusion:
         """An engine over the runs given. Raises InvalidParameter where the weights do not fit them."""
-        contribution: Contribution = _normalised
-        if parameters["method"] == "rrf":
-            k = parameters["rrf_k"]
-            contribution = lambda scores: 1.0 / (k + np.arange(1, len(scores) + 1))  # noqa: E731
-        return cls(resources.runs, parse_weights(parameters["weights"], len(resources.runs)), contribution)
+        k = parameters["rrf_k"]
+        contributions: dict[str, Contribution] = {
+            "rrf": lambda scores: 1.0 / (k + np.arange(1, len(scores) + 1)),
+            "combsum": _normalised,
+            "sum": lambda scores: scores,
+        }
+        weights = parse_weights(parameters["weights"], len(resources.runs))
+        return cls(resources.runs, weights, contributions[parameters["method"]])
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Put the lines of each run together by query; the corpus is not looked at. Raises InvalidContent."""
@@ -134,8 +138,8 @@ DESCRIPTIONS = (
             Parameter(
                 "method",
                 "rrf",
-                "reciprocal ranks, or min-max normalised scores, are added",
-                choices=("rrf", "combsum"),
+                "reciprocal ranks, min-max normalised scores, or scores as they are, are added",
+                choices=("rrf", "combsum", "sum"),
             ),
             Parameter("rrf_k", 60, "how little the first ranks stand out (rrf)", least=0, most=100_000),
             Parameter(

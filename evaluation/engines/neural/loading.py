@@ -52,33 +52,26 @@ def prepare(threads: int) -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def load_sentence_encoder(
-    folder: Path, device: str, truncate_dimension: int | None = None
-) -> SentenceTransformer:
+def load_sentence_encoder(folder: Path, device: str) -> SentenceTransformer:
     """A dense or static encoder. Raises ModelFailure."""
-    return _load(
-        folder,
-        lambda: SentenceTransformer(str(folder), truncate_dim=truncate_dimension, **_options(folder, device)),
-    )
+    return _load(lambda: SentenceTransformer(str(folder), **_options(folder, device)))
 
 
-def load_sparse_encoder(folder: Path, device: str, most_terms: int | None = None) -> SparseEncoder:
+def load_sparse_encoder(folder: Path, device: str) -> SparseEncoder:
     """A learned sparse encoder. Raises ModelFailure."""
-    return _load(
-        folder, lambda: SparseEncoder(str(folder), max_active_dims=most_terms, **_options(folder, device))
-    )
+    return _load(lambda: SparseEncoder(str(folder), **_options(folder, device)))
 
 
 def load_multi_vector_encoder(folder: Path, device: str) -> MultiVectorEncoder:
     """A late-interaction encoder. Raises ModelFailure."""
-    return _load(folder, lambda: MultiVectorEncoder(str(folder), **_options(folder, device)))
+    return _load(lambda: MultiVectorEncoder(str(folder), **_options(folder, device)))
 
 
-def load_cross_encoder(folder: Path, device: str, maximum_length: int | None = None) -> CrossEncoder:
+def load_cross_encoder(folder: Path, device: str) -> CrossEncoder:
     """A cross-encoder, whose scores are left as the model gives them. Raises ModelFailure."""
-    options = {**_options(folder, device), "max_length": maximum_length, "activation_fn": torch.nn.Identity()}
-    model: CrossEncoder = _load(folder, lambda: CrossEncoder(str(folder), **options))
-    return model
+    return _load(
+        lambda: CrossEncoder(str(folder), activation_fn=torch.nn.Identity(), **_options(folder, device))
+    )
 
 
 def load_transformer(folder: Path, auto_class: Any, device: str) -> tuple[Any, Any]:
@@ -94,7 +87,7 @@ def load_transformer(folder: Path, auto_class: Any, device: str) -> tuple[Any, A
             )
         return model.to(device).eval(), transformers.AutoTokenizer.from_pretrained(folder, **_SAFE)
 
-    return _load(folder, load)
+    return _load(load)
 
 
 def safe_model(folder: Path) -> dict[str, Any]:
@@ -110,11 +103,20 @@ def _has_quick_attention(model_type: str) -> bool:
     return all(model._supports_sdpa for model in (found if isinstance(found, tuple) else (found,)))
 
 
+def library_options(folder: Path) -> dict[str, Any]:
+    """How sentence-transformers' own Transformer reads a folder."""
+    return {
+        "model_kwargs": {**safe_model(folder), **_SAFE},
+        "processor_kwargs": _SAFE,
+        "config_kwargs": _SAFE,
+    }
+
+
 def _options(folder: Path, device: str) -> dict[str, Any]:
     return {**_SAFE, "device": device, "model_kwargs": safe_model(folder)}
 
 
-def _load(folder: Path, load: Callable[[], Model]) -> Model:
+def _load(load: Callable[[], Model]) -> Model:
     with model_failures():
         return load()
 

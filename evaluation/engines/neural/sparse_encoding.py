@@ -22,12 +22,11 @@ from evaluation.engines.neural.batching import (
     run_in_batches,
 )
 from evaluation.engines.neural.encoding import PROBE
+from evaluation.engines.neural.heads import load_sparse_models
 from evaluation.engines.neural.loading import (
     Role,
     estimated_tokens,
     features_of,
-    load_roles,
-    load_sparse_encoder,
     longest_text,
     prompts_of,
     use_dtype,
@@ -44,7 +43,7 @@ class SparseTextEncoder:
 
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
         device, maximum_length = resources.device, parameters["maximum_length"]
-        self._models = load_roles(resources, lambda folder: load_sparse_encoder(folder, device).eval())
+        self._models = load_sparse_models(resources)
         for model in set(self._models.values()):
             use_dtype(model, parameters["compute_dtype"], device)
             model.max_seq_length = longest_text(model, model.max_seq_length, maximum_length)

@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from sentence_transformers import MultiVectorEncoder
 
+from evaluation.checkpoints.description import HEADS, CheckpointKind
 from evaluation.core.errors import ModelFailure
 from evaluation.engines.base import Progress, Resources, ignore
 from evaluation.engines.index.token_store import Block
 from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches
 from evaluation.engines.neural.encoding import PROBE
+from evaluation.engines.neural.heads import load_token_model
 from evaluation.engines.neural.loading import (
     Role,
     estimated_tokens,
     features_of,
-    load_multi_vector_encoder,
     load_roles,
     longest_text,
     prompts_of,
@@ -106,14 +107,17 @@ def _load(folder: Path, device: str) -> MultiVectorEncoder:
         raise ModelFailure(
             "missing_projection", "the checkpoint has no projection; the library would make up a random one"
         )
-    return load_multi_vector_encoder(folder, device).eval()
+    return load_token_model(folder, device).eval()
 
 
 def _has_projection(folder: Path) -> bool:
     """Whether the files bring what turns the encoder's states into the vectors that are compared.
 
-    That is a Dense module with its weights, or, as the Stanford code saves it, `linear.weight` beside the encoder's.
+    That is a Dense module with its weights, or, as the Stanford code saves it, `linear.weight` beside the encoder's, or
+    bge-m3's head.
     """
+    if (folder / HEADS[CheckpointKind.MULTI_VECTOR]).is_file():
+        return True
     modules, weights = folder / "modules.json", folder / "model.safetensors"
     if modules.is_file():
         dense = [one["path"] for one in json.loads(modules.read_bytes()) if one["type"].endswith("Dense")]

@@ -55,7 +55,7 @@ def expected(
         least, greatest = (ranked[-1][0], ranked[0][0]) if ranked else (0.0, 0.0)
         for rank, (score, name) in enumerate(ranked, 1):
             share = (score - least) / (greatest - least) if greatest > least else 1.0
-            value = 1 / (k + rank) if method == "rrf" else share
+            value = {"rrf": 1 / (k + rank), "combsum": share, "sum": score}[method]
             totals[name.decode()] = totals.get(name.decode(), 0.0) + weight * value
     best = sorted(((np.float32(total), name.encode()) for name, total in totals.items()), reverse=True)
     return [(name.decode(), float(score)) for score, name in best]
@@ -70,7 +70,9 @@ RUNS = st.lists(st.dictionaries(st.sampled_from(["q1", "q2"]), SCORES), min_size
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(runs=RUNS, method=st.sampled_from(["rrf", "combsum"]), k=st.sampled_from([0, 60]), data=st.data())
+@given(
+    runs=RUNS, method=st.sampled_from(["rrf", "combsum", "sum"]), k=st.sampled_from([0, 60]), data=st.data()
+)
 def test_fusion_is_its_formula(
     tmp_path_factory: pytest.TempPathFactory, runs: list[Run], method: str, k: int, data: st.DataObject
 ) -> None:
