@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from evaluation.checkpoints.description import HEADS
 from evaluation.core.errors import ModelFailure
 
 _PICKLE, _INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -28,6 +29,15 @@ def convert_weights(source: Path, target: Path) -> bool:
         tensors |= _read(file)
     save_file(tensors, target / _TARGET, metadata={"format": "pt"})
     return True
+
+
+def convert_heads(source: Path, target: Path) -> list[str]:
+    """Write the heads that lie pickled in `source` into `target`; return the files' names. Raises ModelFailure."""
+    found = {name: (source / name).with_suffix(".pt") for name in HEADS.values()}
+    written = [name for name, file in found.items() if file.is_file() and not (target / name).exists()]
+    for name in written:
+        save_file(_read(found[name]), target / name, metadata={"format": "pt"})
+    return written
 
 
 def convert_tokenizer(source: Path, target: Path) -> bool:

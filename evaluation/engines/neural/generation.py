@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from evaluation.core.errors import ModelFailure
 from evaluation.engines.base import Progress, ignore
 from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches, tokenise
-from evaluation.engines.neural.loading import load_transformer, model_failures
+from evaluation.engines.neural.loading import load_transformer, model_failures, positions
 
 #: Texts that are written at the same time. Each holds the attention over its whole input in memory.
 CPU_ROWS, CUDA_ROWS = 40, 640
@@ -36,7 +36,9 @@ class TextWriter:
         with model_failures():
             self._model.generation_config = transformers.GenerationConfig(
                 decoder_start_token_id=start,
+                bos_token_id=getattr(config, "bos_token_id", None),
                 eos_token_id=config.eos_token_id,
+                forced_eos_token_id=getattr(config, "forced_eos_token_id", None),
                 pad_token_id=0 if config.pad_token_id is None else config.pad_token_id,
             )
         self._check = OutputCheck()
@@ -96,7 +98,7 @@ class TextWriter:
     ) -> list[list[str]]:
         """What `write` gives for each text, called with encoded batches."""
         with model_failures():
-            tokens = tokenise(self._tokenizer, texts, maximum_length)
+            tokens = tokenise(self._tokenizer, texts, positions(self._model, maximum_length))
         found: dict[int, list[str]] = {}
 
         def run(indices: Indices) -> list[list[str]]:

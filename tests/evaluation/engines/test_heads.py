@@ -17,7 +17,13 @@ from tests.evaluation.tiny_families import HIDDEN, byte_tokenizer, save_encoder,
 from tests.evaluation.tiny_models import tiny_masked_language_model
 
 QUERIES = [Query("q1", "market price"), Query("q2", "")]
-TEXTS = ["", "a", "heart disease and blood pressure", "price price", ("stock market price fell " * 30).strip()]
+TEXTS = [
+    "",
+    "a",
+    "heart disease and blood pressure",
+    "price price",
+    ("stock market price fell " * 30).strip(),
+]
 DOCUMENTS = [Document(f"d{number}", "", text) for number, text in enumerate(TEXTS)]
 
 

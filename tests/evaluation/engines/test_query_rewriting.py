@@ -10,7 +10,17 @@ import pytest
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
 from evaluation.engines import Resources, describe
-from tests.evaluation.neural import AWKWARD, AWKWARD_QUERIES, DOCUMENTS, QUERIES, created, rebuilt, searched
+from tests.evaluation.neural import (
+    AWKWARD,
+    AWKWARD_QUERIES,
+    DOCUMENTS,
+    QUERIES,
+    by_hand,
+    created,
+    rebuilt,
+    searched,
+)
+from tests.evaluation.tiny_families import byte_tokenizer, save_transformer
 from tests.evaluation.tiny_models import tiny_t5
 
 pytest.importorskip("torch")
@@ -51,6 +61,34 @@ def test_what_is_searched_is_the_query_and_its_expansion(
         "maximum_length": 512,
     }
     assert set(engine.clock.seconds) == {"query_encoding", "search"}
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_bart_writes_what_the_library_has_it_write(tmp_path: Path, beams: int) -> None:
+    """GAR, as its authors trained it: https://github.com/morningmoni/GAR."""
+    import transformers
+
+    checkpoint = by_hand(
+        tmp_path,
+        lambda folder: save_transformer(folder, "bart", "AutoModelForSeq2SeqLM", byte_tokenizer(begin=True)),
+        CheckpointKind.SEQ2SEQ,
+    )
+    words = transformers.AutoTokenizer.from_pretrained(checkpoint / "model")
+    model = transformers.BartForConditionalGeneration.from_pretrained(checkpoint / "model").eval()
+    texts = ["who measured the speed of sound", "a", "stock market price fell " * 30]
+    engine = created("query-rewriting", checkpoint, beams=beams, generated_tokens=12, maximum_length=4096)
+    expected, endless = [], []
+    for text in texts:
+        batch = words(text, return_tensors="pt")
+        settings = {"max_new_tokens": 12, "do_sample": False, "num_beams": beams}
+        rows = [
+            model.generate(**batch, **settings),
+            model.generate(**batch, **settings, forced_eos_token_id=None),
+        ]
+        own, mutant = (" ".join(words.decode(row[0], skip_special_tokens=True).split()) for row in rows)
+        expected.append(own)
+        endless.append(mutant)
+    assert engine.expansions(texts) == expected != endless
 
 
 def test_any_query_is_answered(checkpoint: Path, tmp_path: Path) -> None:
