@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 FILE_NAME = "checkpoint.json"
 
@@ -72,9 +72,13 @@ class CheckpointDescription:
         (folder / FILE_NAME).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """The description in a rebuilt folder. Raises FileNotFoundError where there is none."""
-        values = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The description that these values are, as `asdict` and JSON leave them."""
         also = tuple(map(CheckpointKind, values.get("also", ())))
         own = {"kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"]), "also": also}
         return cls(**{**values, **own})
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The description in a rebuilt folder. Raises FileNotFoundError where there is none."""
+        return cls.of(json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))

@@ -25,7 +25,7 @@ from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
 from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.checkpoints.hub import HubModel
-from submissions.checkpoints.service import KIND_NAMES, CheckpointArchive, check_checkpoint
+from submissions.checkpoints.service import KIND_NAMES, CheckpointArchive, check_checkpoint, describe
 from submissions.core.errors import FileReport, Refused
 from submissions.intake.files import incoming_file, incoming_upload
 from submissions.intake.models.datasets import benchmarks_for_models, datasets_for_models, has_corpus
@@ -95,7 +95,8 @@ class ModelPage(SubmissionPage):
         super().__init__(request, self.engine.architecture)
         posted = request.POST if request.method == "POST" else None
         self.parameters = ParametersForm(self.engine, posted, prefix=PARAMETERS, label_suffix="")
-        self.checkpoints = list(checkpoints_of(self.person).filter(kind__in=self.engine.checkpoints))
+        wanted = set(kinds_of(self.engine))
+        self.checkpoints = [row for row in checkpoints_of(self.person) if describe(row).kinds & wanted]
         needs_corpus = self.engine.reads_corpus
         self.datasets = [each for each in datasets_for_models() if has_corpus(each) or not needs_corpus]
         self.sources = sources_for(teams_of(self.person)) if self.engine.runs[1] else []
