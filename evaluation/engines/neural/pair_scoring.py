@@ -46,7 +46,7 @@ class PairScorer:
         prepare(resources.threads)
         self._device, self._batch_tokens = resources.device, parameters["batch_tokens"]
         described = CheckpointDescription.read(resources.model)
-        writes = described.kind == CheckpointKind.SEQ2SEQ
+        writes = self._writes = described.kind == CheckpointKind.SEQ2SEQ
         if writes:
             auto = transformers.AutoModelForSeq2SeqLM
             self._model, self._tokenizer = load_transformer(resources.first_part, auto, self._device)
@@ -65,7 +65,11 @@ class PairScorer:
                 "The model is a language model, and its chat template is none of those known here; say which of them "
                 f"it was trained with: template = {', '.join(TEMPLATES)}."
             )
-        self._answers = self._find_answers(self._template) if writes and self._template else []
+        self._answers = (
+            self._find_answers(self._template) if self._template and (writes or asked != AUTO) else []
+        )
+        if self._continues and self._answers:  # what was asked for counts, and not what its files say
+            self._model[-1].true_token_id, self._model[-1].false_token_id = (*self._answers, None)[:2]
         self._prompts = {
             side: parameters[f"{side}_prompt"].replace(AUTO, "") for side in ("query", "document")
         }
@@ -84,7 +88,7 @@ class PairScorer:
         def run(indices: Indices) -> torch.Tensor:
             features: dict[str, Any] = tokens.padded(indices, self._device)
             keys = input_keys(features)
-            outputs = self._next_token(features) if self._answers else self._outputs(features)
+            outputs = self._next_token(features) if self._writes else self._outputs(features)
             self._check.see(keys, outputs)
             return outputs
 
@@ -138,7 +142,7 @@ class PairScorer:
 
     def _set_padding(self) -> None:
         """Give model and tokenizer one padding token: a classifier on a decoder reads the last token before it."""
-        words, config = self._tokenizer, (self._model if self._answers else self._model[0].model).config
+        words, config = self._tokenizer, (self._model if self._writes else self._model[0].model).config
         if words.pad_token_id is None:
             number = getattr(config, "pad_token_id", None)
             known = (words.unk_token, words.bos_token, words.eos_token)

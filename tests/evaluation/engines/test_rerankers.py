@@ -255,3 +255,5 @@ def test_a_chat_template_is_recognised_by_what_it_says_and_else_asked_for(tmp_pa
     )
     with pytest.raises(InvalidParameter, match="template = qwen3-reranker, mxbai-rerank-v2"):
         created("cross-encoder", checkpoint)
+    chosen = created("cross-encoder", checkpoint, template="bge-reranker-v2-gemma").scorer._model[-1]
+    assert (chosen.true_token_id, chosen.false_token_id) == (words.convert_tokens_to_ids("Yes"), None)
