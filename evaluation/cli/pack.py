@@ -41,7 +41,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--pooling",
         default="",
-        help="for a model without modules.json: max or sum (SPLADE), mean, cls, max or lasttoken (dense)",
+        help="for a model without modules.json: max or sum (SPLADE), sparta, mean, cls, max or lasttoken (dense)",
     )
     parser.add_argument(
         "--headers",

@@ -53,6 +53,9 @@ class PairScorer:
             self.maximum_length = positions(self._model, parameters["maximum_length"] or USUAL_LENGTH)
         else:
             self._model = load_cross_encoder(resources.first_part, self._device).eval()
+            if self._model.num_labels > 2:
+                what = f"the model gives {self._model.num_labels} values for a pair, and not one score or two"
+                raise ModelFailure("not_loadable", what)
             self._tokenizer, own = self._model.tokenizer, self._model.max_seq_length
             self.maximum_length = longest_text(self._model, own, parameters["maximum_length"])
         use_dtype(self._model, parameters["compute_dtype"], self._device)

@@ -107,7 +107,7 @@ class ModelForm(forms.Form):
         label="Pooling, if the files do not say it",
         required=False,
         choices=[("", "As the files say"), *((each, each) for each in POOLINGS)],
-        help_text="For a plain encoder: how the outputs of its tokens become one. SPLADE: max or sum.",
+        help_text="For a plain encoder: how the outputs of its tokens become one. SPLADE: max or sum; SPARTA: sparta.",
     )
     hub_model = forms.CharField(
         label="Model on the hub", required=False, max_length=200, help_text="As owner/name."

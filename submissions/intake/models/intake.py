@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from django.db import transaction
 
-from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.description import SPARTA, CheckpointKind
 from evaluation.core.problems import ProblemCode
 from evaluation.engines import ENGINES, EngineDescription, InvalidParameter
 from evaluation.engines import describe as describe_engine
@@ -54,7 +54,7 @@ NUMBER_OF_RUNS = ProblemCode("number_of_runs", "The engine takes fewer or more r
     "how many.")  # fmt: skip
 
 #: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
-POOLINGS = ("mean", "cls", "max", "sum", "lasttoken")
+POOLINGS = ("mean", "cls", "max", "sum", "lasttoken", SPARTA)
 Device = Literal["auto", "cpu", "gpu"]
 
 
