@@ -32,6 +32,8 @@ HEADS = {
     CheckpointKind.SPARSE_ENCODER: "sparse_linear.safetensors",
     CheckpointKind.MULTI_VECTOR: "colbert_linear.safetensors",
 }
+#: As their authors publish them: pickles, which `pack` converts.
+PICKLED_HEADS = tuple(name.replace(".safetensors", ".pt") for name in HEADS.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 #: An engine may have no such parameter, and still need to be told how to take a checkpoint that does not say.
 _POOLING = "pooling"
-_PLAIN_MODELS = "; learned-sparse takes a plain masked language model with max or sum, a plain encoder with sparta"
+_PLAIN_MODELS = (
+    "; learned-sparse takes a plain masked language model with max or sum, a plain encoder with sparta"
+)
 
 
 def add_parser(subparsers: Subparsers) -> None:

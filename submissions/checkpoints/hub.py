@@ -68,8 +68,10 @@ def refuse_hub(model: HubModel) -> None:
         )
 
 
-def fetch(name: str, commit: str, folder: Path) -> int:
-    """Fetch a model's files into the empty `folder`, for a worker to validate; how many bytes they have.
+def fetch(name: str, commit: str, folder: Path) -> tuple[int, list[str]]:
+    """Fetch a model's files into the empty `folder`, for a worker to validate.
+
+    How many bytes they have, and the heads that are pickles, and so were left.
 
     A process of its own does it, with an environment of its own: it knows the hub's address, and no secrets. Raises
     Refused as `refuse_hub` does, and InvalidContent where the hub has no such model, or one too large, or is silent.
@@ -92,6 +94,6 @@ def fetch(name: str, commit: str, folder: Path) -> int:
         logger.error("the process that fetches from the hub failed: %s", done.stderr[-2000:])
         answer = {"code": "hub_unreachable", "message": "fetching failed"}
     if "bytes" in answer:
-        return int(answer["bytes"])
+        return int(answer["bytes"]), list(answer["heads"])
     code = str(answer["code"])
     raise InvalidContent.of(Problem("error", code, 1, f"{name}: {answer['message']}", CODES[code]))

@@ -1,8 +1,8 @@
 """The process that fetches a model from the hub: it is given a name, a commit and a folder, and no secrets.
 
-It is called with NAME COMMIT FOLDER MOST_BYTES, and prints a line of JSON: the bytes fetched, or a
-code and a sentence. Only files that a checkpoint is made of are asked for, and their sizes are known, and added up,
-before the first is. It talks plain HTTP(S) to `HF_ENDPOINT` and follows it to where it keeps large files.
+It is called with NAME COMMIT FOLDER MOST_BYTES, and prints a line of JSON: the bytes fetched and the heads left
+there, or a code and a sentence. Only files that a checkpoint is made of are asked for, and their sizes are known, and
+added up, before the first is. It talks plain HTTP(S) to `HF_ENDPOINT` and follows it to where it keeps large files.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from evaluation.archives.compression import MIB, describe_bytes
+from evaluation.checkpoints.description import PICKLED_HEADS
 from evaluation.checkpoints.files import check_file_name
 from evaluation.checkpoints.findings import Findings
 
@@ -46,8 +47,8 @@ class _File:
     sha256: str
 
 
-def fetch(name: str, commit: str, folder: Path, most: int) -> int:
-    """Fetch the model's files into the empty folder; how many bytes. Raises NotFetched."""
+def fetch(name: str, commit: str, folder: Path, most: int) -> tuple[int, list[str]]:
+    """Fetch the model's files into the empty folder; how many bytes, and pickled heads left. Raises NotFetched."""
     endpoint = os.environ.get("HF_ENDPOINT", _ENDPOINT).rstrip("/")
     listing = _listing(f"{endpoint}/api/models/{name}/revision/{commit}?blobs=true", name, commit)
     files = _select_files(listing, commit)
@@ -60,7 +61,9 @@ def fetch(name: str, commit: str, folder: Path, most: int) -> int:
         target = folder / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
         _download(f"{endpoint}/{name}/resolve/{commit}/{quote(file.name)}", file, target)
-    return total
+    return total, [
+        head for head in PICKLED_HEADS if any(_name(entry) == head for entry in listing["siblings"])
+    ]
 
 
 def _listing(url: str, name: str, commit: str) -> Mapping[str, Any]:
@@ -87,8 +90,8 @@ def _select_files(listing: Mapping[str, Any], commit: str) -> list[_File]:
         raise NotFetched("hub_missing", "the hub answered with another commit")
     files = []
     for entry in listing["siblings"]:
-        name = entry.get("rfilename") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not check_file_name(name, Findings()):
+        name = _name(entry)
+        if not check_file_name(name, Findings()):
             continue
         size, large = entry.get("size"), entry.get("lfs")
         if type(size) is not int or size < 0:
@@ -100,6 +103,12 @@ def _select_files(listing: Mapping[str, Any], commit: str) -> list[_File]:
             "hub_missing", f"the model has {len(files)} usable files; 1 to {_MOST_FILES} are taken"
         )
     return files
+
+
+def _name(entry: object) -> str:
+    """What the hub calls a file; empty for anything that is none."""
+    name = entry.get("rfilename") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _download(url: str, file: _File, target: Path) -> None:
@@ -127,7 +136,8 @@ def main() -> int:
     """Fetch what the command line names, and say how it went."""
     name, commit, folder, most = sys.argv[1:]
     try:
-        answer: dict[str, Any] = {"bytes": fetch(name, commit, Path(folder), int(most))}
+        total, heads = fetch(name, commit, Path(folder), int(most))
+        answer: dict[str, Any] = {"bytes": total, "heads": heads}
     except NotFetched as error:
         answer = {"code": error.code, "message": error.message}
     except (OSError, HTTPException) as error:  # URLError is one too

@@ -327,20 +327,26 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
     if found is None:
         begin(job, State.RETRIEVING, "fetching")
         write_log(job.pk, f"Fetching {name} at {commit[:12]} from the hub.")
-        found = _fetch_and_store(submission, name, commit, kinds)
+        found = _fetch_and_store(job, submission, name, commit, kinds)
     Submission.objects.filter(pk=submission.pk).update(checkpoint=found)
     return found
 
 
 def _fetch_and_store(
-    submission: Submission, name: str, commit: str, kinds: tuple[CheckpointKind, ...]
+    job: Job, submission: Submission, name: str, commit: str, kinds: tuple[CheckpointKind, ...]
 ) -> Checkpoint:
     """Raises InvalidRun for what the hub does not have, or what cannot be run."""
     with job_folder() as folder:
         files = folder / "files"
         files.mkdir()
         try:
-            fetch(name, commit, files)
+            _, heads = fetch(name, commit, files)
+            if heads:
+                write_log(
+                    job.pk,
+                    f"Heads in {' and '.join(heads)} are pickles, and were not fetched: this is the dense model alone. "
+                    "`pack` converts them, and makes an archive of all that the model is.",
+                )
             return store_checkpoint(
                 team=submission.team,
                 archive=_packed(files, folder / "fetched.zip"),

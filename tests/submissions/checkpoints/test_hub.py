@@ -16,12 +16,14 @@ from tests.submissions.fake_hub import COMMIT, NAME, FakeHub
 
 
 def test_a_model_is_fetched_without_what_could_run_code(hub: FakeHub, tmp_path: Path) -> None:
-    fetched = fetch(NAME, COMMIT, tmp_path)
+    hub.files["sparse_linear.pt"] = b"pickle"
+    fetched, heads = fetch(NAME, COMMIT, tmp_path)
 
     names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert names == set(files()) - {"README.md"}
     assert fetched == sum(len(hub.files[name]) for name in names)
-    assert not [path for path in hub.asked if path.endswith((".bin", ".py"))]
+    assert heads == ["sparse_linear.pt"]
+    assert not [path for path in hub.asked if path.endswith((".bin", ".pt", ".py"))]
     assert validate_folder(tmp_path).valid
 
 

@@ -57,6 +57,7 @@ def from_hub(api: Api, hub: FakeHub) -> Job:
 
 
 def test_a_model_on_the_hub_is_fetched_once_and_kept_with_its_commit(from_hub: Job, hub: FakeHub) -> None:
+    hub.files["colbert_linear.pt"] = b"pickle"
     first = fetched_checkpoint(from_hub)
     asked = len(hub.asked)
     assert asked > 0
@@ -66,6 +67,10 @@ def test_a_model_on_the_hub_is_fetched_once_and_kept_with_its_commit(from_hub: J
     from_hub.refresh_from_db()
     assert from_hub.submission is not None
     assert from_hub.submission.checkpoint == first
+    assert (
+        "Heads in colbert_linear.pt are pickles, and were not fetched: this is the dense model alone"
+        in from_hub.log
+    )
 
 
 def test_a_model_on_the_hub_that_is_none_is_refused_with_its_findings(from_hub: Job, hub: FakeHub) -> None:
