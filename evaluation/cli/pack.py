@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
+from evaluation.checkpoints.description import PICKLED_HEADS
 from evaluation.checkpoints.packing import write_archive
 from evaluation.cli import Subparsers
 from evaluation.core.errors import InvalidContent, ModelFailure
@@ -71,7 +72,8 @@ def run_pack(arguments: argparse.Namespace) -> int:
             described = rebuild(validation, rebuilt)
             _check_deeply(rebuilt)
             if not arguments.no_trial:
-                _run_engine(rebuilt, described, scratch)
+                for each in (described.kind, *described.also):
+                    _run_engine(rebuilt, each, scratch)
         except InvalidContent:
             print(f"{folder}: the site would refuse this model", file=sys.stderr)
             return 1
@@ -95,7 +97,7 @@ def _check_deeply(rebuilt: Path) -> None:
 
 def _copy_model_files(folder: Path, target: Path) -> Path:
     """The files that matter, copied, and what had to be converted for them. Links are followed: they are yours."""
-    pickled, unpickled = [], []
+    pickled, unpickled, heads = [], [], set()
     for path in _walk(folder):
         place = target / path.relative_to(folder)
         if path.suffix in _TAKEN and path.name != "pytorch_model.bin.index.json":
@@ -103,6 +105,8 @@ def _copy_model_files(folder: Path, target: Path) -> Path:
             shutil.copyfile(path, place)
         if path.name in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
             pickled.append(path.parent)
+        if path.name in PICKLED_HEADS:
+            heads.add(path.parent)
         if path.name in ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model"):
             unpickled.append(path.parent)
     target.mkdir(exist_ok=True)
@@ -114,6 +118,11 @@ def _copy_model_files(folder: Path, target: Path) -> Path:
 
             convert_weights(source, place)
             print(f"{source.name}: pickled weights were converted to safetensors", file=sys.stderr)
+    for source in heads:
+        from evaluation.engines.neural.converting import convert_heads
+
+        for name in convert_heads(source, target / source.relative_to(folder)):
+            print(f"{source.name}: the head {name} was converted from a pickle", file=sys.stderr)
     for source in unpickled:
         place = target / source.relative_to(folder)
         if not (place / "tokenizer.json").exists() and (place / "config.json").exists():
@@ -134,14 +143,14 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _run_engine(rebuilt: Path, described: CheckpointDescription, scratch: Path) -> None:
+def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
     """Index and search a few texts with the engine that is for the model. Raises ModelFailure."""
     from evaluation.engines import ENGINES, Resources, retrieve
 
-    name = _TRYING.get(described.kind) or next(
+    name = _TRYING.get(kind) or next(
         engine.name
         for engine in ENGINES.values()
-        if described.kind in engine.checkpoints and len(engine.checkpoints) < len(CheckpointKind)
+        if kind in engine.checkpoints and len(engine.checkpoints) < len(CheckpointKind)
     )
     known = {parameter.name for parameter in ENGINES[name].parameters}
     texts = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(_texts())]
