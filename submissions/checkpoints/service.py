@@ -194,22 +194,14 @@ def record(
 
 def describe(checkpoint: Checkpoint) -> CheckpointDescription:
     """What is known of the model, from its row."""
-    values = checkpoint.description
-    kind, parts = CheckpointKind(values["kind"]), tuple(values["parts"])
-    also = tuple(map(CheckpointKind, values.get("also", ())))
-    return CheckpointDescription(**{**values, "kind": kind, "parts": parts, "also": also})
-
-
-def kinds_of(checkpoint: Checkpoint) -> frozenset[CheckpointKind]:
-    """What it is, and what heads beside its weights make of it."""
-    return frozenset(map(CheckpointKind, (checkpoint.kind, *checkpoint.description.get("also", ()))))
+    return CheckpointDescription.of(checkpoint.description)
 
 
 def _find_stored(team: Team | None, sha256: str, wanted: Kinds) -> StoredFiles | None:
     """What the owner has already of these bytes, as one of the wanted kinds, its files still there."""
     for row in Checkpoint.objects.filter(team=team, sha256=sha256):
         folder = folder_of(row)
-        if wanted and kinds_of(row).isdisjoint(wanted):
+        if wanted and describe(row).kinds.isdisjoint(wanted):
             continue
         if (folder / FILE_NAME).exists():
             os.utime(folder)  # the sweep leaves alone what is new

@@ -230,7 +230,7 @@ def _refuse_wrong_model(engine: EngineDescription, model: Model | None) -> None:
         )
     if isinstance(model, HubModel):
         refuse_hub(model)
-    if isinstance(model, Checkpoint) and checkpoints.kinds_of(model).isdisjoint(wanted):
+    if isinstance(model, Checkpoint) and checkpoints.describe(model).kinds.isdisjoint(wanted):
         raise checkpoints.wrong_kind(model.file_name, CheckpointKind(model.kind), wanted)
 
 

@@ -28,6 +28,7 @@ from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset, DatasetVersion, Run, System, User
 from leaderboard.systems.baselines import BM25
 from submissions.checkpoints.hub import fetch
+from submissions.checkpoints.service import describe as describe_checkpoint
 from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.models.intake import kinds_of
@@ -323,7 +324,7 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
         return None
     commit, kinds = job.payload["hub_commit"], kinds_of(describe(submission.engine))
     known = Checkpoint.objects.filter(team=submission.team, hub_name=name, hub_commit=commit)
-    found = known.filter(kind__in=[kind.value for kind in kinds]).first()
+    found = next((row for row in known if describe_checkpoint(row).kinds.intersection(kinds)), None)
     if found is None:
         begin(job, State.RETRIEVING, "fetching")
         write_log(job.pk, f"Fetching {name} at {commit[:12]} from the hub.")

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointKind
-from tests.evaluation.neural import by_hand, created
+from evaluation.engines.neural.checking import check_checkpoint
+from tests.evaluation.neural import created, rebuilt
 from tests.evaluation.tiny_families import byte_tokenizer, save_encoder
 
 INSTRUCTION = "Instruct: Given a question, retrieve passages that answer it\nQuery: "
@@ -119,7 +120,9 @@ def test_vectors_are_those_of_bare_transformers(family: Family, tmp_path: Path) 
         words = byte_tokenizer(family.side, family.begin, family.end)
         return save_encoder(folder, family.model_type, family.pooling, words, family.behind, **family.more)
 
-    checkpoint = by_hand(tmp_path, make, CheckpointKind.SENTENCE_ENCODER)
+    checkpoint = rebuilt(tmp_path, make, CheckpointKind.SENTENCE_ENCODER)
+    published = tmp_path / "raw"
+    assert check_checkpoint(checkpoint).valid
     engine = created("dense", checkpoint, similarity="dot", batch_tokens=100_000)
     texts = TEXTS
     if not (family.begin or family.end):  # the library has no answer for a text without any token
@@ -130,11 +133,11 @@ def test_vectors_are_those_of_bare_transformers(family: Family, tmp_path: Path) 
     found = np.zeros((len(texts), engine._queries.dimension), np.float32)
     engine._queries.encode(texts, INSTRUCTION, found)
     prompted = [INSTRUCTION + text for text in texts]
-    expected = plain_vectors(checkpoint / "model", family, prompted)
+    expected = plain_vectors(published, family, prompted)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
     for mutant in family.mutants:
-        assert np.abs(found - plain_vectors(checkpoint / "model", mutant, prompted)).max() > 1e-3
+        assert np.abs(found - plain_vectors(published, mutant, prompted)).max() > 1e-3
     engine._queries.encode(texts, "", found)
-    plain = plain_vectors(checkpoint / "model", family, texts)
+    plain = plain_vectors(published, family, texts)
     np.testing.assert_allclose(found, plain, rtol=1e-5, atol=1e-5 * np.abs(plain).max())
     assert np.abs(plain - expected).max() > 1e-3  # the prompt counts
