@@ -133,11 +133,10 @@ def dataset_board(
         named={entry.pk: entry for entry in base.shown} if verdict is not None else {},
     )
     costs.describe(board)
-    base.rows.copy_to(board)
-    rows = board.rows
-    scored = facts.qrels_id is not None and any_scored(rows, measure)
+    scored = facts.qrels_id is not None and any_scored(base.rows.rows, measure)
     board.awaited = sure.awaited(scored=scored, hidden=facts.hidden)
-    _add_costs(board, base, costs)
+    _give_rows(board, base, costs, state)
+    rows = board.rows
     on_weights = _weigh(board, base, state)
     private = any(column.group == PRIVATE_PART for column in board.columns)
     _leave_out_empty(board, state)
@@ -153,13 +152,15 @@ def dataset_board(
     return board
 
 
-def _add_costs(board: Board, base: _SharedBoard, costs: BoardCosts) -> None:
-    """Give the rows what was measured of them and what publications state, and the board the columns of it."""
+def _give_rows(board: Board, base: _SharedBoard, costs: BoardCosts, state: BoardState) -> None:
+    """Give the board its rows, with what was measured of them and what publications state, and the columns of it."""
     stated = [(entry.figures, entry.scores) for entry in base.shown if entry.figures]
     taken = {column.key for column in (*board.columns, *base.last)}
     figures = figure_columns(stated, taken)
     board.columns += [*figures, *base.last]
-    if costs.measured or figures:
+    fills = bool(costs.measured or figures)
+    base.rows.give_to(board, copies=fills or bool(state.weights))
+    if fills:
         lines = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in base.shown)
         fill_costs(board.rows, [*costs.columns, *figures], lines)
 

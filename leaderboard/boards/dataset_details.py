@@ -179,10 +179,20 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
     """
     if dataset["current_version_id"] is None:
         return []
-    rows = list(
+    rows: list[Any] = list(
         Qrels.objects.filter(version__dataset=dataset["pk"])
-        .select_related("version")
         .order_by("created_at", "pk")
+        .values_list(
+            "pk",
+            "version_id",
+            "version__label",
+            "version__number",
+            "split",
+            "number",
+            "statistics",
+            "created_at",
+            named=True,
+        )
     )
     if any(row.pk != dataset["current_qrels_id"] for row in rows):  # the present ones are always shown
         prepared = set(unpublished_judgements(dataset["pk"]).values_list("pk", flat=True))
@@ -192,7 +202,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
     for before, row in zip([None, *rows], rows, strict=False):
         found.append(
             JudgedVersion(
-                version=row.version.label or f"version {row.version.number}",
+                version=row.version__label or f"version {row.version__number}",
                 split=row.split,
                 number=row.number,
                 date=row.created_at.date().isoformat(),
@@ -204,7 +214,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
     return found[::-1]
 
 
-def _changes(before: Qrels | None, row: Qrels, *, hidden: bool) -> str:
+def _changes(before: Any, row: Any, *, hidden: bool) -> str:
     """What is different from the version before, as far as it may be told."""
     counted = row.statistics
     if before is None:

@@ -105,22 +105,24 @@ def matches_facet(facets: Facets, facet: str, wanted: Sequence[str]) -> bool:
     return value in wanted if isinstance(value, str) else any(one in wanted for one in value)
 
 
+def count_facets(rows: Collection[Facets], names: Iterable[str] = OF_ROWS) -> dict[str, Counter[str]]:
+    """By facet, how many of these have each value."""
+    return {name: _count(rows, name) for name in names}
+
+
 def offered_facets(
-    every: Sequence[Facets],
+    had: Mapping[str, Counter[str]],
     left: Sequence[Facets],
     state: BoardState,
-    names: Sequence[str] = OF_ROWS,
     called: Mapping[str, str] | None = None,
 ) -> list[Facet]:
-    """The facets worth offering, of all rows, with counts among those that the filters without facets leave.
+    """The facets worth offering, with counts among the rows that the filters without facets leave.
 
-    `names` says which, and with that whether it is rows that are counted or datasets; `called` is how teams and
+    `had` are the counts of all rows, or of datasets: facets of these are not rows'. `called` is how teams and
     publications are called, by slug and key.
     """
-    had = {name: _count(every, name) for name in names}
-    counts = had if left is every else {name: _count(left, name) for name in names}
-    if any(state.chosen(name) for name in names):
-        counts = _counts(left, state, names)
+    names = tuple(had)
+    counts = _counts(left, state, names) if state.filtered else had
     what = "datasets" if names == OF_DATASETS else "rows"
     facets = []
     for name in names:
@@ -157,7 +159,7 @@ def _counts(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> 
 
 
 def _count(rows: Iterable[Facets], name: str) -> Counter[str]:
-    """How many rows have each value of a facet; a row that mixes several counts for each."""
+    """A row that mixes several values counts for each."""
     counts = Counter[str]()
     for value, number in Counter([row.get(name, "") for row in rows]).items():
         for one in (value,) if isinstance(value, str) else value:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal
 
 from leaderboard.boards.columns.costs import describe_costs
-from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, matches_facet, offered_facets
-from leaderboard.boards.model import EFFECTIVENESS, Board, Column, ColumnGroup, Row
+from leaderboard.boards.facets import OF_DATASETS, count_facets, matches_facet, offered_facets
+from leaderboard.boards.model import EFFECTIVENESS, Board, Column, ColumnGroup, Counted, Row, Value
 from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
@@ -32,7 +33,7 @@ def apply_view(board: Board, state: BoardState, default: str) -> Board:
     board.sorts = resolved_sorts(board, state, default)
     mark_best(board, every)
     left = _filter_without_facets(board, every, state)
-    found = [row for row in left if _chosen(row, state)] if state.facets else left
+    found = _chosen(left, state)
     _offer_facets(board, every, left, state)
     board.found = len(found)
     _take_page(board, every, found, state)
@@ -62,7 +63,7 @@ def resolved_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
 
 def filter_rows(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
     """The rows that the view shows, on all of its pages. Raises UnknownChoice for a range of no numeric column."""
-    return [row for row in _filter_without_facets(board, rows, state) if _chosen(row, state)]
+    return _chosen(_filter_without_facets(board, rows, state), state)
 
 
 def _filter_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
@@ -85,11 +86,12 @@ def _filter_without_facets(board: Board, rows: Sequence[Row], state: BoardState)
     return found
 
 
-def _chosen(row: Row, state: BoardState) -> bool:
-    """Whether the row has a chosen value of every facet of rows. Those of datasets choose columns, not rows."""
-    return all(
-        matches_facet(row.facets, facet, wanted) for facet, wanted in state.facets if facet not in OF_DATASETS
-    )
+def _chosen(rows: list[Row], state: BoardState) -> list[Row]:
+    """The rows that have a chosen value of every facet of rows. Those of datasets choose columns, not rows."""
+    for facet, wanted in state.facets:
+        if facet not in OF_DATASETS:
+            rows = [row for row in rows if matches_facet(row.facets, facet, wanted)]
+    return rows
 
 
 def _mentions(row: Row, text: str) -> bool:
@@ -105,20 +107,21 @@ def _within(value: object, low: float | None, high: float | None) -> bool:
 
 
 def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state: BoardState) -> None:
-    of_every = [row.facets for row in every]
-    of_left = of_every if len(left) == len(every) else [row.facets for row in left]
-    board.facets = offered_facets(of_every, of_left, state, OF_ROWS, _facet_labels(every))
+    had, called = board.counted or count_rows(every)
+    board.facets = offered_facets(had, [row.facets for row in left], state, called)
     if board.of_datasets:
-        board.facets += offered_facets(board.of_datasets, board.of_datasets, state, OF_DATASETS)
+        had = count_facets(board.of_datasets, OF_DATASETS)
+        board.facets += offered_facets(had, board.of_datasets, state)
 
 
-def _facet_labels(rows: Sequence[Row]) -> Mapping[str, str]:
-    """How teams and publications are called, by slug and key: as the column “By” has it."""
-    return {
+def count_rows(rows: Sequence[Row]) -> Counted:
+    """How many rows have each value of a facet, and how teams and publications are called, as in the column “By”."""
+    called = {
         str(row.facets.get("team")): row.entry.team if row.entry.team and row.entry.team_slug else str(by)
         for row in rows
         if (by := row.value("by")) is not None
     }
+    return count_facets([row.facets for row in rows]), called
 
 
 def _take_page(board: Board, every: Sequence[Row], found: Sequence[Row], state: BoardState) -> None:
@@ -128,14 +131,15 @@ def _take_page(board: Board, every: Sequence[Row], found: Sequence[Row], state: 
     """
     pinned = [row for slug in state.pins for row in sort_rows(board, _of(every, slug))]
     slugs = {row.entry.slug for row in pinned}
-    others = sort_rows(board, [row for row in found if row.entry.slug not in slugs])
+    others = sort_rows(board, [row for row in found if row.entry.slug not in slugs] if slugs else found)
     board.pinned = len(pinned)
     board.pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
     board.page = min(state.page, board.pages)
     if board.pages > 1:
         first = (board.page - 1) * ROWS_OF_A_PAGE
         others = others[first : first + ROWS_OF_A_PAGE]
-    board.rows = pinned + others
+    # Copies, of which more may be said: views share the rows.
+    board.rows = [row.copy() for row in pinned + others]
 
 
 def _of(rows: Sequence[Row], slug: str) -> list[Row]:
@@ -170,14 +174,16 @@ _MARKED = ("score", "figure", "number", "rank")
 
 def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> list[Row]:
     """The rows by one column. They must come in order of publication, which then decides among equals."""
-    present = [(value, row) for row in rows if (value := row.value(key)) is not None]
-    missing = [row for row in rows if row.value(key) is None]
-    present.sort(key=lambda pair: _sort_key(pair[0]), reverse=order == "desc")
+    present = [(value, row) for row in rows if (value := row.values.get(key)) is not None]
+    missing = [row for row in rows if row.values.get(key) is None]
+    texts = any(isinstance(value, str) for value, _ in present)
+    present.sort(key=_text_key if texts else itemgetter(0), reverse=order == "desc")
     return [row for _, row in present] + missing
 
 
-def _sort_key(value: Any) -> tuple[bool, Any]:
+def _text_key(pair: tuple[Value, Row]) -> tuple[bool, Any]:
     """Numbers come before texts, whose case does not count."""
+    value = pair[0]
     return (True, value.casefold()) if isinstance(value, str) else (False, value)
 
 
@@ -200,6 +206,7 @@ class SharedRows:
     """What all views of a board share: its rows before costs, orders and filters, and what is best of their columns."""
 
     rows: Sequence[Row]
+    counted: Counted | None = None
     marked: Collection[str] = ()
     best: Mapping[tuple[str, str], float] = field(default_factory=dict)
     second: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -209,11 +216,12 @@ class SharedRows:
         """Rows with the columns that no view fills otherwise."""
         board = Board("", list(columns), [], "")
         mark_best(board, rows)
-        return cls(rows, {column.key for column in columns}, board.best, board.second)
+        return cls(rows, count_rows(rows), {column.key for column in columns}, board.best, board.second)
 
-    def copy_to(self, board: Board) -> None:
-        """Give the board copies of the rows: it may fill further columns of them."""
-        board.rows = [row.copy() for row in self.rows]
+    def give_to(self, board: Board, *, copies: bool) -> None:
+        """Give the board the rows, or `copies` where it ranks them anew or fills further columns of all."""
+        board.rows = [row.copy() for row in self.rows] if copies else list(self.rows)
+        board.counted = self.counted
         board.marked, board.best, board.second = self.marked, {**self.best}, {**self.second}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None
+
+#: By facet how many rows have each value, and by slug and key how teams and publications are called.
+Counted = tuple[Mapping[str, Counter[str]], Mapping[str, str]]
 
 #: The mark of a value that differs from its baseline's by more than chance.
 SEPARATED = "*"
@@ -145,9 +149,10 @@ class ColumnGroup(NamedTuple):
 class Row:
     """One row: its values by the keys of their columns, and the cells of those that have more than a value.
 
-    A dataset's row is of an `entry`. A benchmark's is of several, whose ids `entries` are; its `entry` has what they
-    have in common. `measured` is what the efficiency columns show, `certainty` all that was found of the measure in
-    focus. `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
+    A dataset's row is of an `entry`. A benchmark's is of several, of which `entry` has what they have in common;
+    `entries` are their ids by place of the dataset, 0 where the row has no value. `measured` is what the efficiency
+    columns show, `certainty` all that was found of the measure in focus. `ranked_in` names whom the row is ranked
+    among: rows of different kinds are never ranked together.
     """
 
     entry: EntryRow
@@ -266,6 +271,8 @@ class Board:
     awaited: frozenset[str] = frozenset()
     #: How that of single cells was found, on a board of several datasets.
     found_with: TestSettings | None = None
+    #: What is known of all rows already, as `filtering.count_rows` finds it.
+    counted: Counted | None = None
     #: The facets that rows may be chosen by, and those of its datasets, which `of_datasets` has, one for each.
     facets: list[Facet] = field(default_factory=list)
     of_datasets: Sequence[Facets] = ()

@@ -22,7 +22,7 @@ from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import NEVER, BoardRows, Revision, changed_at, newest, rows_at
+from leaderboard.results.history.rows import CHANGED_AT, NEVER, BoardRows, Revision, newest, rows_at
 from leaderboard.results.history.snapshot import private_rows
 from leaderboard.results.significance.reading import read_certainty
 
@@ -85,7 +85,7 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     Six queries at most, and one more for a dataset that is the mean of its parts.
     """
     listed = DatasetQuerySet(Dataset).listed().filter(slug=slug)
-    dataset = listed.values(*DATASET_FIELDS, changed_at=changed_at()).first()
+    dataset = listed.values(*DATASET_FIELDS, changed_at=CHANGED_AT).first()
     if dataset is None:
         return None
     if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
@@ -249,7 +249,7 @@ def _members(benchmark_id: int) -> list[Member]:
             "counted",
             "stand_ins",
             *(f"dataset__{name}" for name in (*_FACTS, *_CHOSEN_BY)),
-            dataset__changed_at=changed_at("dataset"),
+            dataset__changed_at=CHANGED_AT,
         )
     )
     parts = parts_of([row["dataset_id"] for row in rows if row["dataset__current_version_id"] is None])
@@ -289,7 +289,7 @@ def parts_of(datasets: Collection[int]) -> dict[int, list[DatasetPart]]:
     rows = (
         Dataset.objects.filter(part_of_id__in=datasets)
         .order_by("name")
-        .values("part_of_id", "pk", "slug", "state", "board_revision", *_FACTS, changed_at=changed_at())
+        .values("part_of_id", "pk", "slug", "state", "board_revision", *_FACTS, changed_at=CHANGED_AT)
     )
     found: dict[int, list[DatasetPart]] = {}
     for row in rows:

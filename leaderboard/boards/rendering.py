@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import lru_cache
 from html import escape
 from itertools import pairwise, repeat
-from operator import attrgetter
 from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
@@ -56,18 +55,20 @@ def render_rows(
     """
     if not board.rows:
         return SafeString("")
-    values = [row.values for row in board.rows]
+    keys = [column.key for column in board.columns]
+    of_columns = zip(*(map(row.values.get, keys[1:]) for row in board.rows), strict=True)
     with_more = {key for row in board.rows for key in row.cells}
+    shown = Shown(board, [row.decimals for row in board.rows], {row.ranked_in for row in board.rows})
     cells = [
         _cells(
-            board,
+            shown,
             column,
-            [of_row.get(column.key) for of_row in values],
+            values,
             rooms.get(column.key),
             with_more=column.key in with_more,
             first=before.key != SYSTEM and before.group != column.group,
         )
-        for before, column in pairwise(board.columns)
+        for (before, column), values in zip(pairwise(board.columns), of_columns, strict=True)
     ]
     pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
     heads = [
@@ -96,22 +97,21 @@ def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
     entry = row.entry
     signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
     after = f"<sup>{signs}</sup>" if signs else ""
-    states = []
-    if entry.is_baseline:
-        states.append("baseline")
-    if row.ranked_in == STALE:
-        states.append("stale")
-    if entry.challenged:
-        states.append("challenged")
+    states = marks.badges(entry)
     if entry.visibility not in ("public", GONE):
-        states.append(entry.visibility)
-    states += marks.badges(entry)
-    after += "".join(f'&ensp;<span class="badge is-{state}">{state}</span>' for state in states)
+        states.insert(0, entry.visibility)
+    if entry.challenged:
+        states.insert(0, "challenged")
+    if row.ranked_in == STALE:
+        states.insert(0, "stale")
+    if entry.is_baseline:
+        states.insert(0, "baseline")
+    for state in states:
+        after += f'&ensp;<span class="badge is-{state}">{state}</span>'
     missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
-    reason = reason_gone(entry)
-    if below := " · ".join(part for part in (entry.configuration, missing, reason) if part):
+    if below := " · ".join(filter(None, (entry.configuration, missing, reason_gone(entry)))):
         after += f"<small>{escape(below)}</small>"
-    named = " ".join([*classes, *(f"is-{state}" for state in states)])
+    named = " ".join([*classes, *[f"is-{state}" for state in states]])
     opening = f'<tr class="{named}">' if named else "<tr>"
     return (
         f'{opening}<td class="rank">{pin}{row.rank_label or "—"}</td><th scope="row" class="name">'
@@ -127,6 +127,14 @@ def _named(entry: EntryRow, without_page: Collection[str]) -> str:
     return f'<a href="{address}">{name}</a>' if address and entry.slug not in without_page else name
 
 
+class Shown(NamedTuple):
+    """The rows that are written, with what all columns ask of them: their decimals, and the kinds that they are of."""
+
+    board: Board
+    decimals: list[int]
+    kinds: set[str]
+
+
 class ColumnHtml(NamedTuple):
     """A column's cells: the text of each as HTML, "" where it is missing, its attributes, and what pads it."""
 
@@ -136,19 +144,20 @@ class ColumnHtml(NamedTuple):
 
 
 def _cells(
-    board: Board, column: Column, values: Values, room: int | None, *, with_more: bool, first: bool
+    shown: Shown, column: Column, values: Values, room: int | None, *, with_more: bool, first: bool
 ) -> list[str]:
     """The cells of a column, one for each row. `first`: texts that begin a group, whose head is wider.
 
     `room` is that of spreads, None where no cell has more than its text, which it has `with_more` than a value.
     """
     key = column.key
-    cells = [row.cells.get(key, EMPTY) for row in board.rows] if with_more else [EMPTY] * len(values)
+    rows = shown.board.rows
+    cells = [row.cells.get(key, EMPTY) for row in rows] if with_more else [EMPTY] * len(values)
     kind = "" if column.numeric else "first t " if first else "t "
-    texts, attributes, paddings = _WRITERS[column.kind](board, column, cells, values)
+    texts, attributes, paddings = _WRITERS[column.kind](shown, column, cells, values)
     if kind:
         attributes = repeat(f' class="{kind.rstrip()}"')
-    for number, tag in _emphasis_tags(board, key, values):
+    for number, tag in _emphasis_tags(shown, key, values):
         texts[number] = f"<{tag}>{texts[number]}</{tag}>"
     if "" in texts:
         missing = "", f' class="{kind}none"', "—"
@@ -169,9 +178,10 @@ def _cells(
     return [f"<td{attribute}>{text}{padding}</td>" for attribute, text, padding in written]
 
 
-def _emphasis_tags(board: Board, key: str, values: Values) -> Iterator[tuple[int, str]]:
+def _emphasis_tags(shown: Shown, key: str, values: Values) -> Iterator[tuple[int, str]]:
     """Which cells are the best and the second among the rows of their kind, with the tag for their text."""
-    for kind in set(map(attrgetter("ranked_in"), board.rows)):
+    board = shown.board
+    for kind in shown.kinds:
         for found, tag in ((board.best, "b"), (board.second, "u")):
             for number in _places(values, found.get((key, kind))):
                 if board.rows[number].ranked_in == kind:
@@ -250,9 +260,9 @@ def spread_box(width: int, spread: str = "") -> str:
     return f' <small class="spread s{width}">{escape(spread)}</small>' if width else ""
 
 
-def _scores(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
-    texts, paddings = _numbers(board.rows, values, "")
-    if column.key != board.sort or not any(values):
+def _scores(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
+    texts, paddings = _numbers(shown.decimals, values, "")
+    if column.key != shown.board.sort or not any(values):
         return ColumnHtml(texts, paddings=paddings)
     scale = BAR_STEPS / max(_scale_maximum(cells, values), 1e-12)
     numbers = [value if isinstance(value, (float, int)) else 0.0 for value in values]
@@ -260,29 +270,27 @@ def _scores(board: Board, column: Column, cells: Cells, values: Values) -> Colum
     return ColumnHtml(texts, [f' class="b{bar}"' for bar in bars], paddings)
 
 
-def _numbers(rows: Sequence[Row], values: Values, sign: str) -> tuple[list[str], Iterable[str]]:
+def _numbers(decimals: Sequence[int], values: Values, sign: str) -> tuple[list[str], Iterable[str]]:
     """The numbers as text, by the decimals of their rows, and what pads these, so that the points align."""
-    decimals = set(map(attrgetter("decimals"), rows))
     widest = max(decimals)
-    if len(decimals) == 1:
+    if min(decimals) == widest:
         pattern = f"%{sign}.{widest}f"
         if None not in values:
             # One formatting operation for the whole column: half the time of one for each value.
             return ((pattern + "\n") * len(values) % tuple(values)).split("\n")[:-1], repeat("")
         return ["" if value is None else pattern % value for value in values], repeat("")
-    patterns = {digits: f"%{sign}.{digits}f" for digits in decimals}
     texts = [
-        "" if value is None else patterns[row.decimals] % value
-        for row, value in zip(rows, values, strict=True)
+        "" if value is None else f"%{sign}.{digits}f" % value
+        for digits, value in zip(decimals, values, strict=True)
     ]
-    return texts, [FIGURE_SPACE * (widest - row.decimals) for row in rows]
+    return texts, [FIGURE_SPACE * (widest - digits) for digits in decimals]
 
 
-def _deltas(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
-    return _differences(column, values, *_numbers(board.rows, values, "+"))
+def _deltas(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
+    return _differences(column, values, *_numbers(shown.decimals, values, "+"))
 
 
-def _relatives(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
+def _relatives(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     texts = [f"{value * 100:+.1f}" if isinstance(value, (float, int)) else "" for value in values]
     return _differences(column, values, texts, repeat(""))
 
@@ -302,7 +310,7 @@ def _differences(column: Column, values: Values, texts: list[str], paddings: Ite
     return ColumnHtml(signed, attributes, paddings)
 
 
-def _plain_numbers(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
+def _plain_numbers(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     """Numbers that are no shares, with the column's decimals, or as many as they need, four at most."""
     numbers = [value for value in values if isinstance(value, (float, int))]
     decimals = column.decimals
@@ -316,7 +324,7 @@ def _plain_numbers(board: Board, column: Column, cells: Cells, values: Values) -
     )
 
 
-def _figures(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
+def _figures(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     printed = [
         cell.text or (format_quantity(value) if isinstance(value, (float, int)) else "")
         for cell, value in zip(cells, values, strict=True)
@@ -333,13 +341,13 @@ def _padding(text: str, widest: int) -> str:
     return padding if point or not padding else POINT_SPACE + padding
 
 
-def _counts(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
+def _counts(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     return ColumnHtml(["" if cell.value is None else escape(cell.text) for cell in cells])
 
 
-def _texts(board: Board, column: Column, cells: Cells, values: Values) -> ColumnHtml:
+def _texts(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     if column.key == "by":
-        return ColumnHtml([_by(row, value) for row, value in zip(board.rows, values, strict=True)])
+        return ColumnHtml([_by(row, value) for row, value in zip(shown.board.rows, values, strict=True)])
     made = {value: "" if value is None else _text(column.key, str(value)) for value in set(values)}
     return ColumnHtml([made[value] for value in values])
 
@@ -358,7 +366,7 @@ def _by(row: Row, value: Value) -> str:
     return escape(str(value))
 
 
-_WRITERS: dict[str, Callable[[Board, Column, Cells, Values], ColumnHtml]] = {
+_WRITERS: dict[str, Callable[[Shown, Column, Cells, Values], ColumnHtml]] = {
     "score": _scores,
     "delta": _deltas,
     "relative": _relatives,

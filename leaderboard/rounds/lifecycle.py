@@ -268,4 +268,4 @@ def announced_rounds(datasets: Iterable[int]) -> list[Round]:
 
 def benchmark_rounds(benchmark: int) -> list[Round]:
     """Those of the benchmark itself."""
-    return [row for row in unfinished_rounds() if row.benchmark_id == benchmark]
+    return list(Round.objects.filter(benchmark=benchmark, revealed_at=None).order_by("opens_at", "pk"))

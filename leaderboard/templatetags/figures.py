@@ -47,10 +47,12 @@ def figure(
 def frame(found: Figure, own_query: str, query: str, plot: Plot | None, level: int) -> dict[str, Any]:
     """The context of `leaderboard/_figure.html`. `own_query` is what the page's address does not say already."""
     address = reverse("figure_json", args=[found.slug])
-    chosen = QueryDict(query[1:])
+    chosen = QueryDict(query[1:] if found.choices else "")
     return {
         "figure": found,
         "plot": plot,
+        "caption": (plot and plot.caption) or found.caption,
+        "notes": plot.notes if plot else (),
         "level": level,
         "data_url": f"{address}?{own_query}" if own_query else address,
         "json_url": address + query.removesuffix("?"),

@@ -5,7 +5,7 @@ All choices are links and fields: they are in the address, and none of them need
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -117,12 +117,12 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
     names = {column.key: column.label for column in board.ranges}
     names.update((column.key, column.label) for column in board.columns)
     return {
-        "measures": _measures(board, state),
-        "views": [
+        "measures": _options(_measures(board, state)) if len(board.measures) > 1 else "",
+        "views": _options(
             Choice(_unless_first(name, VIEWS), VIEW_LABELS[name], name == (state.view or VIEWS[0]))
             for name in board.views
-        ],
-        "machines": _machines(board, state),
+        ),
+        "machines": _options(_machines(board, state)) if len(board.machines) > 1 else "",
         "facets": [_boxes(facet) for facet in board.facets],
         "ranges": _ranges(board, state),
         "weights": [
@@ -133,7 +133,7 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "chips": chips,
         "hidden_fields": _hidden_fields(board, state),
         "sort_keys": list(_sort_keys(board, state, path, names)),
-        "then_by": _then_by(board),
+        "then_by": _options(Choice(column.key, column.label, False) for column in _then_by(board)),
         "page_links": list(_page_links(board, state, path)),
         "all_rows_url": path + state.but(all_rows=True).query_string() if board.pages > 1 else "",
         "paged_url": path + state.but(all_rows=False).query_string() if state.all_rows else "",
@@ -141,6 +141,15 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "unpin_url": path + state.but(pins=()).query_string() if state.pins else "",
         "status": _status(board, names),
     }
+
+
+def _options(choices: Iterable[Choice]) -> SafeString:
+    """What a list of choices has. As for boxes, a template would take long for them."""
+    items = (
+        f'<option value="{escape(value)}"{" selected" if chosen else ""}>{escape(label)}</option>'
+        for value, label, chosen in choices
+    )
+    return mark_safe("".join(items))  # noqa: S308
 
 
 def _unless_first(name: str, names: Sequence[str]) -> str:

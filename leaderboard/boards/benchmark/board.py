@@ -72,8 +72,7 @@ def benchmark_board(
     own = private_rows(facts, private, lines, columns_for, state, measure) if private else []
     ranked_by = _view(facts, board, tables, state, own)
     names = {place: name for place, (name, _) in base.baselines.items()}
-    of_rows = {id(row): line for row, line in zip(rows, lines, strict=True)}
-    sure = add_significance(board, facts, of_rows, certainty or {}, names, state.view)
+    sure = add_significance(board, facts, certainty or {}, names, state.view)
     board.notes = [
         *notes_of(board, rows, ranked_by, state, base),
         *sure,
@@ -86,7 +85,7 @@ def benchmark_board(
 
 def _give_rows(board: Board, base: BoardLines, measure: str, costs: LineCosts, state: BoardState) -> None:
     """Give the board its rows, with what they cost; those with the usual costs are remembered with these."""
-    usual = is_usual(base, state)
+    usual, keys = is_usual(base, state), {column.key for column in board.columns}
     known = base.rows.get((state.view, usual))
     if known is None:
         columns = [
@@ -98,8 +97,11 @@ def _give_rows(board: Board, base: BoardLines, measure: str, costs: LineCosts, s
         rows = rows_of(base.facts, measure, of_lines, base.lines, base.tables, state.view)
         if usual:
             costs.place(base.lines, rows)
+        by = default_sort(base.facts, keys)
+        lower = any(column.better == "lower" for column in columns if column.key == by)
+        assign_ranks(rows, by, lower_is_better=lower)
         known = base.rows[state.view, usual] = SharedRows.of(rows, columns)
-    known.copy_to(board)
+    known.give_to(board, copies=not usual or bool(state.sorts) or not OF_VIEW.isdisjoint(keys))
     if not usual:
         costs.place(base.lines, board.rows)
 
@@ -165,9 +167,11 @@ def _view(
     sort = resolved_sorts(board, state, default)[0].key
     datasets = {member.slug for member in facts.members}
     ranked_by = columns[sort if sort in RANKING or sort in datasets else default]
-    assign_ranks(board.rows, ranked_by.key, lower_is_better=ranked_by.better == "lower")
+    if state.sorts:
+        assign_ranks(board.rows, ranked_by.key, lower_is_better=ranked_by.better == "lower")
     said_enough = COMMON not in columns or fill_common(facts, board, tables, state)
-    board.rows = [*board.rows, *own]
+    if own:
+        board.rows, board.counted = [*board.rows, *own], None
     if not said_enough:
         board.columns = [column for column in board.columns if column.key != COMMON]
     # Values that are not zero-shot are left out already, one by one.
@@ -282,7 +286,7 @@ def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: BoardL
         )
     if any(row.ranked_in == CLOSED for row in rows):
         notes.append(CLOSED_NOTE)
-    if shown and any(line.in_domain for line in base.lines):
+    if shown and base.any_in_domain:
         notes.append("‡ in-domain: trained on that dataset.")
     if has_seeds(rows, shown):
         notes.append(SEEDS)

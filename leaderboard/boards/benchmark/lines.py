@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter, is_
 from typing import NamedTuple
@@ -50,11 +51,6 @@ class SystemLine:
     baselines: Sequence[float | None] = ()
     #: Values that are left out because they are not zero-shot, where the view asks for that.
     left_out: Sequence[int] = ()
-
-    @property
-    def entries(self) -> list[int]:
-        """The ids of its results, 0 where there is none."""
-        return [result.pk for result in self.results]
 
     @property
     def configuration(self) -> str:
@@ -229,7 +225,7 @@ def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> 
     return [facts.measure, *sorted(name for name in wanted if name != facts.measure and widely_had(name))]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BoardLines:
     """The lines of a board in order of publication; nothing of it is ever changed.
 
@@ -245,6 +241,11 @@ class BoardLines:
     baselines: Mapping[int, tuple[str, bool]]
     rows: dict[tuple[str, bool], SharedRows] = field(default_factory=dict)
     shared: dict[str, object] = field(default_factory=dict)
+
+    @cached_property
+    def any_in_domain(self) -> bool:
+        """Whether any system had been trained on one of the datasets."""
+        return any(line.in_domain for line in self.lines)
 
 
 _remembered: TTLCache[BoardLines] = TTLCache(12)

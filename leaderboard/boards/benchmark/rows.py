@@ -49,7 +49,9 @@ def rows_of(
             BenchmarkLine(line.about, kind, decimals, entry.provenance, number, shown[number], beside)
         )
         row = Row(entry, kind, decimals, facets=facets_of(line.about, provenances, trainings))
-        row.entries = [pk for pk, score in zip(line.entries, line.scores, strict=True) if score is not None]
+        row.entries = [
+            0 if score is None else result.pk for result, score in zip(line.results, line.scores, strict=True)
+        ]
         rows.append(row)
     fill_cells(rows, columns, made)
     return rows

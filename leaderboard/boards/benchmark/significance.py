@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from leaderboard.boards.benchmark.lines import SystemLine
 from leaderboard.boards.columns.significance import WITHHELD, format_p_value, ranks_text
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import SEPARATED, Board, Cell
-from leaderboard.results.kinds import REPORTED
+from leaderboard.results.kinds import PRIVATE, REPORTED
 from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,
@@ -38,29 +37,24 @@ class _Dataset(NamedTuple):
 def add_significance(
     board: Board,
     facts: BenchmarkFacts,
-    lines: Mapping[int, SystemLine],
     found: Mapping[int, BoardCertainty],
     baselines: Mapping[int, str],
     view: str,
 ) -> list[str]:
     """Put what was found into the cells of the rows that the board shows, and return the notes on it.
 
-    `lines` has, by the identity of a row, the line that it was made of; rows that are not there stay as they are.
     `found` is by dataset, `baselines` are names of baselines by place of the dataset. Nothing is said of reported
-    figures, of hidden judgements, and of boards of which nothing has been found yet.
+    figures, of private rows, of hidden judgements, and of boards of which nothing has been found yet.
     """
     datasets = _datasets(board, facts, found, baselines)
     known = [(each.key, each.place, each, each.found.said.setdefault(each.baseline, {})) for each in datasets]
     any_found = any_marked = False
     for row in board.rows if known else ():
-        line = lines.get(id(row))
-        if line is None or line.ranked_in == REPORTED:
+        if row.ranked_in in (REPORTED, PRIVATE):
             continue
-        ids, scores = line.entries, line.scores
         for key, place, dataset, made in known:
-            if scores[place] is None:
-                continue
-            told = made.get(ids[place]) or _cell_certainty(dataset, ids[place])
+            entry = row.entries[place]
+            told = made.get(entry) or _cell_certainty(dataset, entry)
             if told is None:
                 continue
             cell, (of_entry, title, differs) = row[key], told

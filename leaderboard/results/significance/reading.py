@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-from django.db.models import JSONField, OuterRef, Subquery, TextField
+from django.db.models import IntegerField, JSONField, TextField
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce
 
 from leaderboard.core.cache.memory import TTLCache
@@ -19,6 +20,15 @@ from leaderboard.results.significance.types import BoardCertainty, TestSettings
 _remembered: TTLCache[BoardCertainty] = TTLCache(64)
 
 
+#: What was found last of a dataset's board. In SQL, as `history.rows.CHANGED_AT` is.
+_LATEST = RawSQL(
+    "(SELECT id FROM leaderboard_certainty WHERE dataset_id = leaderboard_dataset.id "
+    "ORDER BY from_revision DESC LIMIT 1)",
+    (),
+    IntegerField(),
+)
+
+
 def clear_certainty() -> None:
     """Read everything again next time; for measuring."""
     _remembered.clear()
@@ -26,18 +36,15 @@ def clear_certainty() -> None:
 
 def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
     """What was found last of each dataset's board, by id; nothing of hidden ones, nor where nothing was found yet."""
-    latest = Certainty.objects.filter(dataset=OuterRef("pk")).order_by("-from_revision").values("pk")[:1]
-    rows = (
-        Dataset.objects.filter(pk__in=dataset_ids, hidden=False)
-        .annotate(latest=Subquery(latest))
-        .exclude(latest=None)
-        .values_list("pk", "created_at", "board_revision", "latest")
+    rows = Dataset.objects.filter(pk__in=dataset_ids, hidden=False).values_list(
+        "pk", "created_at", "board_revision", _LATEST
     )
     # Whatever changes a board, such as its list of measures, counts its revision up. The date is for a database that
     # was put back to an earlier state: there, other rows get the same ids.
     keys = {
         dataset: (found, f"{dataset}:{created.timestamp()}:{revision}:{found}")
         for dataset, created, revision, found in rows
+        if found is not None
     }
     known = {dataset: _remembered.get(key) for dataset, (_, key) in keys.items()}
     missing = {dataset: keys[dataset][0] for dataset, found in known.items() if found is None}

@@ -86,10 +86,10 @@ def test_rows_that_are_given_out_may_get_other_cells_and_those_remembered_stay()
     row = Row(SimpleNamespace(), "scored", 4, {}, {}, {"team": "a"})  # type: ignore[arg-type]
     row["mean"] = Cell(1.0, mark="‡")
     shared, board = SharedRows([row]), Board("", [], [], "")
-    shared.copy_to(board)
+    shared.give_to(board, copies=True)
     (given,) = board.rows
     assert given == row
     given["mean"], given.rank = Cell(2.0), 1
-    shared.copy_to(board)
+    shared.give_to(board, copies=True)
     (again,) = board.rows
     assert (again.value("mean"), again["mean"].mark, again.rank) == (1.0, "‡", None)
