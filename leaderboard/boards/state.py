@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlencode
 
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
@@ -79,6 +79,12 @@ class Parameters(Protocol):
         """How many names there are."""
 
 
+def query_of(*pairs: tuple[str, str]) -> str:
+    """`?name=value&…` of the pairs that have a value, empty where none has."""
+    given = [pair for pair in pairs if pair[1]]
+    return "?" + urlencode(given, safe="@()=,':") if given else ""
+
+
 class Sort(NamedTuple):
     """A column that decides the order; without an `order` the column's own first one (best first)."""
 
@@ -131,15 +137,15 @@ class BoardState:
         """
         if not parameters:
             return cls()
-        every = _last(parameters, "rows") == "all"
+        every = last_value(parameters, "rows") == "all"
         return cls(
-            measure=canonical_name(_last(parameters, "measure")),
+            measure=canonical_name(last_value(parameters, "measure")),
             view=_view(parameters),
             sorts=_sorts(parameters),
             facets=_facets(parameters),
             ranges=_ranges(parameters),
-            text=_last(parameters, "q").strip()[:LONGEST_QUERY],
-            hardware=_last(parameters, "hardware"),
+            text=last_value(parameters, "q").strip()[:LONGEST_QUERY],
+            hardware=last_value(parameters, "hardware"),
             zero_shot=_switch(parameters, "zero-shot"),
             cpu_only=_switch(parameters, "cpu-only"),
             corpus=_whole(parameters, "corpus", 0),
@@ -204,13 +210,14 @@ class BoardState:
         return self.but(facets=tuple((name, chosen[name]) for name in FACETS if chosen.get(name)))
 
 
-def _last(parameters: Parameters, name: str) -> str:
+def last_value(parameters: Parameters, name: str) -> str:
+    """The last value of a parameter, empty where there is none."""
     values = parameters.getlist(name)
     return values[-1] if values else ""
 
 
 def _view(parameters: Parameters) -> str:
-    view = _last(parameters, "view")
+    view = last_value(parameters, "view")
     if view and view not in VIEWS:
         raise UnknownChoice("view", view, VIEWS)
     return "" if view == VIEWS[0] else view
@@ -218,7 +225,7 @@ def _view(parameters: Parameters) -> str:
 
 def _sorts(parameters: Parameters) -> tuple[Sort, ...]:
     """`sort=mean&sort=latency:asc`, the first deciding; `order=` is the first one's where it names none itself."""
-    order = _last(parameters, "order")
+    order = last_value(parameters, "order")
     if order not in ("", "asc", "desc"):
         raise UnknownChoice("order", order, ["asc", "desc"])
     found: dict[str, Sort] = {}
@@ -268,7 +275,7 @@ def _ranges(parameters: Parameters) -> tuple[Range, ...]:
         start, _, key = name.partition("-")
         if start not in ("min", "max") or not key:
             continue
-        value = _last(parameters, name).strip()
+        value = last_value(parameters, name).strip()
         if value:
             bounds.setdefault(_column(key), [None, None])[start == "max"] = _float(name, value)
     return tuple(Range(key, *bounds[key]) for key in sorted(bounds))
@@ -277,7 +284,7 @@ def _ranges(parameters: Parameters) -> tuple[Range, ...]:
 def _weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
     found = []
     for name in WEIGHED:
-        value = _last(parameters, f"weight-{name}").strip()
+        value = last_value(parameters, f"weight-{name}").strip()
         if value:
             weight = _float(f"weight-{name}", value)
             if not 0 <= weight <= GREATEST_WEIGHT:
@@ -288,11 +295,11 @@ def _weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
 
 
 def _switch(parameters: Parameters, name: str) -> bool:
-    return _last(parameters, name) in ("1", "on", "true")
+    return last_value(parameters, name) in ("1", "on", "true")
 
 
 def _whole(parameters: Parameters, name: str, default: int) -> int:
-    value = _last(parameters, name).strip().replace(",", "")
+    value = last_value(parameters, name).strip().replace(",", "")
     if not value:
         return default
     number = parse_number(value, 13)

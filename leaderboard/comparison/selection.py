@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django.db.models import TextField
 from django.db.models.functions import Cast
 
-from leaderboard.boards.state import Parameters
+from leaderboard.boards.state import Parameters, last_value, query_of
 from leaderboard.core import anonymity
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
@@ -155,23 +154,20 @@ class CompareState:
         )
         if len(systems) > MOST_SYSTEMS:
             raise UnknownChoice("number of systems", str(len(systems)), [f"2 to {MOST_SYSTEMS}"])
-        last = {
-            name: (parameters.getlist(name) or [""])[-1]
-            for name in ("dataset", "measure", "with", "benchmark")
-        }
-        return cls(systems, last["dataset"], canonical_name(last["measure"]), last["with"], last["benchmark"])
+        dataset, measure, other, benchmark = (
+            last_value(parameters, name) for name in ("dataset", "measure", "with", "benchmark")
+        )
+        return cls(systems, dataset, canonical_name(measure), other, benchmark)
 
     def query_string(self) -> str:
         """`?system=…&system=…`, or nothing where nothing was chosen."""
-        pairs = [("system", slug) for slug in self.systems]
-        single = {
-            "dataset": self.dataset,
-            "measure": self.measure,
-            "with": self.other,
-            "benchmark": self.benchmark,
-        }
-        pairs += [(name, value) for name, value in single.items() if value]
-        return "?" + urlencode(pairs, safe="@()=,':") if pairs else ""
+        return query_of(
+            *(("system", slug) for slug in self.systems),
+            ("dataset", self.dataset),
+            ("measure", self.measure),
+            ("with", self.other),
+            ("benchmark", self.benchmark),
+        )
 
     def but(self, **changes: Any) -> CompareState:
         """The same comparison with other values."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from leaderboard.boards.facts import Member
 from leaderboard.boards.model import DELTA, Board, Row
 from leaderboard.core.text.deltas import DIGITS
 from leaderboard.core.text.numbers import signed
@@ -14,7 +15,6 @@ from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, WORSE, mark
 from leaderboard.figures.rows import (
-    DatasetColumn,
     chosen_first,
     datasets_of,
     lower_is_better,
@@ -69,20 +69,20 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     page = request.benchmark_in_view("delta")
     board, places = page.board, datasets_of(page, counted=False)
     if len(places) == 1:
-        return _system_differences(board, places[0].column)
+        return _system_differences(board, places[0].slug)
     rows = [
         row
         for row in present(board)
-        if not row.entry.is_baseline and any(value(row, place.column) is not None for place in places)
+        if not row.entry.is_baseline and any(value(row, place.slug) is not None for place in places)
     ]
     slugs = request.systems or request.state.pins
     most = MOST_SYSTEMS if slugs else USUAL_SYSTEMS
     rows = chosen_first([row for row in rows if not slugs or row.entry.slug in slugs], slugs, most)
     if not rows:
         return Plot.empty(NOTHING)
-    places = [place for place in places if any(value(row, place.column) is not None for row in rows)]
+    places = [place for place in places if any(value(row, place.slug) is not None for row in rows)]
     lower = lower_is_better(board)
-    places.sort(key=lambda place: _order(value(rows[0], place.column), lower=lower))
+    places.sort(key=lambda place: _order(value(rows[0], place.slug), lower=lower))
     names = names_of(rows)
     return Plot(
         data=_benchmark_bars(rows, names, places, lower=lower),
@@ -90,12 +90,12 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
             len(places),
             max(BAR, 15 * len(rows) + 6),
             barmode="group",
-            **_axes(board, [value(row, place.column) for row in rows for place in places]),
+            **_axes(board, [value(row, place.slug) for row in rows for place in places]),
             showlegend=len(rows) > 1,
         ),
         table=Table(
             ("Dataset", *names),
-            [(place.name, *(value(row, place.column) for row in rows)) for place in places],
+            [(place.facts.name, *(value(row, place.slug) for row in rows)) for place in places],
             ("", *[score_format(rows, "+")] * len(rows)),
         ),
         caption=f"Difference in {board.measure} to {board.baseline} on each dataset of {titled(board)}, for "
@@ -106,11 +106,11 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
 
 
 def _benchmark_bars(
-    rows: Sequence[Row], names: Sequence[str], places: Sequence[DatasetColumn], *, lower: bool
+    rows: Sequence[Row], names: Sequence[str], places: Sequence[Member], *, lower: bool
 ) -> list[go.Bar]:
     """One system: better and worse by hue and sign. Several: a hue and a pattern each."""
-    datasets, form = [place.name for place in places], score_format(rows, "+")
-    values = [[value(row, place.column) for place in places] for row in rows]
+    datasets, form = [place.facts.name for place in places], score_format(rows, "+")
+    values = [[value(row, place.slug) for place in places] for row in rows]
     if len(rows) == 1:
         return [_signed_bars(names[0], datasets, values[0], form, lower=lower)]
     traces = []
@@ -173,12 +173,12 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _notes(board: Board, places: Sequence[DatasetColumn], *, chosen: bool) -> list[str]:
+def _notes(board: Board, places: Sequence[Member], *, chosen: bool) -> list[str]:
     notes = [] if chosen else ["The first systems of the board; pinning others there shows those."]
     for place in places:
-        measure = place.member.measure(board.measure)
+        measure = place.measure(board.measure)
         if measure != board.measure:
-            notes.append(f"{place.name} shows {measure} instead of {board.measure}.")
+            notes.append(f"{place.facts.name} shows {measure} instead of {board.measure}.")
     return notes
 
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
 from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.points import ChartPoint, traces_by_architecture
 from leaderboard.figures.rows import (
-    DatasetColumn,
     counts_several,
     datasets_of,
     describe_kind,
@@ -39,8 +39,8 @@ MOST_COMPARED = 200
 class _Sides(NamedTuple):
     """The dataset that systems were trained on, those where they were not, and the rows that have both."""
 
-    trained: DatasetColumn
-    others: Sequence[DatasetColumn]
+    trained: Member
+    others: Sequence[Member]
     rows: Sequence[Row]
     left_out: Sequence[Row]
 
@@ -57,14 +57,14 @@ def build(request: FigureRequest) -> Plot:
         )
     rows, names = list(sides.rows), names_of(sides.rows)
     form, measure = score_format(rows), page.board.measure
-    across = f"{sides.trained.member.measure(measure)} on {sides.trained.name}"
+    across = f"{sides.trained.measure(measure)} on {sides.trained.facts.name}"
     up = f"mean {measure} over the other {len(sides.others)}"
     points = [
         ChartPoint(row, name, x, y, (f"{across}: {x:{form}}", f"{up}: {y:{form}}"))
         for row, name in zip(rows, names, strict=True)
-        if (x := value(row, sides.trained.column)) is not None and (y := mean(row, sides.others)) is not None
+        if (x := value(row, sides.trained.slug)) is not None and (y := mean(row, sides.others)) is not None
     ]
-    trained = [MARK in row[sides.trained.column].mark for row in rows]
+    trained = [MARK in row[sides.trained.slug].mark for row in rows]
     return Plot(
         data=traces_by_architecture(points),
         layout=go.Layout(
@@ -73,7 +73,7 @@ def build(request: FigureRequest) -> Plot:
             yaxis=linear_axis(sentence(up), [point.y for point in points]),
         ),
         table=Table(
-            ("System", sentence(across), sentence(up), f"Trained on {sides.trained.name}"),
+            ("System", sentence(across), sentence(up), f"Trained on {sides.trained.facts.name}"),
             [
                 (point.name, point.x, point.y, _trained(point.row, seen=seen))
                 for point, seen in zip(points, trained, strict=True)
@@ -92,18 +92,18 @@ def build(request: FigureRequest) -> Plot:
     )
 
 
-def _sides(places: Sequence[DatasetColumn], rows: Sequence[Row]) -> _Sides | None:
+def _sides(places: Sequence[Member], rows: Sequence[Row]) -> _Sides | None:
     """The dataset with most in-domain values, and the counted others. Only rows of one kind."""
-    counts = Counter(place.column for row in rows for place in places if MARK in row[place.column].mark)
+    counts = Counter(place.slug for row in rows for place in places if MARK in row[place.slug].mark)
     if not counts:
         return None
-    trained = next(place for place in places if place.column == counts.most_common(1)[0][0])
-    others = [place for place in places if place.member.counted and place != trained]
-    of_kind, _ = rows_of_kind([row for row in rows if value(row, trained.column) is not None])
+    trained = next(place for place in places if place.slug == counts.most_common(1)[0][0])
+    others = [place for place in places if place.counted and place != trained]
+    of_kind, _ = rows_of_kind([row for row in rows if value(row, trained.slug) is not None])
     fitting = [
         row
         for row in of_kind
-        if mean(row, others) is not None and not any(MARK in row[place.column].mark for place in others)
+        if mean(row, others) is not None and not any(MARK in row[place.slug].mark for place in others)
     ]
     fits = {id(row) for row in fitting}
     return _Sides(trained, others, fitting, [row for row in of_kind if id(row) not in fits])

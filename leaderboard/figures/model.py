@@ -14,7 +14,7 @@ from django.core.validators import slug_re
 from leaderboard.boards import pages
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import BenchmarkPage, DatasetPage
-from leaderboard.boards.state import BoardState, Parameters
+from leaderboard.boards.state import BoardState, Parameters, last_value
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.numbers import MINUS
 from leaderboard.datasets import lists
@@ -158,7 +158,7 @@ class FigureRequest:
             self.benchmark, self.dataset = _usual_subject(figure)
         named = [slug for slug in parameters.getlist("system") if slug]
         self.systems = tuple(dict.fromkeys(named))[:MOST_SYSTEMS]
-        self._choices = {name: _last(parameters, name) for name in figure.choices}
+        self._choices = {name: last_value(parameters, name) for name in figure.choices}
         for name, value in self._choices.items():
             known = [choice.value for choice in figure.choices[name][1]]
             if value and value not in known:
@@ -243,12 +243,7 @@ def _usual_subject(figure: Figure) -> tuple[str, str]:
 
 
 def _slug(parameters: Parameters, name: str) -> str:
-    slug = _last(parameters, name)
+    slug = last_value(parameters, name)
     if slug and not slug_re.fullmatch(slug):
         raise SubjectNotFound
     return slug
-
-
-def _last(parameters: Parameters, name: str) -> str:
-    values = parameters.getlist(name)
-    return values[-1] if values else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Board, Row
@@ -16,18 +15,6 @@ from leaderboard.results.kinds import REPORTED, STALE
 
 #: The column of wins, ties and losses over datasets.
 WINS = "wins"
-
-
-class DatasetColumn(NamedTuple):
-    """A dataset of a benchmark, and the key of the board's column that has its scores."""
-
-    member: Member
-    column: str
-
-    @property
-    def name(self) -> str:
-        """What the dataset is called, with the measure that stands in for the board's."""
-        return self.member.facts.name
 
 
 def present(board: Board) -> list[Row]:
@@ -78,14 +65,10 @@ def titled(board: Board) -> str:
     return f"“{board.title}”" if set(board.title) & set(":,;") else board.title
 
 
-def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[DatasetColumn]:
+def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[Member]:
     """The benchmark's datasets in this view, only those that count or all."""
     columns = {column.key for column in page.board.columns}
-    return [
-        DatasetColumn(member, member.slug)
-        for member in page.members
-        if member.slug in columns and (member.counted or not counted)
-    ]
+    return [member for member in page.members if member.slug in columns and (member.counted or not counted)]
 
 
 def counted_datasets(members: Iterable[Member]) -> list[int]:
@@ -101,9 +84,9 @@ def value(row: Row, column: str) -> float | None:
     return round(float(number), row.decimals) if isinstance(number, (int, float)) else None
 
 
-def mean(row: Row, places: Sequence[DatasetColumn]) -> float | None:
+def mean(row: Row, places: Sequence[Member]) -> float | None:
     """The row's mean over datasets, None unless it has all of them."""
-    values = [row.value(place.column) for place in places]
+    values = [row.value(place.slug) for place in places]
     numbers = [number for number in values if isinstance(number, (int, float))]
     complete = numbers and len(numbers) == len(values)
     return round(sum(numbers) / len(numbers), row.decimals) if complete else None

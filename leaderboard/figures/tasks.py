@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
 from leaderboard.datasets import lists
 from leaderboard.figures.axes import linear_axis, log_axis
@@ -14,7 +15,6 @@ from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import GREY, HUES, PAPER, SYMBOLS, mark
 from leaderboard.figures.rows import (
-    DatasetColumn,
     chosen_first,
     counts_several,
     datasets_of,
@@ -85,11 +85,11 @@ def build_sizes(request: FigureRequest) -> Plot:
     )
 
 
-def _sizes(places: list[DatasetColumn]) -> list[_Size]:
+def _sizes(places: list[Member]) -> list[_Size]:
     rows = {row["slug"]: row for row in lists.datasets()}
     sizes = []
     for place in places:
-        row = rows.get(place.member.slug)
+        row = rows.get(place.slug)
         if row is None:
             continue
         statistics = published_statistics(row["statistics"]._asdict(), hidden=row["hidden"])
@@ -100,7 +100,7 @@ def _sizes(places: list[DatasetColumn]) -> list[_Size]:
                 row["domain"],
                 statistics["documents"],
                 statistics["queries"],
-                place.member.counted,
+                place.counted,
             )
         )
     order = list(dict.fromkeys(one.task for one in sizes))
@@ -126,17 +126,17 @@ def _traces(number: int, task: str, sizes: list[_Size]) -> list[go.Scatter]:
 
 def build_task_means(request: FigureRequest) -> Plot:
     """A line for each task, a point for each system."""
-    return _build_means(request, "task", lambda place: place.member.task)
+    return _build_means(request, "task", lambda place: place.task)
 
 
 def build_domain_means(request: FigureRequest) -> Plot:
     """A line for each domain, a point for each system."""
-    return _build_means(request, "domain", lambda place: place.member.domain)
+    return _build_means(request, "domain", lambda place: place.domain)
 
 
-def _build_means(request: FigureRequest, what: str, group_of: Callable[[DatasetColumn], str]) -> Plot:
+def _build_means(request: FigureRequest, what: str, group_of: Callable[[Member], str]) -> Plot:
     page = request.benchmark_page
-    groups: dict[str, list[DatasetColumn]] = {}
+    groups: dict[str, list[Member]] = {}
     for place in datasets_of(page):
         groups.setdefault(group_of(place) or "not said", []).append(place)
     of_kind, kind = rows_of_kind(present(page.board))

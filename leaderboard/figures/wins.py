@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from leaderboard.boards.benchmark.aggregates import wins
+from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
 from leaderboard.figures.bars import bar_layout, cut, heatmap, heatmap_layout, rows_of_bars
 from leaderboard.figures.graph_objects import go
@@ -15,7 +16,6 @@ from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, PAPER, WORSE
 from leaderboard.figures.rows import (
     WINS,
-    DatasetColumn,
     chosen_first,
     counts_several,
     datasets_of,
@@ -159,11 +159,9 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     )
 
 
-def _compared(
-    rows: Sequence[Row], places: Sequence[DatasetColumn], *, lower: bool
-) -> list[list[Counts | None]]:
+def _compared(rows: Sequence[Row], places: Sequence[Member], *, lower: bool) -> list[list[Counts | None]]:
     """What each row won, tied and lost against each other; None for itself and where they share no dataset."""
-    scores = np.array([[row.value(place.column) for place in places] for row in rows], np.float64)
+    scores = np.array([[row.value(place.slug) for place in places] for row in rows], np.float64)
     against = [zip(*wins(mine, scores, lower_is_better=lower), strict=True) for mine in scores]
     return [
         [counts if any(counts) and number != other else None for other, counts in enumerate(line)]

@@ -5,32 +5,15 @@ For pages that show one result and not the board; both read ranks from here or f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import orjson
-from django.db.models import TextField
-from django.db.models.functions import Cast
-
 from leaderboard.core.measures import better
-from leaderboard.models import Dataset, Entry
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Dataset
+from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.history.rows import present_rows
 from leaderboard.results.kinds import UNRANKED, present_group, rank_values, ranked_in
-
-
-class RankedEntry(NamedTuple):
-    """A public entry, as far as ranks and comparisons go."""
-
-    pk: int
-    system_id: int
-    system: str
-    slug: str
-    closed_api: bool
-    comparison_group: str
-    provenance: str
-    is_baseline: bool
-    scores: Mapping[str, float]
 
 
 class BoardRank(NamedTuple):
@@ -42,7 +25,7 @@ class BoardRank(NamedTuple):
     ranked_in: str
     rank: int | None
     of: int
-    best: RankedEntry
+    best: EntryRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +33,15 @@ class RankedBoard:
     """The public entries of a dataset's board, by date of publication, and the group of its present results."""
 
     present: str
-    entries: Sequence[RankedEntry]
+    entries: Sequence[EntryRow]
 
-    def kind(self, entry: RankedEntry) -> str:
+    def kind(self, entry: EntryRow) -> str:
         """Whom it is ranked among, as on the board."""
-        return ranked_in(entry.provenance, entry.comparison_group, self.present, closed_api=entry.closed_api)
+        return ranked_in(
+            entry.provenance, entry.comparison_group, self.present, closed_api=bool(entry.closed_api)
+        )
 
-    def baseline(self, entry: RankedEntry, measure: str) -> RankedEntry | None:
+    def baseline(self, entry: EntryRow, measure: str) -> EntryRow | None:
         """What its differences are taken to: the baseline of its own source, version and judgements."""
         found = (
             other
@@ -65,7 +50,7 @@ class RankedBoard:
         )
         return next((other for other in found if measure in other.scores), None)
 
-    def standing(self, entry: RankedEntry, measure: str) -> BoardRank:
+    def standing(self, entry: EntryRow, measure: str) -> BoardRank:
         """Its place by a measure that it has. A stale one is compared within its own group only, and has no rank."""
         kind, lower = self.kind(entry), better(measure) == "lower"
         peers = [
@@ -82,35 +67,11 @@ class RankedBoard:
 
 
 def ranked_boards(dataset_ids: Collection[int]) -> dict[int, RankedBoard]:
-    """What each of these datasets' boards ranks, by the dataset's id. Two queries, however many there are."""
-    present = {
-        pk: (version, qrels)
-        for pk, version, qrels in Dataset.objects.filter(pk__in=dataset_ids).values_list(
-            "pk", "current_version_id", "current_qrels_id"
-        )
-    }
-    rows = (
-        EntryQuerySet(Entry)
-        .public()
-        .filter(dataset_id__in=present)
-        .order_by("published_at", "pk")
-        .values_list(
-            "dataset_id",
-            "pk",
-            "system_id",
-            "system__name",
-            "system__slug",
-            "system__closed_api",
-            "comparison_group",
-            "provenance",
-            "is_baseline",
-            Cast("scores", TextField()),
-        )
-    )
-    entries: dict[int, list[RankedEntry]] = {pk: [] for pk in present}
-    for dataset_id, *columns, scores in rows:
-        entries[dataset_id].append(RankedEntry._make((*columns, orjson.loads(scores))))
-    groups = {
-        pk: [(each.comparison_group, each.is_baseline) for each in found] for pk, found in entries.items()
-    }
-    return {pk: RankedBoard(present_group(*present[pk], groups[pk]), found) for pk, found in entries.items()}
+    """What each of these datasets' boards ranks, by the dataset's id. Three queries, however many there are."""
+    datasets = Dataset.objects.filter(pk__in=dataset_ids)
+    rows, found = present_rows(dataset_ids), {}
+    for pk, version, qrels in datasets.values_list("pk", "current_version_id", "current_qrels_id"):
+        entries = [row for row in rows[pk].entries if row.is_public]
+        groups = [(row.comparison_group, row.is_baseline) for row in entries]
+        found[pk] = RankedBoard(present_group(version, qrels, groups), entries)
+    return found

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 from evaluation.collections.excerpts import Excerpt
 from evaluation.runs.top_documents import displayed_documents
-from leaderboard.boards.state import Parameters
+from leaderboard.boards.state import Parameters, last_value, query_of
 from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
@@ -40,15 +39,13 @@ class QueryState:
         systems = tuple(dict.fromkeys(slug for slug in parameters.getlist("system") if slug))
         if len(systems) > MOST_SYSTEMS:
             raise UnknownChoice("number of systems", str(len(systems)), [f"1 to {MOST_SYSTEMS}"])
-        measure = canonical_name((parameters.getlist("measure") or [""])[-1])
+        measure = canonical_name(last_value(parameters, "measure"))
         return cls(measure, systems, "all" in parameters.getlist("judged"))
 
     def query_string(self) -> str:
         """`?system=…`, or nothing for the default view."""
-        pairs = [("measure", self.measure)] if self.measure else []
-        pairs += [("system", slug) for slug in self.systems]
-        pairs += [("judged", "all")] if self.all_judged else []
-        return "?" + urlencode(pairs, safe="@()=,':") if pairs else ""
+        systems = (("system", slug) for slug in self.systems)
+        return query_of(("measure", self.measure), *systems, ("judged", "all" * self.all_judged))
 
 
 class RankedDocument(NamedTuple):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlencode
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.boards.state import Parameters
+from leaderboard.boards.state import Parameters, last_value, query_of
 from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.http.choices import UnknownChoice
@@ -46,16 +45,16 @@ class ListState:
     @classmethod
     def read(cls, parameters: Parameters) -> ListState:
         """The view that a query string asks for. Raises UnknownChoice."""
-        last = {name: (parameters.getlist(name) or [""])[-1] for name in ("measure", "sort", "page")}
-        sort, _, order = last["sort"].partition(":")
+        sort, _, order = last_value(parameters, "sort").partition(":")
+        wanted = last_value(parameters, "page") or "1"
         if sort and sort not in COLUMNS:
             raise UnknownChoice("sort", sort, COLUMNS)
         if order not in ("", "asc", "desc"):
             raise UnknownChoice("order", order, ["asc", "desc"])
-        page = parse_number(last["page"] or "1", 9)
+        page = parse_number(wanted, 9)
         if page is None:
-            raise UnknownChoice("page", last["page"], ["a whole number"])
-        return cls(canonical_name(last["measure"]), sort, order, max(page, 1))
+            raise UnknownChoice("page", wanted, ["a whole number"])
+        return cls(canonical_name(last_value(parameters, "measure")), sort, order, max(page, 1))
 
     def but(self, **changes: Any) -> ListState:
         """The same view with other values, from its first page on unless a page is named."""
@@ -64,9 +63,7 @@ class ListState:
     def query_string(self) -> str:
         """`?sort=…`, or nothing for the default view."""
         sort = f"{self.sort}:{self.order}" if self.order else self.sort
-        pairs = [("measure", self.measure), ("sort", sort), ("page", str(self.page) if self.page > 1 else "")]
-        given = [(name, value) for name, value in pairs if value]
-        return "?" + urlencode(given, safe="@()=,':") if given else ""
+        return query_of(("measure", self.measure), ("sort", sort), ("page", str(self.page) * (self.page > 1)))
 
 
 class QueryList(NamedTuple):
