@@ -9,7 +9,7 @@ from operator import attrgetter
 from time import monotonic
 from typing import Any, NamedTuple
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import F, OuterRef, Subquery
 
 from leaderboard.boards.benchmark.board import benchmark_board
 from leaderboard.boards.benchmark.composite import compose, has_hidden_part, wholes_of
@@ -143,18 +143,13 @@ def composite_facts(facts: DatasetFacts, parts: Sequence[DatasetPart]) -> Datase
     return replace(facts, hidden=True) if has_hidden_part(parts) else facts
 
 
-def facts_of(dataset: Mapping[str, Any], prefix: str = "") -> DatasetFacts:
-    """What a board needs of its dataset, from columns whose names begin with `prefix`."""
+def facts_of(dataset: Mapping[str, Any]) -> DatasetFacts:
+    """What a board needs of its dataset, from the dataset's columns."""
     return DatasetFacts(
-        name=dataset[prefix + "name"],
-        hidden=dataset[prefix + "hidden"],
-        primary_measure=dataset[prefix + "primary_measure"],
-        measures=dataset[prefix + "measures"],
-        language=dataset[prefix + "language"],
-        version_id=dataset[prefix + "current_version_id"],
-        qrels_id=dataset[prefix + "current_qrels_id"],
-        competition=dataset[prefix + "hidden"]
-        and dataset.get(prefix + "protection") == Protection.COMPETITION,
+        **{name: dataset[name] for name in ("name", "hidden", "primary_measure", "measures", "language")},
+        version_id=dataset["current_version_id"],
+        qrels_id=dataset["current_qrels_id"],
+        competition=dataset["hidden"] and dataset.get("protection") == Protection.COMPETITION,
     )
 
 
@@ -234,52 +229,39 @@ _FACTS = (
     "current_version_id",
     "current_qrels_id",
 )
-_CHOSEN_BY = ("domain", "task")
 
 
 def _members(benchmark_id: int) -> list[Member]:
-    rows = list(
+    rows: list[Any] = list(
         BenchmarkMember.objects.filter(benchmark_id=benchmark_id)
         .exclude(dataset__state=Dataset.State.PREPARING)
         .order_by("position")
         .values(
             "dataset_id",
-            "dataset__slug",
-            "dataset__board_revision",
             "counted",
             "stand_ins",
-            *(f"dataset__{name}" for name in (*_FACTS, *_CHOSEN_BY)),
-            dataset__changed_at=CHANGED_AT,
+            **{name: F(f"dataset__{name}") for name in ("slug", "board_revision", "domain", "task", *_FACTS)},
+            changed_at=CHANGED_AT,
         )
     )
-    parts = parts_of([row["dataset_id"] for row in rows if row["dataset__current_version_id"] is None])
-    return [
-        read_member(
-            row,
-            _revision(row, "dataset__"),
-            parts.get(row["dataset_id"], []),
-        )
-        for row in rows
-    ]
+    parts = parts_of([row["dataset_id"] for row in rows if row["current_version_id"] is None])
+    return [read_member(row, _revision(row), parts.get(row["dataset_id"], [])) for row in rows]
 
 
 def read_member(row: Mapping[str, Any], revision: Revision, parts: Sequence[DatasetPart]) -> Member:
     """A member from its own columns and those of its dataset."""
+    columns = ("dataset_id", "slug", "counted", "stand_ins", "language", "domain", "task")
     return Member(
-        dataset_id=row["dataset_id"],
-        slug=row["dataset__slug"],
-        facts=composite_facts(facts_of(row, "dataset__"), parts),
-        counted=row["counted"],
-        stand_ins=row["stand_ins"],
+        **{name: row[name] for name in columns},
+        facts=composite_facts(facts_of(row), parts),
         revision=revision,
-        **{name: row[f"dataset__{name}"] for name in ("language", *_CHOSEN_BY)},
         parts=parts,
     )
 
 
-def _revision(dataset: Mapping[str, Any], prefix: str = "") -> Revision:
-    """The present revision of a dataset's board, from columns whose names begin with `prefix`."""
-    return newest(dataset[f"{prefix}board_revision"], dataset[f"{prefix}changed_at"])
+def _revision(dataset: Mapping[str, Any]) -> Revision:
+    """The present revision of a dataset's board, from the dataset's columns."""
+    return newest(dataset["board_revision"], dataset["changed_at"])
 
 
 def parts_of(datasets: Collection[int]) -> dict[int, list[DatasetPart]]:

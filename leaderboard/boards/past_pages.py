@@ -120,14 +120,11 @@ def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastP
 
 def _members(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> list[Member]:
     """The datasets that were public then, as they were."""
-    found = []
-    for member in row["members"]:
-        revision = revisions.get(member["dataset_id"])
-        if revision is None:
-            continue
-        columns = {f"dataset__{name}": value for name, value in revision.facts.items()}
-        found.append(pages.read_member({**member, **columns}, revision, _parts(revision, revisions)))
-    return found
+    return [
+        pages.read_member({**member, **revision.facts}, revision, _parts(revision, revisions))
+        for member in row["members"]
+        if (revision := revisions.get(member["dataset_id"])) is not None
+    ]
 
 
 def _parts(revision: Revision, revisions: Mapping[int, Revision]) -> list[DatasetPart]:

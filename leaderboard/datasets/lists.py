@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
-from django.db.models import Count, Q, TextField
+from django.db.models import Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.core import anonymity
@@ -114,33 +114,40 @@ def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:
     ]
 
 
-class NewResult(NamedTuple):
-    """A new result of the primary measure, and its difference to its baseline."""
+class RecentResult(NamedTuple):
+    """A result of the primary measure, and its difference to its baseline; numbers as pages write them."""
 
     system: str
     slug: str
+    configuration: str
     dataset: str
     dataset_slug: str
     measure: str
     value: str
     delta: str
+    relative: str
     direction: str
     team: str | None
     team_slug: str | None
+    provenance: str
     is_baseline: bool
+    baseline: str
     published: str
 
 
-def newest_results() -> list[NewResult]:
+def newest_results() -> list[RecentResult]:
     """The newest results scored or measured here, newest first. Two queries."""
+    scored = EntryQuerySet(Entry).public().exclude(provenance=Entry.Provenance.REPORTED)
+    return recent_results(scored, NEWEST)
+
+
+def recent_results(entries: QuerySet[Entry], most: int) -> list[RecentResult]:
+    """So many of these entries, newest first. Two queries."""
     rows = list(
-        EntryQuerySet(Entry)
-        .public()
-        .exclude(provenance=Entry.Provenance.REPORTED)
-        .order_by("-published_at", "-pk")
-        .values(
+        entries.order_by("-published_at", "-pk").values(
             "system__name",
             "system__slug",
+            "configuration",
             "dataset_id",
             "dataset__name",
             "dataset__slug",
@@ -148,32 +155,38 @@ def newest_results() -> list[NewResult]:
             "dataset__primary_measure",
             "scores",
             "comparison_group",
+            "provenance",
             "is_baseline",
             team=anonymity.team_name("system__"),
             team_slug=anonymity.team_slug("system__"),
             published=Cast("published_at", TextField()),
-        )[:NEWEST]
+        )[:most]
     )
     baselines = baselines_of((row["dataset_id"], row["comparison_group"]) for row in rows)
-    return [_newest(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
+    return [_recent(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
 
 
-def _newest(row: Mapping[str, Any], baseline: Baseline) -> NewResult:
+def _recent(row: Mapping[str, Any], baseline: Baseline) -> RecentResult:
     measure = row["dataset__primary_measure"]
     value, decimals = row["scores"].get(measure), 3 if row["dataset__hidden"] else 4
-    delta = None if row["is_baseline"] else deltas.absolute(value, baseline.scores.get(measure))
-    return NewResult(
+    against = None if row["is_baseline"] else baseline.scores.get(measure)
+    delta = deltas.absolute(value, against)
+    return RecentResult(
         system=row["system__name"],
         slug=row["system__slug"],
+        configuration=row["configuration"],
         dataset=row["dataset__name"],
         dataset_slug=row["dataset__slug"],
         measure=measure,
         value=numbers.format_value(value, decimals),
         delta=numbers.signed(delta, decimals),
+        relative=numbers.signed(deltas.relative(value, against), 1, percent=True),
         direction=numbers.direction(delta, measure),
         team=row["team"],
         team_slug=row["team_slug"],
+        provenance=row["provenance"],
         is_baseline=row["is_baseline"],
+        baseline=baseline.name,
         published=row["published"][:10],
     )
 

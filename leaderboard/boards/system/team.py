@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Max, Q, TextField
@@ -11,10 +11,9 @@ from django.utils.text import slugify
 
 from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.core import anonymity
-from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.core.text.bibtex import parse_authors, to_latin
-from leaderboard.datasets.lists import NONE, Baseline, baselines_of
+from leaderboard.datasets.lists import recent_results
 from leaderboard.models import Entry, Source, System, Team
 from leaderboard.models.results import EntryQuerySet
 
@@ -47,65 +46,15 @@ def team_facts(slug: str) -> dict[str, Any] | None:
         }
         for system in systems
     ]
-    results = _results(team["pk"])
+    public_results = EntryQuerySet(Entry).public().filter(system__team_id=team["pk"])
+    results = recent_results(public_results.exclude(anonymity.anonymous_now("system__")), MOST_RESULTS)
     return {
         **team,
         "systems": shown,
         "results": results,
-        "baseline": baselines_label(result["baseline"] for result in results),
-        "datasets": len({result["dataset_slug"] for result in results}),
+        "baseline": baselines_label(result.baseline for result in results),
+        "datasets": len({result.dataset_slug for result in results}),
         "newest": max((system["newest"] for system in shown), default=""),
-    }
-
-
-def _results(team_id: int) -> list[dict[str, Any]]:
-    """The newest public results in their datasets' primary measures; numbers as the page writes them. Two queries."""
-    rows = list(
-        EntryQuerySet(Entry)
-        .public()
-        .filter(system__team_id=team_id)
-        .exclude(anonymity.anonymous_now("system__"))
-        .order_by("-published_at", "-pk")
-        .values(
-            "system__name",
-            "system__slug",
-            "configuration",
-            "dataset_id",
-            "dataset__name",
-            "dataset__slug",
-            "dataset__hidden",
-            "dataset__primary_measure",
-            "scores",
-            "comparison_group",
-            "provenance",
-            "is_baseline",
-            published=Cast("published_at", TextField()),
-        )[:MOST_RESULTS]
-    )
-    baselines = baselines_of((row["dataset_id"], row["comparison_group"]) for row in rows)
-    return [_result(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
-
-
-def _result(row: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
-    measure = row["dataset__primary_measure"]
-    value, decimals = row["scores"].get(measure), 3 if row["dataset__hidden"] else 4
-    against = None if row["is_baseline"] else baseline.scores.get(measure)
-    delta = deltas.absolute(value, against)
-    return {
-        "system": row["system__name"],
-        "slug": row["system__slug"],
-        "configuration": row["configuration"],
-        "dataset": row["dataset__name"],
-        "dataset_slug": row["dataset__slug"],
-        "measure": measure,
-        "value": numbers.format_value(value, decimals),
-        "delta": numbers.signed(delta, decimals),
-        "relative": numbers.signed(deltas.relative(value, against), 1, percent=True),
-        "direction": numbers.direction(delta, measure),
-        "provenance": row["provenance"],
-        "is_baseline": row["is_baseline"],
-        "baseline": baseline.name,
-        "published": row["published"][:10],
     }
 
 
