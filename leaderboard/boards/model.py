@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.utils.text import slugify
@@ -95,10 +96,7 @@ class Column:
     @property
     def group_slug(self) -> str:
         """What `?hide=` calls its group; empty for the name, which is never hidden."""
-        head = _plain(self.group)
-        if head.startswith(_DIFFERENCES):
-            return _GROUP_SLUGS[DIFFERENCE]
-        return _GROUP_SLUGS.get(head) or slugify(head)
+        return _group_slug(self.group)
 
     @property
     def group_label(self) -> str:
@@ -131,6 +129,14 @@ _GROUP_SLUGS = {
     REPORTED_BESIDE: "reported",
     ABOUT: "about",
 }
+
+
+@lru_cache(256)
+def _group_slug(group: str) -> str:
+    head = _plain(group)
+    if head.startswith(_DIFFERENCES):
+        return _GROUP_SLUGS[DIFFERENCE]
+    return _GROUP_SLUGS.get(head) or slugify(head)
 
 
 def _plain(group: str) -> str:

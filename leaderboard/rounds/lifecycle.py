@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from leaderboard.core import audit
 from leaderboard.core.work_requests import request_notice, request_work
-from leaderboard.models import Dataset, Entry, Round, RoundSummary, WorkRequest
+from leaderboard.models import BenchmarkMember, Dataset, Entry, Round, RoundSummary, WorkRequest
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.protection import policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
@@ -264,6 +264,16 @@ def announced_rounds(datasets: Iterable[int]) -> list[Round]:
     of_these = Q(dataset__in=wanted) | Q(benchmark__members__dataset__in=wanted)
     rows = listed_rounds().filter(of_these, revealed_at=None).distinct()
     return sorted(rows, key=lambda row: (row.opens_at, row.pk))
+
+
+def dataset_rounds(dataset: int) -> list[Round]:
+    """Those of one dataset that its page points to, its benchmarks' among them. One query, two while those have any."""
+    rows = list(Round.objects.filter(revealed_at=None).order_by("opens_at", "pk"))
+    benchmarks: set[int] = set()
+    if any(row.benchmark_id is not None for row in rows):
+        members = BenchmarkMember.objects.filter(dataset=dataset)
+        benchmarks.update(members.values_list("benchmark_id", flat=True))
+    return [row for row in rows if row.dataset_id == dataset or row.benchmark_id in benchmarks]
 
 
 def benchmark_rounds(benchmark: int) -> list[Round]:

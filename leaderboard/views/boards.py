@@ -22,7 +22,7 @@ from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.results.history import entry_rows
 from leaderboard.results.protection import policy_of_columns
 from leaderboard.results.values import published_statistics
-from leaderboard.rounds.lifecycle import benchmark_rounds, governing_round, rounds_of
+from leaderboard.rounds.lifecycle import benchmark_rounds, dataset_rounds, governing_round
 from leaderboard.rounds.presentation import closed_reason
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import board_page, permalink, refuse_unknown, view_of
@@ -38,8 +38,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     if page is None:
         raise Http404
     dataset = page.dataset
-    rounds = [row for row in rounds_of(dataset["pk"]) if row.revealed_at is None]
-    now = timezone.now()
+    rounds, now = dataset_rounds(dataset["pk"]), timezone.now()
     open_for_runs = dataset["state"] in Dataset.TAKES_RUNS
     has_documents = bool(dataset["current_version__corpus_sha256"]) and not dataset["runs_only"]
     board = {
