@@ -80,13 +80,14 @@ def dataset_details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], si
         group=Dataset.objects.listed().filter(pk=dataset["part_of_id"]).values("slug", "name").first()
         if dataset["part_of_id"]
         else None,
-        neighbours=neighbours(dataset["current_version_id"]) if _has_public_documents(dataset) else [],
+        neighbours=neighbours(dataset["current_version_id"]) if has_public_documents(dataset) else [],
     )
 
 
-def _has_public_documents(dataset: Mapping[str, Any]) -> bool:
-    here = bool(dataset["current_version__corpus_sha256"]) and not dataset["runs_only"]
-    return here and dataset["documents_visibility"] == Visibility.PUBLIC
+def has_public_documents(dataset: Mapping[str, Any]) -> bool:
+    """Whether a dataset's documents are here and everyone's."""
+    here = bool(dataset.get("current_version__corpus_sha256")) and not dataset.get("runs_only")
+    return here and dataset.get("documents_visibility") == Visibility.PUBLIC
 
 
 def example(dataset: Mapping[str, Any]) -> QueryExample | None:
@@ -94,7 +95,7 @@ def example(dataset: Mapping[str, Any]) -> QueryExample | None:
 
     Where judgements are hidden, or have changed since, nothing is said of relevance.
     """
-    if not _has_public_documents(dataset) or dataset["queries_visibility"] != Visibility.PUBLIC:
+    if not has_public_documents(dataset) or dataset["queries_visibility"] != Visibility.PUBLIC:
         return None
     profile = CollectionProfile.objects.filter(version=dataset["current_version_id"])
     found = profile.values_list("example", flat=True).first() or {}

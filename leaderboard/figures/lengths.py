@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.collections.profiles.lengths import EDGES, QUANTILES, LengthDistribution, doublings, shares
+from leaderboard.boards.dataset_details import has_public_documents
 from leaderboard.boards.model import Row
 from leaderboard.figures.axes import linear_ticks
 from leaderboard.figures.bars import LONGEST_NARROW_NAME, cut, row_name
@@ -15,7 +16,6 @@ from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, GREEN, GREY, INK, ORANGE, PAPER, PURPLE, SYMBOLS
 from leaderboard.figures.points import line_trace
-from leaderboard.models.datasets import Visibility
 from leaderboard.results.profiles.public import CollectionLengths, lengths_of, retrieved_lengths
 from leaderboard.results.profiles.store import DEPTH
 
@@ -40,15 +40,9 @@ class _Lane(NamedTuple):
     color: str
 
 
-def has_lengths(dataset: Mapping[str, Any]) -> bool:
-    """Whether a dataset's documents are here and everyone's."""
-    here = bool(dataset.get("current_version__corpus_sha256")) and not dataset.get("runs_only")
-    return here and dataset.get("documents_visibility") == Visibility.PUBLIC
-
-
 def has_relevant_lengths(dataset: Mapping[str, Any]) -> bool:
     """Whether, beside that, its judgements are open."""
-    return has_lengths(dataset) and not dataset["hidden"] and bool(dataset["current_qrels_id"])
+    return has_public_documents(dataset) and not dataset["hidden"] and bool(dataset["current_qrels_id"])
 
 
 def build_violins(request: FigureRequest) -> Plot:
@@ -281,7 +275,7 @@ DOCUMENT_LENGTHS = Figure(
     "of the BEIR paper).",
     subjects=("dataset",),
     build=build_violins,
-    fits=has_lengths,
+    fits=has_public_documents,
 )
 RELEVANCE_BY_LENGTH = Figure(
     slug="relevance-by-length",

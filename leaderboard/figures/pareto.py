@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from leaderboard.boards.columns.about import PARAMETERS
-from leaderboard.boards.columns.reported import MILLISECONDS
+from leaderboard.boards.columns.reported import MILLISECONDS, key_of
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitalised
@@ -26,9 +26,8 @@ from leaderboard.figures.rows import (
     titled,
     value,
 )
-from leaderboard.models import Entry, System
-from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.history.entry_rows import short_citation
+from leaderboard.models import Dataset
+from leaderboard.results.history.rows import present_rows
 from leaderboard.results.kinds import REPORTED, SCORED
 
 #: By axis: the board's column of what was measured here, and what the axis is called.
@@ -164,16 +163,10 @@ def _measured(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | Non
 
 def _declared(rows: Sequence[Row]) -> CostAxis:
     """Parameters as teams or publications say them; reported and scored systems are not put into one picture."""
-    counts: dict[str, int] = {
-        slug: count
-        for slug, count in System.objects.filter(
-            slug__in={row.entry.slug for row in rows}, parameter_count__gt=0
-        ).values_list("slug", "parameter_count")
-        if count
-    }
-    kept, kind = rows_of_kind([row for row in rows if row.entry.slug in counts])
-    wanted = {id(row) for row in kept}
-    values = {number: counts[row.entry.slug] / 1e6 for number, row in enumerate(rows) if id(row) in wanted}
+    counts = [row.value(PARAMETERS.key) for row in rows]
+    known = {number: count for number, count in enumerate(counts) if isinstance(count, float) and count > 0}
+    _, kind = rows_of_kind([rows[number] for number in known])
+    values = {number: count for number, count in known.items() if rows[number].ranked_in == kind}
     who = "publications state them, for reported results" if kind == REPORTED else "teams state them"
     return CostAxis(values, "Parameters (M)", f"As {who}.")
 
@@ -242,42 +235,27 @@ class ParetoSetting(NamedTuple):
 def reported_figures(
     axis: str, datasets: Collection[int], source_id: int | None
 ) -> dict[ParetoSetting, dict[Key, float]]:
-    """The figures for an axis that entries on these datasets carry, by setting, without doubtful ones. One query."""
+    """The figures for an axis that results on these datasets carry, by setting, without doubtful ones."""
     if axis not in STATED:
         return {}
-    entries = (
-        EntryQuerySet(Entry).public().filter(dataset_id__in=datasets, provenance=Entry.Provenance.REPORTED)
-    )
-    if source_id is not None:
-        entries = entries.filter(source_id=source_id)
-    rows = entries.exclude(figures=[]).values_list(
-        "dataset_id",
-        "dataset__name",
-        "source__authors",
-        "source__year",
-        "source__key",
-        "system__slug",
-        "configuration",
-        "figures",
-    )
+    names = dict(Dataset.objects.filter(pk__in=datasets).values_list("pk", "name"))
+    found = [
+        (dataset, row, figure)
+        for dataset, rows in present_rows(datasets).items()
+        for _, row in rows.results
+        if row.provenance == REPORTED and source_id in (None, row.source_id)
+        for figure in row.figures
+        if figure["name"] == STATED[axis] and not figure.get("doubtful")
+    ]
     settings: dict[ParetoSetting, dict[Key, float]] = {}
-    for dataset_id, dataset, authors, year, source_key, slug, configuration, figures in rows:
-        for figure in figures:
-            if figure["name"] != STATED[axis] or figure.get("doubtful"):
-                continue
-            unit = str(figure.get("unit", ""))
-            value = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
-            if value <= 0:  # which no logarithmic axis has a place for
-                continue
+    for dataset, row, figure in found:
+        key, unit = key_of(figure, {figure["name"]}), str(figure.get("unit", ""))
+        value = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
+        if value > 0:  # no logarithmic axis has a place for others
             setting = ParetoSetting(
-                dataset_id,
-                dataset,
-                short_citation(authors, year),
-                source_key or "",
-                str(figure.get("hardware", "")),
-                "ms" if unit in MILLISECONDS else unit,
+                dataset, names[dataset], row.source, row.source_key or "", key.hardware, key.unit
             )
-            settings.setdefault(setting, {})[slug, configuration] = value
+            settings.setdefault(setting, {})[row.slug, row.configuration] = value
     return settings
 
 
