@@ -16,12 +16,7 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Report
 from evaluation.judgements.qrels import Qrels, read_qrels
-from evaluation.measures.registry import (
-    DEFAULT_MEASURES,
-    Measure,
-    UnknownMeasureError,
-    parse_measure,
-)
+from evaluation.measures import registry
 from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
 
 
@@ -38,8 +33,8 @@ def add_parser(subparsers: Subparsers) -> None:
     score.add_argument(
         "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
     )
-    score.add_argument("--measures", type=_measures, default=_measures(",".join(DEFAULT_MEASURES)),
-                       help=f"comma-separated (default: {','.join(DEFAULT_MEASURES)})")  # fmt: skip
+    score.add_argument("--measures", type=_measures, default=_measures(",".join(registry.DEFAULT_MEASURES)),
+                       help=f"comma-separated (default: {','.join(registry.DEFAULT_MEASURES)})")  # fmt: skip
     score.add_argument("--per-query", action="store_true", help="a row for every judged query as well")
     score.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
                        help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
@@ -69,7 +64,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
 
 
-def _measures(text: str) -> tuple[Measure, ...]:
+def _measures(text: str) -> tuple[registry.Measure, ...]:
     """Measures separated by commas outside of brackets and quotation marks."""
     names, depth = [""], 0
     for character in text:
@@ -79,8 +74,8 @@ def _measures(text: str) -> tuple[Measure, ...]:
         else:
             names[-1] += character
     try:
-        return tuple(parse_measure(name) for name in names if name.strip())
-    except UnknownMeasureError as error:
+        return tuple(registry.parse_measure(name) for name in names if name.strip())
+    except registry.UnknownMeasureError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 

@@ -17,14 +17,8 @@ from leaderboard.admin.import_form import path_of_upload
 from leaderboard.admin.judgements import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, chosen_dataset
 from leaderboard.admin.pages import ReasonForm, curation_page, require, submit
 from leaderboard.core.audit import acting
-from leaderboard.judgements import imports
+from leaderboard.judgements import disclosure, imports
 from leaderboard.judgements.comparing import list_conflicts
-from leaderboard.judgements.disclosure import (
-    is_blind_decision,
-    is_secret,
-    record_comparison_read,
-    visible_counts,
-)
 from leaderboard.judgements.errors import JudgingRefused
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import JudgementImport, Pool
@@ -145,13 +139,13 @@ class JudgementImportAdmin(JudgingAdmin):
         return self._page(request, brought, form)
 
     def _page(self, request: HttpRequest, brought: JudgementImport, form: SettleForm) -> TemplateResponse:
-        reads, blind = request.user.has_perm(READ), is_blind_decision(brought, request.user)
+        reads, blind = request.user.has_perm(READ), disclosure.is_blind_decision(brought, request.user)
         # Nothing is told while the scorer is at it: the page looks again by itself, and each look is recorded.
-        counts = {} if brought.state in imports.WORKING else visible_counts(brought, request.user)
+        counts = {} if brought.state in imports.WORKING else disclosure.visible_counts(brought, request.user)
         listed = list(list_conflicts(brought, most=LISTED)) if "conflicts" in counts else []
-        if "new" in counts and reads and (listed or is_secret(brought, brought.against)):
+        if "new" in counts and reads and (listed or disclosure.is_secret(brought, brought.against)):
             with acting(curator(request)):
-                record_comparison_read(brought, len(listed))
+                disclosure.record_comparison_read(brought, len(listed))
         answer = curation_page(
             request, self, "admin/leaderboard/judgementimport/import.html", f"Judgements: {brought.file_name}",
             brought=brought, counts=counts, of_file=brought.counts, form=form, reads=reads, blind=blind,
@@ -186,5 +180,5 @@ def _rescore(brought: JudgementImport) -> Any:
 
 def _count(brought: JudgementImport, name: str) -> str:
     # Hidden judgements are told on the import's own page alone, which records who looks.
-    count = None if is_secret(brought, brought.against) else brought.counts.get(name)
+    count = None if disclosure.is_secret(brought, brought.against) else brought.counts.get(name)
     return "—" if count is None else f"{count:,}"

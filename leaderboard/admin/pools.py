@@ -17,12 +17,7 @@ from leaderboard.admin.judgements import JUDGE, REFRESH, DatasetForm, JudgingAdm
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
-from leaderboard.judgements.disclosure import (
-    downloadable_forms,
-    may_see_counts,
-    record_counts_read,
-    reveals_judged,
-)
+from leaderboard.judgements import disclosure
 from leaderboard.judgements.errors import JudgingRefused
 from leaderboard.judgements.pools import DEEPEST, draw_again, eligible_runs, pool_file, request_pool
 from leaderboard.models import Dataset, Pool, Round, Run
@@ -88,7 +83,7 @@ class PoolAdmin(JudgingAdmin):
     def pairs(self, pool: Pool) -> str:
         """How many are to be judged."""
         # As of imports, hidden judgements are told on a page of one row alone, which records who looks.
-        pairs = None if reveals_judged(pool) else pool.statistics.get("pairs")
+        pairs = None if disclosure.reveals_judged(pool) else pool.statistics.get("pairs")
         return "—" if pairs is None else f"{pairs:,}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Pool]:
@@ -142,13 +137,13 @@ class PoolAdmin(JudgingAdmin):
             return HttpResponseRedirect(request.path)
         if pool.state == Pool.State.READY:
             with acting(curator(request)):
-                record_counts_read(pool)
+                disclosure.record_counts_read(pool)
         return curation_page(
             request, self, "admin/leaderboard/pool/pool.html", f"Pool {pool.pk} of {pool.dataset}",
             pool=pool, counts=pool.statistics, refresh=REFRESH if pool.state == Pool.State.DRAWING else 0,
             runs=pool.runs.select_related("system__team").order_by("system__name", "configuration"),
-            imports=pool.imports.all(), forms=downloadable_forms(pool, request.user),
-            knows=may_see_counts(pool.dataset, request.user),
+            imports=pool.imports.all(), forms=disclosure.downloadable_forms(pool, request.user),
+            knows=disclosure.may_see_counts(pool.dataset, request.user),
         )  # fmt: skip
 
     def file_view(self, request: HttpRequest, pool_id: int, form: str) -> HttpResponseBase:
@@ -157,7 +152,7 @@ class PoolAdmin(JudgingAdmin):
         pool = self.get_queryset(request).filter(pk=pool_id).first()
         if pool is None or form not in pool.files:
             raise Http404
-        if form not in downloadable_forms(pool, request.user):
+        if form not in disclosure.downloadable_forms(pool, request.user):
             raise PermissionDenied
         with acting(curator(request)):
             place, name = pool_file(pool, form)

@@ -24,15 +24,8 @@ from leaderboard.core.storage.runs import gzipped_run
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Run, System
 from leaderboard.systems import records
-from submissions.accounts import permissions
+from submissions.accounts import permissions, throttling
 from submissions.accounts.authentication import takes_tokens
-from submissions.accounts.throttling import (
-    ChangeThrottle,
-    CheckThrottle,
-    SubmitThrottle,
-    seconds_to_wait,
-    throttle_message,
-)
 from submissions.core.errors import Refused
 from submissions.intake.forms import WithdrawalForm
 from submissions.intake.models.runs import source_runs
@@ -58,7 +51,9 @@ def submit(request: HttpRequest) -> HttpResponse:
     page = SubmitPage(request)
     if request.method != "POST":
         return render(request, "submissions/submit.html", page.context())
-    if wait := seconds_to_wait(CheckThrottle() if page.checking else SubmitThrottle(), request):
+    if wait := throttling.seconds_to_wait(
+        throttling.CheckThrottle() if page.checking else throttling.SubmitThrottle(), request
+    ):
         context = page.context(slow_down=wait)
         return render(request, "submissions/submit.html", context, status=429)
     try:
@@ -171,8 +166,8 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:
         managed = _managed_submission(request, identifier)
-        if wait := seconds_to_wait(ChangeThrottle(), request):
-            messages.warning(request, throttle_message(wait))
+        if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
+            messages.warning(request, throttling.throttle_message(wait))
             return render(request, "submissions/submission.html", _context(request, managed), status=429)
         change(request, managed)
         return redirect(managed)
@@ -218,8 +213,8 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
     data = request.POST if request.method == "POST" else None
     form = SystemForm(data, system=system, initial=SystemForm.initial_of(system), label_suffix="")
-    if data is not None and (wait := seconds_to_wait(ChangeThrottle(), request)):
-        form.add_error(None, throttle_message(wait))
+    if data is not None and (wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request)):
+        form.add_error(None, throttling.throttle_message(wait))
         status = 429
     elif data is not None and form.is_valid() and _save_description(request, system, form):
         messages.success(request, "Saved. The boards show it from now on.")

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from leaderboard.core.audit import acting
 from leaderboard.models import Challenge, Entry, System, User
 from leaderboard.models.results import EntryQuerySet
+from leaderboard.systems import challenges
 from leaderboard.systems.anonymity import (
     ADVICE,
     EmbargoRefused,
@@ -21,20 +22,9 @@ from leaderboard.systems.anonymity import (
     make_anonymous,
     may_be_anonymous,
 )
-from leaderboard.systems.challenges import (
-    ChallengeRefused,
-    challengeable_datasets,
-    challenges_of,
-    raise_challenge,
-)
 from leaderboard.systems.challenges import retract_challenge as retract_challenge
+from submissions.accounts import throttling
 from submissions.accounts.permissions import editable_systems, may_challenge, signed_in
-from submissions.accounts.throttling import (
-    ChallengeThrottle,
-    ChangeThrottle,
-    seconds_to_wait,
-    throttle_message,
-)
 from submissions.intake.forms import AnonymityForm, ChallengeForm
 
 
@@ -48,8 +38,8 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
     lifting = posted and request.POST.get("action") == "lift"
     form = AnonymityForm(request.POST if posted else None, system=system, label_suffix="")
     status = 200
-    if posted and (wait := seconds_to_wait(ChangeThrottle(), request)):
-        form.add_error(None, throttle_message(wait))
+    if posted and (wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request)):
+        form.add_error(None, throttling.throttle_message(wait))
         status = 429
     elif lifting:
         with acting(request.user if isinstance(request.user, User) else None):
@@ -86,21 +76,21 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
     system, person = _seen_system(slug), signed_in(request)
     posted = request.method == "POST"
     form = ChallengeForm(
-        request.POST if posted else None, datasets=challengeable_datasets(system), label_suffix=""
+        request.POST if posted else None, datasets=challenges.challengeable_datasets(system), label_suffix=""
     )
     status = 200
     if posted and form.is_valid():
-        if wait := seconds_to_wait(ChallengeThrottle(), request):
-            form.add_error(None, throttle_message(wait))
+        if wait := throttling.seconds_to_wait(throttling.ChallengeThrottle(), request):
+            form.add_error(None, throttling.throttle_message(wait))
             status = 429
         else:
             try:
-                raise_challenge(system, person, **form.cleaned_data)
+                challenges.raise_challenge(system, person, **form.cleaned_data)
                 messages.success(
                     request, "Your challenge stands on the system's page; a curator will settle it."
                 )
                 return redirect(f"{system.get_absolute_url()}#challenges")
-            except ChallengeRefused as error:
+            except challenges.ChallengeRefused as error:
                 form.add_error(None, str(error))
     if status == 200 and form.errors:
         status = 400
@@ -111,7 +101,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
         "system": system,
         "form": form,
         "may": may_challenge(person, system),
-        "mine": [each for each in challenges_of(system.pk) if each.key in own],
+        "mine": [each for each in challenges.challenges_of(system.pk) if each.key in own],
         "shown_as": person.name,
     }
     return render(request, "submissions/challenge.html", context, status=status)
@@ -126,7 +116,7 @@ def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
     try:
         retract_challenge(found, signed_in(request))
         messages.success(request, "Taken back. It stays on record as that.")
-    except ChallengeRefused as error:
+    except challenges.ChallengeRefused as error:
         messages.error(request, str(error))
     return redirect("system-challenge", slug=slug)
 

@@ -10,12 +10,7 @@ from django.db import transaction
 from evaluation.runs.pooling import PoolTooLarge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import work_folder
-from leaderboard.judgements.comparing import (
-    compare_import,
-    merge_import,
-    record_comparison,
-    record_merge,
-)
+from leaderboard.judgements import comparing
 from leaderboard.judgements.drawing import draw, record_pool
 from leaderboard.judgements.imports import State as ImportState
 from leaderboard.judgements.imports import fail_import
@@ -62,17 +57,17 @@ def merge_job(job: Job, lease: Lease) -> None:
         brought = JudgementImport.objects.select_related(*related).get(pk=key)
         person = User.objects.filter(pk=job.payload.get("by")).first()
         if brought.state == ImportState.COMPARING:
-            found = compare_import(brought, folder)
+            found = comparing.compare_import(brought, folder)
             lease.check()
             with acting(person, brought.note), transaction.atomic():
                 finish(job, "Compared.")
-                record_comparison(brought, found)
+                comparing.record_comparison(brought, found)
         elif brought.state == ImportState.MERGING:
-            merged = merge_import(brought, folder)
+            merged = comparing.merge_import(brought, folder)
             lease.check()
             with acting(person, brought.note), transaction.atomic():
                 finish(job, "Merged.")
-                write_log(job.pk, record_merge(brought, merged))
+                write_log(job.pk, comparing.record_merge(brought, merged))
         else:
             finish(job, "It was settled meanwhile.")
 
