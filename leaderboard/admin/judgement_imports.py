@@ -19,7 +19,7 @@ from leaderboard.admin.pages import ReasonForm, curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.judgements import disclosure, imports
 from leaderboard.judgements.comparing import list_conflicts
-from leaderboard.judgements.errors import JudgingRefused
+from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import JudgementImport, Pool
 

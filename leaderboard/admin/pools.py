@@ -18,8 +18,14 @@ from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
 from leaderboard.judgements import disclosure
-from leaderboard.judgements.errors import JudgingRefused
-from leaderboard.judgements.pools import DEEPEST, draw_again, eligible_runs, pool_file, request_pool
+from leaderboard.judgements.pools import (
+    DEEPEST,
+    JudgingRefused,
+    draw_again,
+    eligible_runs,
+    pool_file,
+    request_pool,
+)
 from leaderboard.models import Dataset, Pool, Round, Run
 
 

@@ -14,7 +14,7 @@ from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements.disclosure import is_secret
-from leaderboard.judgements.errors import ConcurrentChange, JudgingRefused
+from leaderboard.judgements.pools import ConcurrentChange, JudgingRefused
 from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, under_way
 from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Qrels, WorkRequest
 from leaderboard.results.history.revisions import lock_boards

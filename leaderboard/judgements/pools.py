@@ -13,8 +13,16 @@ from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements.disclosure import downloadable_forms, record_pool_read
-from leaderboard.judgements.errors import JudgingRefused
 from leaderboard.models import Dataset, Entry, Pool, Round, Run, WorkRequest
+
+
+class JudgingRefused(Exception):
+    """The message says what is in the way, and what would do. Nothing was changed."""
+
+
+class ConcurrentChange(JudgingRefused):
+    """Somebody else changed it first: look again."""
+
 
 #: As deep as runs are scored.
 DEEPEST = 1000

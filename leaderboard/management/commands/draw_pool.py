@@ -13,8 +13,7 @@ from evaluation.runs.pooling import PoolTooLarge
 from leaderboard.core.audit import actor
 from leaderboard.judgements.comparing import draw_now
 from leaderboard.judgements.disclosure import downloadable_forms, may_see_counts
-from leaderboard.judgements.errors import JudgingRefused
-from leaderboard.judgements.pools import eligible_runs, fail_pool, pool_file, request_pool
+from leaderboard.judgements.pools import JudgingRefused, eligible_runs, fail_pool, pool_file, request_pool
 from leaderboard.management.curating import CurationCommand, find_by_slug
 from leaderboard.models import Dataset, Pool, Round, System
 

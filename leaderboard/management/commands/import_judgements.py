@@ -14,7 +14,7 @@ from leaderboard.datasets.qrels import record_reading
 from leaderboard.judgements import imports
 from leaderboard.judgements.comparing import compare_now, merge_now, preview_judgements
 from leaderboard.judgements.disclosure import is_secret, may_see_counts, record_comparison_read
-from leaderboard.judgements.errors import JudgingRefused
+from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.management.commands.import_dataset import describe
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Dataset, JudgementImport, Pool

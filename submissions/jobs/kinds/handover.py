@@ -162,7 +162,7 @@ def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
             offer_example_runs(qrels.version, examples)
             mark_published(job.dataset)
 
-    score.publish_on_current_qrels(job, lease, system, results, qrels, Entry.Provenance.MEASURED, record_more)
+    score.publish_on_current_qrels(job, lease, system, results, qrels, record_more)
 
 
 def _store_examples(job: Job, found: RetrievalResult) -> list[Any]:

@@ -96,9 +96,7 @@ def score_job(job: Job, lease: Lease) -> None:
         verify_scored(stored.sha256, qrels, scored, lease.check)
     which = {"pk": job.submission.system_id} if job.submission else {"slug": job.payload["system_slug"]}
     system = System.objects.select_related("team").get(**which)
-    publish_on_current_qrels(
-        job, lease, system, [ScoredResult(stored, scored)], qrels, Entry.Provenance.SCORED
-    )
+    publish_on_current_qrels(job, lease, system, [ScoredResult(stored, scored)], qrels)
     delete_upload(job)
 
 
@@ -216,7 +214,6 @@ def publish_on_current_qrels(
     system: System,
     results: Sequence[ScoredResult],
     qrels: Qrels,
-    provenance: Entry.Provenance,
     record_more: RecordMore | None = None,
 ) -> None:
     """Publish results, after scoring the stored runs again where the board was switched to other judgements meanwhile.
@@ -226,7 +223,7 @@ def publish_on_current_qrels(
     while True:
         lease.clock.enter("publishing")
         try:
-            publish_results(job, system, results, qrels, provenance, record_more)
+            publish_results(job, system, results, qrels, record_more)
             keep_first_documents({each.stored.sha256: each.scored.first_documents for each in results})
             return
         except JudgementsChanged:
@@ -245,7 +242,6 @@ def publish_results(
     system: System,
     results: Sequence[ScoredResult],
     qrels: Qrels,
-    provenance: Entry.Provenance,
     record_more: RecordMore | None = None,
 ) -> list[Entry]:
     """Write results and state together. The state goes first: a lost claim publishes nothing.
@@ -276,11 +272,11 @@ def publish_results(
         include_new_run(job.dataset)
         if submission is not None and job.seed:
             result = replace(results[-1], label=job.seed)
-            evaluation = record_result(job, submission, system, result, qrels, provenance)
-            entry = publish_seed(job, submission, evaluation, provenance)
+            evaluation = record_result(job, submission, system, result, qrels)
+            entry = publish_seed(job, submission, evaluation)
             entries = [entry] if entry else []
         else:
-            entries = _publish_entries(job, dataset, submission, system, results, qrels, provenance)
+            entries = _publish_entries(job, dataset, submission, system, results, qrels)
             _record_entries(job, submission, entries)
         if entries and entries[-1].waits_for_its_turn:
             write_log(job.pk, "Scored: it is told in its turn.")
@@ -298,16 +294,16 @@ def _publish_entries(
     system: System,
     results: Sequence[ScoredResult],
     qrels: Qrels,
-    provenance: Entry.Provenance,
 ) -> list[Entry]:
     sent: dict[str, Any] = {}
+    uploaded = job.kind == Job.Kind.SCORE
     if submission is not None:
         marks = EntryOrigin(submission.round_id, submission.late, submission.run_type)
         sent = {"submission_reference": submission.pk, "submitter": submission.submitter, "marks": marks}
     return [
         publish_entry(
-            evaluation=record_result(job, submission, system, result, qrels, provenance),
-            provenance=provenance,
+            evaluation=record_result(job, submission, system, result, qrels),
+            provenance=Entry.Provenance.SCORED if uploaded else Entry.Provenance.MEASURED,
             public=submission.public if submission else True,
             is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
             facts=result.facts,
@@ -351,12 +347,11 @@ def record_result(
     system: System,
     result: ScoredResult,
     qrels: Qrels,
-    provenance: Entry.Provenance,
 ) -> Evaluation:
     """The rows of the run and of its evaluation, unrounded; it is looked at for what a probe looks like."""
     scored = result.scored
     statistics = scored.report.statistics
-    origin = Run.Origin.UPLOADED if provenance == Entry.Provenance.SCORED else Run.Origin.RETRIEVED
+    origin = Run.Origin.UPLOADED if job.kind == Job.Kind.SCORE else Run.Origin.RETRIEVED
     run = record_job_run(
         job, submission, system, result.stored, statistics, qrels.version, origin=origin, label=result.label
     )

@@ -11,9 +11,7 @@ from submissions.models import Job, State, Submission
 from submissions.queue.lifecycle import write_log
 
 
-def publish_seed(
-    job: Job, submission: Submission, evaluation: Evaluation, provenance: Entry.Provenance
-) -> Entry | None:
+def publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> Entry | None:
     """Note what a job found for its seed, and publish the set if that completes it; else None.
 
     Called in the transaction that holds the submission and has moved the job to done, so that of two seeds that end
@@ -47,7 +45,7 @@ def publish_seed(
         return None
     entry = publish_seed_set(
         found,
-        provenance=provenance,
+        provenance=Entry.Provenance.SCORED,  # models make no seed sets
         public=submission.public,
         configuration=submission.configuration,
         submission_reference=submission.pk,

@@ -15,7 +15,7 @@ from django.test import Client
 
 from evaluation.core.errors import InvalidRun
 from leaderboard.core.storage.runs import store_run
-from leaderboard.models import Dataset, Entry, Qrels, Run, User
+from leaderboard.models import Dataset, Qrels, Run, User
 from submissions.accounts.teams import personal_team
 from submissions.checkpoints.service import (
     CheckpointArchive,
@@ -107,7 +107,7 @@ def test_what_is_built_on_runs_names_them_and_its_model(api: Api, stranger: Api,
     path.write_text(run_text(depth=7))
     qrels = current_qrels(job.dataset)
     result = result_of(path, job, qrels)
-    publish_results(job, job.submission.system, [result], qrels, Entry.Provenance.MEASURED)
+    publish_results(job, job.submission.system, [result], qrels)
     run = Run.objects.get(system__name="Both")
     assert (run.reusable, run.built_from.count()) == (True, 2)
     assert run.metadata["made_by"]["engine"] == "fusion"
@@ -132,7 +132,7 @@ def published(tmp_path: Path) -> Submission:
     path.write_text(run_text(depth=7))
     qrels = current_qrels(job.dataset)
     result = result_of(path, job, qrels)
-    publish_results(job, job.submission.system, [result], qrels, Entry.Provenance.MEASURED)
+    publish_results(job, job.submission.system, [result], qrels)
     return job.submission
 
 
@@ -215,7 +215,7 @@ def test_variants_that_come_all_the_same_are_not_recorded_over_hidden_judgements
         path = tmp_path / f"{depth}.txt"
         path.write_text(run_text(depth=depth))
         results.append(replace(result_of(path, job, qrels), label=f"top {depth}"))
-    (entry,) = publish_results(job, job.submission.system, results, qrels, Entry.Provenance.MEASURED)
+    (entry,) = publish_results(job, job.submission.system, results, qrels)
     assert entry.configuration == "top 50"
     assert list(corpus.entries.all()) == [entry]
     assert Run.objects.filter(system=entry.system).count() == 1
@@ -234,7 +234,7 @@ def test_depths_of_a_re_ranker_are_drawn_and_told(api: Api, tmp_path: Path) -> N
         path.write_text(run_text(depth=depth, skip=2 if depth == 10 else 0))
         facts = {"dimension": 8, "depth": depth}
         results.append(replace(result_of(path, job, qrels), label=f"top {depth}", facts=facts))
-    publish_results(job, job.submission.system, results, qrels, Entry.Provenance.MEASURED)
+    publish_results(job, job.submission.system, results, qrels)
     page = api.client.get(f"/submissions/{identifier}/").content.decode()
     assert "nDCG@10 by depth" in page
     assert "<dt>Dimension</dt><dd>8</dd>" in page

@@ -17,7 +17,6 @@ from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.judgements import pools
 from leaderboard.judgements.comparing import list_conflicts
-from leaderboard.judgements.errors import ConcurrentChange, JudgingRefused
 from leaderboard.judgements.imports import (
     State,
     compare_again,
@@ -25,6 +24,7 @@ from leaderboard.judgements.imports import (
     import_judgements,
     request_merge,
 )
+from leaderboard.judgements.pools import ConcurrentChange, JudgingRefused
 from leaderboard.models import (
     AuditRecord,
     Dataset,
