@@ -40,6 +40,8 @@ CODES: Mapping[str, str] = {
     "without code beside the weights.",
     "configuration": "The configuration has to make a model of its class: with values of the types that the class "
     "declares, and sizes that go together. Save it again with save_pretrained of the published release.",
+    "too_costly": "The library has to set the model up, without its weights, within a minute and 2 GiB: with fewer "
+    "layers, or fewer parts of a layer.",
     "dimension_cap": "The size is over what is accepted here; the message names the limit.",
     "wrong_kind": "Choose the architecture that the checkpoint is for, or send another checkpoint.",
     "unknown_kind": "Send a sentence-transformers folder (modules.json), or say what the model is.",
@@ -65,7 +67,6 @@ CODES: Mapping[str, str] = {
     "nan_weights": "Weights have to be finite numbers. The training diverged, or the conversion overflowed.",
     # Tokenizer
     "missing_tokenizer": "Send tokenizer.json: load the tokenizer with transformers, and save it with save_pretrained.",
-    "tokenizer_type": "tokenizer.json may use the parts of the tokenizers library that the documentation lists.",
     "tokenizer_vocabulary": "Every token needs an id of its own, below the number of the model's embeddings.",
     "tokenizer_regex": "Regular expressions in tokenizer.json are those of well-known tokenizers, or simple ones.",
     "tokenizer_value": "tokenizer.json has to be as the tokenizers library writes it.",

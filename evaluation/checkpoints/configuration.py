@@ -6,6 +6,7 @@ Nothing here knows an architecture. Which keys and tensors one has, its library 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, quoted
 from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.limits import MOST_EXPERTS_IN_ALL
 from evaluation.checkpoints.safetensors import Tensor
 from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
 
@@ -161,10 +163,21 @@ def _check_claims(
                 f"it says {value:,}, and the weights are {len(tensors):,} tensors of at most {largest:,} rows"
             )
             findings.refuse("weights_shape", shown, what, key)
-    for key in ("layer_types", "block_types", "mlp_layer_types"):
-        listed = found.values.get(key)
-        if isinstance(listed, list) and len(listed) > len(tensors):
-            findings.refuse("weights_shape", shown, f"it lists {len(listed):,} layers", key)
+    for key, value in found.values.items():
+        if key.endswith("_types") and isinstance(value, list) and len(value) > len(tensors):
+            findings.refuse("weights_shape", shown, f"it lists {len(value):,} layers", key)
+    layers = _product(found.values, r"(num|n)_hidden_layers|n_layers?|num_layers")
+    if layers * _product(found.values, r"(num|n)_.*experts") > MOST_EXPERTS_IN_ALL:
+        what = f"its layers have more than {MOST_EXPERTS_IN_ALL:,} experts together"
+        findings.refuse("dimension_cap", shown, what)
+    if _product(found.values, r"num_hidden_groups|inner_group_num") > len(tensors):
+        findings.refuse("weights_shape", shown, "its groups have more layers than there are tensors")
+
+
+def _product(values: Mapping[str, Any], keys: str) -> int:
+    """What the counts under such keys multiply to."""
+    counts = (value for key, value in values.items() if re.fullmatch(keys, key) and _is_count(value))
+    return math.prod(counts)
 
 
 def refuse_activation(name: object, findings: Findings, shown: str, key: str) -> None:

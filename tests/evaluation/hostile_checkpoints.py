@@ -163,23 +163,22 @@ def _tokenizers() -> None:
         ),
         ("token-ids-twice", "tokenizer_vocabulary", changed(model={**model, "vocab": {"[UNK]": 1, "a": 1}})),
         ("token-id-a-text", "tokenizer_vocabulary", changed(model={**model, "vocab": {"[UNK]": "1"}})),
-        ("no-unknown-token", "tokenizer_vocabulary", changed(model={**model, "unk_token": "nowhere"})),
-        ("tokenizer-type", "tokenizer_type", changed(pre_tokenizer={"type": "Python"})),
-        ("tokenizer-model-type", "tokenizer_type", changed(model={"type": "Remote", "vocab": {}})),
-        ("tokenizer-nesting", "tokenizer_type", changed(normalizer=_nested(60))),
+        ("tokenizer-nesting", "tokenizer_value", changed(normalizer=_nested(60))),
         ("explosive-expression", "tokenizer_regex", changed(pre_tokenizer=_split("(a+)+$"))),
         ("looking-behind", "tokenizer_regex", changed(normalizer=_replace(r"(?<=(x+x+)+)y"))),
         ("template-beyond-embeddings", "tokenizer_vocabulary", changed(post_processor=_template(4_000_000))),
-        (
-            "tokenizer-setting",
-            "tokenizer_value",
-            changed(normalizer={"type": "BertNormalizer", "path": "/etc"}),
-        ),
         ("tokenizer-key", "tokenizer_value", changed(auto_map="x")),
         ("tokenizer-too-large", "file_too_large", b" " * (33 << 20)),
         ("tokenizer-of-brackets", "json_damaged", b"[" + b"[]," * 4_000_000 + b"[]]"),
     ):
         _replaced(name, code, "tokenizer.json", data)
+    for name, data in (
+        ("no-unknown-token", changed(model={**model, "unk_token": "nowhere"})),
+        ("tokenizer-type", changed(pre_tokenizer={"type": "Python"})),
+        ("tokenizer-model-type", changed(model={"type": "Remote", "vocab": model["vocab"]})),
+        ("tokenizer-setting", changed(normalizer={"type": "BertNormalizer", "path": "/etc"})),
+    ):
+        _replaced(name, "tokenizer_value", "tokenizer.json", data, deep=True)
     for name, change in {
         "tokenizer-vocabulary-file": {"vocab_file": "/etc/passwd"},
         "tokenizer-file-elsewhere": {"tokenizer_file": "../other/tokenizer.json"},
@@ -456,6 +455,7 @@ _OUT_OF_BOUNDS: tuple[tuple[str, str, str, Any], ...] = (
     ("layers-over-tensors", "weights_shape", "num_hidden_layers", 200),
     ("a-million-experts", "dimension_cap", "num_local_experts", 10**6),
     ("experts-over-tensors", "weights_shape", "num_experts", 1000),
+    ("groups-in-groups", "weights_shape", "inner_group_num", 200),
     ("a-million-dimensions", "dimension_cap", "hidden_size", 10**6),
     ("dimensions-over-tensors", "weights_shape", "hidden_size", 16_384),
     ("middle-too-wide", "dimension_cap", "intermediate_size", 10**9),
@@ -511,6 +511,7 @@ _NOT_THE_LIBRARYS: tuple[tuple[str, str, str, Any], ...] = (
     ("type-of-pictures", "model_type", "model_type", "vit"),
     ("type-of-sounds", "model_type", "model_type", "wav2vec2"),
     ("type-of-both", "model_type", "model_type", "llava"),
+    ("type-of-two-models", "model_type", "model_type", "encoder-decoder"),
     ("another-type", "missing_weights", "model_type", "gpt2"),
 )
 
@@ -560,8 +561,8 @@ def _tokenizers_of_any_architecture() -> None:
     add("expression-of-a-decoder", "tokenizer_regex", decoder=_replace("(a+)+$"))
     model, vocabulary = own["model"], own["model"]["vocab"]
     pieces = {"type": "BPE", "vocab": vocabulary}
-    add("merges-of-nothing", "tokenizer_vocabulary", model={**pieces, "merges": [["a", "zz"]]})
-    add("merges-of-numbers", "tokenizer_vocabulary", model={**pieces, "merges": [[1, 2]]})
+    add("merges-of-nothing", "tokenizer_value", deep=True, model={**pieces, "merges": [["a", "zz"]]})
+    add("merges-of-numbers", "tokenizer_value", deep=True, model={**pieces, "merges": [[1, 2]]})
     add("dropout-of-pieces", "tokenizer_value", model={**pieces, "merges": [], "dropout": 0.5})
     add("words-without-end", "tokenizer_value", model={**model, "max_input_chars_per_word": 10**9})
     add("vocabulary-a-list", "tokenizer_vocabulary", model={**model, "vocab": ["a"]})
@@ -569,7 +570,7 @@ def _tokenizers_of_any_architecture() -> None:
     add(
         "parts-without-end",
         "tokenizer_value",
-        normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}] * 40},
+        normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}] * 80},
     )
     add("added-token-beyond-all", "tokenizer_value", added_tokens=[{"id": 10**12, "content": "x"}])
     template = own["post_processor"]

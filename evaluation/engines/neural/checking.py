@@ -181,7 +181,8 @@ def _made(config: Any, auto_class: Any, shown: str, findings: Findings) -> Any:
         what = f"the library has no {auto_class.__name__} of it"
         findings.refuse("wrong_kind", shown + _CONFIG, what, "model_type")
         return None
-    if kind.main_input_name != "input_ids" or kind.input_modalities not in ("text", ["text"], ("text",)):
+    texts = kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
+    if not texts or config.sub_configs:
         findings.refuse(
             "model_type", shown + _CONFIG, f"{kind.__name__} is no model of texts alone", "model_type"
         )

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from django.conf import settings
 
-from evaluation.core.problems import Report
+from evaluation.checkpoints import CODES
+from evaluation.core.problems import Problem, Report
 from evaluation.execution.job import ExecutionJob
 from submissions import sandbox
 from submissions.checkpoints.service import folder_of
 from submissions.core.errors import CHECKPOINT_REFUSED
-from submissions.jobs.models.running import ModelCrashed, ModelTimedOut, job_folder
+from submissions.jobs.models.running import ModelCrashed, job_folder
 from submissions.models import Checkpoint, Job, State
 from submissions.queue.lease import Lease, WorkEnded
 from submissions.queue.lifecycle import advance, write_log
@@ -43,8 +44,9 @@ class CheckpointRefused(WorkEnded):
 
 
 def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
-    """Have the library look at a checkpoint that it has not seen. Raises CheckpointRefused, ModelTimedOut, ModelCrashed
-    and what `run_job` raises.
+    """Have the library look at a checkpoint that it has not seen.
+
+    Raises CheckpointRefused, ModelCrashed, and as `run_job`.
     """
     note = folder_of(checkpoint) / _NOTE
     if is_checked(note):
@@ -58,8 +60,9 @@ def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
         outcome = run_job(
             backend, work, limits, lambda stage, share, text: lease.report_stage("checking", share, text)
         )
-    if outcome.kind == "timed_out":
-        raise ModelTimedOut
+    if outcome.kind in ("timed_out", "memory", "disk", "processes"):
+        what = f"{outcome.message} ({outcome.seconds:.0f} s)"
+        raise CheckpointRefused(Report((Problem("error", "too_costly", 1, what, CODES["too_costly"]),)))
     if outcome.kind != "done":
         raise ModelCrashed(outcome.failure_code)
     report = Report(tuple(outcome.result["problems"]))
