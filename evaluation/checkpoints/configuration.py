@@ -41,13 +41,17 @@ tokenizer_class prefix tf_legacy_loss use_bfloat16
 #: Where cross-encoders named their activation before they had a place of their own for it.
 _OLD_ACTIVATION = "sbert_ce_default_activation_function"
 _UNREMARKED = frozenset([*_UNREMARKED_TEXT.split(), _OLD_ACTIVATION])
-#: Types that the library has under another name, or only in code beside the weights, and how it calls their keys.
-_TYPES: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "dpr": ("bert", {}),
-    "new": ("gte", {}),
+#: Types that were made by code beside the weights, as the library has them: its name for the type, how it calls keys,
+#: and what it can do of what the code could.
+_TYPES: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Any]]] = {
+    "dpr": ("bert", {}, {}),
+    "new": ("gte", {}, {"logn_attention_scale": False, "layer_norm_type": "layer_norm"}),
     "nomic_bert": ("nomic_bert", {
         "n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers",
         "n_inner": "intermediate_size", "layer_norm_epsilon": "layer_norm_eps", "rotary_emb_base": "rope_theta",
+    }, {
+        "prenorm": False, "use_rms_norm": False, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False,
+        "causal": False, "activation_function": "swiglu",
     }),
 }  # fmt: skip
 _HIDDEN = ("hidden_size", "d_model", "dim", "n_embd")
@@ -127,7 +131,8 @@ def read_configuration(
         )
         return None
     read_values(found, _EXACTLY, findings, shown)
-    renamed, keys = _TYPES.get(model_type, (model_type, {}))
+    renamed, keys, only = _TYPES.get(model_type, (model_type, {}, {}))
+    read_values(found, {key: exactly(value) for key, value in only.items()}, findings, shown)
     told = [key for key in found if key not in _UNREMARKED and not key.startswith("_")]
     values = {keys.get(key, key): found[key] for key in told}
     values = typed_values(values, findings, shown)

@@ -58,7 +58,8 @@ def choice(*values: str) -> Rule:
 
 def exactly(wanted: object) -> Rule:
     """One value."""
-    return Rule(lambda value: type(value) is type(wanted) and value == wanted, str(wanted).lower())
+    truth = isinstance(wanted, bool)
+    return Rule(lambda value: isinstance(value, bool) == truth and value == wanted, str(wanted).lower())
 
 
 def text(most: int) -> Rule:

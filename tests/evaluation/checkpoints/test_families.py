@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +150,6 @@ def test_a_masked_language_model_is_taken_for_splade(model_type: str, tmp_path: 
     "change", ["hidden_size", "num_hidden_layers", "num_key_value_heads", "vocab_size", "intermediate_size"]
 )
 def test_a_decoder_whose_configuration_does_not_fit_is_refused(change: str, tmp_path: Path) -> None:
-    import json
-
     folder = save("qwen3", DECODERS["qwen3"], tmp_path / "raw")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     values = {
@@ -171,3 +170,63 @@ def test_a_decoder_whose_configuration_does_not_fit_is_refused(change: str, tmp_
         "missing_weights",
         "tokenizer_vocabulary",
     }
+
+
+def test_a_type_that_was_code_is_read_as_the_library_has_it(tmp_path: Path) -> None:
+    """As https://huggingface.co/Alibaba-NLP/gte-multilingual-base says it: NTK scaling of a base of 20,000 by 8."""
+    import torch
+    import transformers
+
+    folder = save("gte", ENCODERS["gte"], tmp_path / "raw")
+    _change(
+        folder,
+        model_type="new",
+        rope_parameters=None,
+        rope_theta=20_000,
+        rope_scaling={"type": "ntk", "factor": 8.0},
+        auto_map={"AutoModel": "modeling.NewModel"},
+        logn_attention_scale=False,
+    )
+
+    described = rebuild(validate_folder(folder, CheckpointKind.SENTENCE_ENCODER, "cls"), tmp_path / "rebuilt")
+
+    assert described.model_type == "gte"
+    assert check_checkpoint(tmp_path / "rebuilt").problems == ()
+    model = transformers.AutoModel.from_pretrained(tmp_path / "rebuilt" / "model")
+    (found,) = {tuple(each.tolist()) for name, each in model.named_buffers() if name.endswith("inv_freq")}
+    wanted = 160_000 ** (-torch.arange(0, 16, 2) / 16) / 8 ** (2 / 16)
+    torch.testing.assert_close(torch.tensor(found), wanted)
+    _change(folder, logn_attention_scale=True)
+    assert not validate_folder(folder, CheckpointKind.SENTENCE_ENCODER, "cls").valid
+
+
+def test_keys_that_code_called_otherwise_are_renamed(tmp_path: Path) -> None:
+    """As https://huggingface.co/nomic-ai/nomic-embed-text-v1.5 says them."""
+    folder = save("nomic_bert", ENCODERS["nomic_bert"], tmp_path / "raw")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    other = {"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers",
+             "n_inner": "intermediate_size", "layer_norm_epsilon": "layer_norm_eps"}  # fmt: skip
+    renamed = {key: config[name] for key, name in other.items()}
+    _change(
+        folder,
+        **dict.fromkeys(other.values()),
+        **renamed,
+        rope_parameters=None,
+        rotary_emb_base=500,
+        prenorm=False,
+    )
+
+    rebuild(validate_folder(folder, CheckpointKind.SENTENCE_ENCODER, "mean"), tmp_path / "rebuilt")
+
+    assert check_checkpoint(tmp_path / "rebuilt").problems == ()
+    written = json.loads((tmp_path / "rebuilt" / "model" / "config.json").read_text(encoding="utf-8"))
+    assert (written["hidden_size"], written["num_hidden_layers"], written["rope_theta"]) == (32, 2, 500)
+
+
+def _change(folder: Path, **values: Any) -> None:
+    """Other values in config.json, or none."""
+    path = folder / "config.json"
+    found = {**json.loads(path.read_text(encoding="utf-8")), **values}
+    path.write_text(
+        json.dumps({key: value for key, value in found.items() if value is not None}), encoding="utf-8"
+    )
