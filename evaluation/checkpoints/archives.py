@@ -62,7 +62,7 @@ def validate_archive(
             findings.refuse("empty_folder", path.name, "there is no file of a model")
     return validate_files(
         ModelFiles(scratch, frozenset(stored), "", CheckpointAllowance(without_weights), stored),
-        requirements_of(wanted, pooling),
+        requirements_of(wanted, pooling, path.name),
         findings,
     )
 

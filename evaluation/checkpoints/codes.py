@@ -77,6 +77,7 @@ CODES: Mapping[str, str] = {
     "hub_too_large": "Choose a smaller model, or upload only what is needed.",
     "hub_unreachable": "Try again later, or upload the checkpoint as an archive.",
     # Remarks
+    "known_for_dot": "Nothing to do; where it was trained for cosine, say similarity = cosine in the submission.",
     "left_out": "Nothing to do: the file is not needed, and was not taken.",
     "keys_left_out": "Nothing to do: the keys are not needed, and were not taken.",
     "weights_not_sent": "Send the weights too when you submit it; whether they are finite is asked then.",

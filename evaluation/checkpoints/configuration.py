@@ -101,6 +101,13 @@ class Configuration:
         }
 
 
+def read_name(source: ModelFiles) -> str:
+    """What config.json calls the model that it was made from; empty where it does not say."""
+    found = read_object(source, NAME, Findings()) if source.has(NAME) else None
+    name = (found or {}).get("_name_or_path")
+    return name if isinstance(name, str) else ""
+
+
 def read_classes(source: ModelFiles) -> tuple[str, ...]:
     """What config.json calls its classes, before anything else is known; empty where it does not say."""
     if not source.has(NAME):

@@ -9,15 +9,17 @@ from evaluation.checkpoints import modules as m
 from evaluation.checkpoints import weights
 from evaluation.checkpoints.chains import Chain, combine_routes, kind_of, read_chain
 from evaluation.checkpoints.configuration import NAME as CONFIG
-from evaluation.checkpoints.configuration import read_classes
+from evaluation.checkpoints.configuration import read_classes, read_name
 from evaluation.checkpoints.description import HEADS, SPARTA, CheckpointKind
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, listed
+from evaluation.checkpoints.known import known_for_dot
 from evaluation.checkpoints.late_interaction import STANFORD, late_interaction_plan, stanford_plan
 from evaluation.checkpoints.modules import MODULES, Listed, Module, read_module_list, read_routes
 from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import EncoderDefaults, read_settings
+from evaluation.checkpoints.templates import TEMPLATES, recognise
 from evaluation.checkpoints.transformer import Head, Transformer, read_transformer
 
 AUGMENTATION = "augmentation.safetensors"
@@ -45,6 +47,8 @@ class Requirements:
 
     kinds: frozenset[CheckpointKind] = frozenset()
     pooling: str = ""
+    #: What its sender calls it.
+    name: str = ""
 
     def allows(self, kind: CheckpointKind) -> bool:
         """Whether a checkpoint of this kind would do."""
@@ -66,7 +70,22 @@ def make_plan(source: ModelFiles, wanted: Requirements, findings: Findings) -> P
             "missing_config", source.shown(CONFIG), "there is neither modules.json nor config.json"
         )
         return None
-    return plan
+    return None if plan is None else _with_known_similarity(plan, source, wanted, findings)
+
+
+def _with_known_similarity(plan: Plan, source: ModelFiles, wanted: Requirements, findings: Findings) -> Plan:
+    """The plan with dot for a model that is known to be trained for it: a library writes cosine where nobody chose."""
+    if plan.kind is not CheckpointKind.SENTENCE_ENCODER or plan.similarity == "dot":
+        return plan
+    modules = next(iter(plan.parts.values())).json.get(MODULES, [])
+    roles = [m.role_of(module["type"]) for module in modules]
+    names = (read_name(source), wanted.name)
+    known = "" if m.NORMALIZE in roles else known_for_dot(read_classes(source), roles, names)
+    if not known:
+        return plan
+    what = f"{known} was trained for inner products: similarity is dot unless a submission says cosine"
+    findings.remark("known_for_dot", source.prefix, what)
+    return replace(plan, similarity="dot")
 
 
 def _right_kind(kind: CheckpointKind, wanted: Requirements, source: ModelFiles, findings: Findings) -> bool:
@@ -209,7 +228,7 @@ def _two_folders(source: ModelFiles) -> dict[str, ModelFiles] | None:
 
 def _two_encoders(pair: Mapping[str, ModelFiles], wanted: Requirements, findings: Findings) -> Plan | None:
     """A folder for queries and one for documents, each a whole encoder."""
-    within = Requirements(frozenset({*_ENCODERS, CheckpointKind.SPARSE_ENCODER}), wanted.pooling)
+    within = Requirements(frozenset({*_ENCODERS, CheckpointKind.SPARSE_ENCODER}), wanted.pooling, wanted.name)
     plans = {role: make_plan(source, within, findings) for role, source in pair.items()}
     query, document = plans["query"], plans["document"]
     if (
@@ -257,9 +276,9 @@ def _from_transformers(source: ModelFiles, wanted: Requirements, findings: Findi
 
 
 def _scorer(source: ModelFiles, findings: Findings) -> Plan | None:
-    """A cross-encoder with a head for classes, or a causal language model that is asked for yes or no.
+    """A cross-encoder with a head for classes, or a causal language model that is asked for one of two words.
 
-    The library takes the two words for the latter as well, where nobody says otherwise.
+    Those are its chat template's, where that is known; else yes and no, as the library has it.
     """
     settings = read_settings(source, findings)
     if not any(name.endswith("ForCausalLM") for name in read_classes(source)):
@@ -269,12 +288,15 @@ def _scorer(source: ModelFiles, findings: Findings) -> Plan | None:
     model = read_transformer(source, "causal", findings)
     if model is None:
         return None
-    ids = {word: model.tokenizer.id_of(word) for word in ("yes", "no")}
-    if None in ids.values():
-        what = "a causal language model scores by its tokens yes and no, which it does not have"
+    known = TEMPLATES.get(recognise(model.tokenizer.chat_template))
+    answers = [answer for answer in ((known.positive, known.negative) if known else ("yes", "no")) if answer]
+    ids = [model.tokenizer.id_of(answer) for answer in answers]
+    if None in ids:
+        what = f"a causal language model scores by its tokens {' and '.join(answers)}, which it does not have"
         findings.refuse("unknown_kind", source.shown(CONFIG), what)
         return None
-    written = {"true_token_id": ids["yes"], "false_token_id": ids["no"], "module_input_name": "causal_logits"}
+    positive, negative = (*ids, None)[:2]
+    written = {"true_token_id": positive, "false_token_id": negative, "module_input_name": "causal_logits"}
     score = Module(m.LOGIT_SCORE, ModelPart({m.CONFIG: written}))
     chain = Chain((Module(m.TRANSFORMER, model.module(), gives=model.hidden), score), model)
     return _plan_of(chain, CheckpointKind.CROSS_ENCODER, settings)
@@ -319,8 +341,7 @@ def _pooled_here(
     last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
     chain = Chain((Module(m.TRANSFORMER, model.module(), gives=model.hidden), last), model)
     settings = read_settings(source, findings)
-    # As their libraries do: DPR and SPLADE were made for inner products, other encoders say nothing.
-    similarity = settings.similarity or ("dot" if dpr or sparse else "")
+    similarity = settings.similarity or ("dot" if sparse else "")  # as the library has it
     return _plan_of(chain, kind, replace(settings, similarity=similarity))
 
 

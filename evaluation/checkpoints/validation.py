@@ -37,14 +37,14 @@ def validate_folder(source: Path, wanted: Kinds = None, pooling: str = "") -> Va
     for faults of the disk, never for what is in the files.
     """
     findings = Findings()
-    return validate_files(walk(source, findings), requirements_of(wanted, pooling), findings)
+    return validate_files(walk(source, findings), requirements_of(wanted, pooling, source.name), findings)
 
 
-def requirements_of(wanted: Kinds, pooling: str) -> Requirements:
+def requirements_of(wanted: Kinds, pooling: str, name: str) -> Requirements:
     """What is asked of a checkpoint, in one value."""
     if wanted is None:
-        return Requirements(pooling=pooling)
-    return Requirements(frozenset([wanted] if isinstance(wanted, CheckpointKind) else wanted), pooling)
+        return Requirements(pooling=pooling, name=name)
+    return Requirements(frozenset([wanted] if isinstance(wanted, CheckpointKind) else wanted), pooling, name)
 
 
 def validate_files(source: ModelFiles, wanted: Requirements, findings: Findings) -> Validation:

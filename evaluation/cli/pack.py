@@ -65,7 +65,7 @@ def run_pack(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="pack-") as name:
         scratch = Path(name)
         try:
-            staged = _copy_model_files(folder, scratch / "staged")
+            staged = _copy_model_files(folder, scratch / "staged" / folder.resolve().name)
             validation = validate_folder(staged, kind, arguments.pooling)
             _print_report(validation.report)
             rebuilt = scratch / "rebuilt"
@@ -109,7 +109,7 @@ def _copy_model_files(folder: Path, target: Path) -> Path:
             heads.add(path.parent)
         if path.name in ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model"):
             unpickled.append(path.parent)
-    target.mkdir(exist_ok=True)
+    target.mkdir(parents=True, exist_ok=True)
     for source in pickled:
         place = target / source.relative_to(folder)
         place.mkdir(parents=True, exist_ok=True)

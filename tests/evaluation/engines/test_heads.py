@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from evaluation.checkpoints.description import HEADS, CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collections.beir import Document, Query
 from evaluation.engines import Resources, retrieve
-from tests.evaluation.neural import by_hand, created, searched
+from evaluation.engines.neural.checking import check_checkpoint
+from tests.evaluation.neural import created, rebuilt, searched
 from tests.evaluation.tiny_families import HIDDEN, byte_tokenizer, save_encoder, save_transformer
 from tests.evaluation.tiny_models import tiny_masked_language_model
 
@@ -45,7 +47,7 @@ def bge_m3(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def m3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return by_hand(tmp_path_factory.mktemp("m3"), bge_m3, CheckpointKind.SENTENCE_ENCODER, also=tuple(HEADS))
+    return rebuilt(tmp_path_factory.mktemp("m3"), bge_m3, CheckpointKind.SENTENCE_ENCODER)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +57,9 @@ def expected(m3: Path) -> dict[str, dict[str, dict[str, float]]]:
     import transformers
     from safetensors.torch import load_file
 
-    words = transformers.AutoTokenizer.from_pretrained(m3 / "model")
-    model = transformers.AutoModel.from_pretrained(m3 / "model").eval()
-    sparse, colbert = (load_file(m3 / "model" / HEADS[kind]) for kind in HEADS)
+    words = transformers.AutoTokenizer.from_pretrained(m3.parent / "raw")
+    model = transformers.AutoModel.from_pretrained(m3.parent / "raw").eval()
+    sparse, colbert = (load_file(m3.parent / "raw" / HEADS[kind]) for kind in HEADS)
     unused = {words.cls_token_id, words.eos_token_id, words.pad_token_id, words.unk_token_id}
 
     def encoded(text: str) -> tuple[Any, dict[int, float], Any]:
@@ -137,13 +139,10 @@ def test_sparta_weighs_terms_by_the_input_embeddings(tmp_path: Path) -> None:
     import transformers
 
     words = byte_tokenizer(begin=True)
-    checkpoint = by_hand(
-        tmp_path,
-        lambda folder: save_transformer(folder, "bert", "AutoModel", words),
-        CheckpointKind.SPARSE_ENCODER,
-        pooling="sparta",
-    )
-    model = transformers.AutoModel.from_pretrained(checkpoint / "model").eval()
+    published = save_transformer(tmp_path / "raw", "bert", "AutoModel", words)
+    checkpoint = open_checkpoint(published, {CheckpointKind.SPARSE_ENCODER}, tmp_path, "sparta")
+    assert check_checkpoint(checkpoint).valid
+    model = transformers.AutoModel.from_pretrained(published).eval()
     embeddings = model.get_input_embeddings().weight.detach()[: len(words)].clone()
     embeddings[words.all_special_ids] = 0
     rows = []
@@ -180,11 +179,9 @@ def test_queries_and_documents_may_have_a_sparse_model_each(tmp_path: Path) -> N
         plain = tiny_masked_language_model(tmp_path / "plain" / side, seed)
         modules = [Transformer(str(plain), transformer_task="fill-mask"), SpladePooling("max")]
         models[side] = SparseEncoder(modules=modules, device="cpu")
-        models[side].save(str(tmp_path / side))
-    CheckpointDescription(CheckpointKind.SPARSE_ENCODER, tuple(models), "bert", 1, 1, "0" * 64).write(
-        tmp_path
-    )
-    engine = created("learned-sparse", tmp_path, batch_tokens=100_000)
+        models[side].save(str(tmp_path / "pair" / side))
+    checkpoint = open_checkpoint(tmp_path / "pair", {CheckpointKind.SPARSE_ENCODER}, tmp_path)
+    engine = created("learned-sparse", checkpoint, batch_tokens=100_000)
     (tmp_path / "index").mkdir()
     engine.build(DOCUMENTS, tmp_path / "index")
     documents = models["document"].encode_document(TEXTS, convert_to_sparse_tensor=False)

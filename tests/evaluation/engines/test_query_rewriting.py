@@ -15,7 +15,6 @@ from tests.evaluation.neural import (
     AWKWARD_QUERIES,
     DOCUMENTS,
     QUERIES,
-    by_hand,
     created,
     rebuilt,
     searched,
@@ -68,7 +67,7 @@ def test_bart_writes_what_the_library_has_it_write(tmp_path: Path, beams: int) -
     """GAR, as its authors trained it: https://github.com/morningmoni/GAR."""
     import transformers
 
-    checkpoint = by_hand(
+    checkpoint = rebuilt(
         tmp_path,
         lambda folder: save_transformer(folder, "bart", "AutoModelForSeq2SeqLM", byte_tokenizer(begin=True)),
         CheckpointKind.SEQ2SEQ,

@@ -12,7 +12,8 @@ import pytest
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.templates import TEMPLATES, recognise
 from evaluation.engines import InvalidParameter
-from tests.evaluation.neural import by_hand, created
+from evaluation.engines.neural.checking import check_checkpoint
+from tests.evaluation.neural import created, rebuilt
 from tests.evaluation.tiny_families import PAD, byte_tokenizer, save_transformer
 
 LENGTH = 2048
@@ -78,6 +79,16 @@ GENERATIVE: dict[str, tuple[str, str, Rows]] = {
     "bge-reranker-v2-gemma": ("gemma", "Yes", bge_rows),
 }
 
+_PLACE = '{{ messages | selectattr("role", "eq", "%s") | map(attribute="content") | first }}'
+#: Chat templates as such models have them.
+PROGRAMS = {
+    "qwen3-reranker": f"{_QWEN[0]}<Instruct>: {{{{ '{_QWEN_TASK}' }}}}\n<Query>: {_PLACE % 'query'}\n"
+    f"<Document>: {_PLACE % 'document'}{_QWEN[1]}\n",
+    "mxbai-rerank-v2": f"{_MXBAI[0]}query: {_PLACE % 'query'}\ndocument: {_PLACE % 'document'}\n"
+    f"{_MXBAI[1]}{_MXBAI[2]}\n",
+    "bge-reranker-v2-gemma": f"{{{{ bos_token }}}}A: {_PLACE % 'query'}\nB: {_PLACE % 'document'}\n{_BGE}",
+}
+
 
 def last_logits(model: Any, rows: list[list[int]], side: str = "left") -> Any:
     """The logits in the last column of a batch that is padded on this side."""
@@ -114,18 +125,19 @@ def assert_same(found: Any, expected: Any) -> None:
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name != "qwen3-reranker")) for name in GENERATIVE]
 )
 def test_language_models_are_asked_as_their_cards_say(name: str, tmp_path: Path) -> None:
+    import torch
     import transformers
+    from sentence_transformers import CrossEncoder
 
     model_type, answers, rows_of = GENERATIVE[name]
     words = byte_tokenizer("left", length=LENGTH)
     ids = words.convert_tokens_to_ids(answers.split())
-    checkpoint = by_hand(
-        tmp_path,
-        lambda folder: save_generative(folder, model_type, words, ids),
-        CheckpointKind.CROSS_ENCODER,
-        template=name,
+    words.chat_template = PROGRAMS[name]
+    checkpoint = rebuilt(
+        tmp_path, lambda folder: save_generative(folder, model_type, words, ids), CheckpointKind.CROSS_ENCODER
     )
-    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint / "model").eval()
+    assert check_checkpoint(checkpoint).valid
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "raw").eval()
 
     def tokens(text: str, most: int | None = None) -> list[int]:
         found: list[int] = words(text, add_special_tokens=False)["input_ids"]
@@ -140,6 +152,10 @@ def test_language_models_are_asked_as_their_cards_say(name: str, tmp_path: Path)
     queries = [QUERY] * len(DOCUMENTS)
     found = created("cross-encoder", checkpoint, batch_tokens=100_000).scorer.score(queries, DOCUMENTS)
     assert_same(found, plain(""))
+    library = CrossEncoder(str(tmp_path / "raw"), device="cpu")  # which runs the template
+    assert_same(
+        found, library.predict([[QUERY, text] for text in DOCUMENTS], activation_fn=torch.nn.Identity())
+    )
     for mutant in (plain("Find answers"), plain("", 900), plain("", side="right")):
         assert np.abs(found - mutant).max() > 1e-3
     engine = created("cross-encoder", checkpoint, query_prompt="Find answers", maximum_length=900)
@@ -154,7 +170,7 @@ def test_classifiers_on_decoders_read_the_last_token(labels: int, tmp_path: Path
 
     words = byte_tokenizer(begin=True, end=False, length=LENGTH)
     words.pad_token = None  # as Llama's
-    checkpoint = by_hand(
+    checkpoint = rebuilt(
         tmp_path,
         lambda folder: save_transformer(
             folder, "llama", "AutoModelForSequenceClassification", words, num_labels=labels,
@@ -162,7 +178,7 @@ def test_classifiers_on_decoders_read_the_last_token(labels: int, tmp_path: Path
         ),
         CheckpointKind.CROSS_ENCODER,
     )  # fmt: skip
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint / "model").eval()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "raw").eval()
 
     def plain(query: str, document: str) -> list[float]:
         with torch.inference_mode():
@@ -185,14 +201,14 @@ def test_classifiers_with_two_labels_give_the_second_less_the_first(name: str, t
     import transformers
 
     words = byte_tokenizer(begin=True)
-    checkpoint = by_hand(
+    checkpoint = rebuilt(
         tmp_path,
         lambda folder: save_transformer(
             folder, name, "AutoModelForSequenceClassification", words, num_labels=2
         ),
         CheckpointKind.CROSS_ENCODER,
     )
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint / "model").eval()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "raw").eval()
     batch = words([QUERY] * len(DOCUMENTS), DOCUMENTS, padding=True, return_tensors="pt")
     batch.pop("token_type_ids", None)
     with torch.inference_mode():
@@ -210,12 +226,12 @@ def test_monot5_says_true_or_false(tmp_path: Path) -> None:
     import transformers
 
     words = byte_tokenizer(length=LENGTH)
-    checkpoint = by_hand(
+    checkpoint = rebuilt(
         tmp_path,
         lambda folder: save_transformer(folder, "t5", "AutoModelForSeq2SeqLM", words),
         CheckpointKind.SEQ2SEQ,
     )
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(checkpoint / "model").eval()
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "raw").eval()
     false, true = (words.get_vocab()[f"▁{word}"] for word in ("false", "true"))
 
     def plain(prompt: str) -> Any:
@@ -239,18 +255,15 @@ def test_monot5_says_true_or_false(tmp_path: Path) -> None:
 
 
 def test_a_chat_template_is_recognised_by_what_it_says_and_else_asked_for(tmp_path: Path) -> None:
-    place = '{{ messages | selectattr("role", "eq", "%s") | map(attribute="content") | first }}'
-    program = f"{_QWEN[0]}<Instruct>: {{{{ '{_QWEN_TASK}' }}}}\n<Query>: {place % 'query'}\n"
-    program += f"<Document>: {place % 'document'}{_QWEN[1]}"
-    assert recognise(program) == "qwen3-reranker"
-    assert recognise(program.replace("Judge whether", "Say if")) == ""
+    for name, program in PROGRAMS.items():
+        assert recognise(program) == name
+        assert recognise(program.replace("relevan", "importan").replace("answer", "word")) == ""
     assert (
-        recognise("{{ bos_token }}A: {{ q }}\nB: {{ d }}\n" + _BGE.replace("'", "\\'"))
-        == "bge-reranker-v2-gemma"
+        recognise(PROGRAMS["bge-reranker-v2-gemma"].replace("'Yes' or 'No'", "\\'Yes\\' or \\'No\\'")) != ""
     )
-    assert set(GENERATIVE) <= set(TEMPLATES)
+    assert set(PROGRAMS) == set(GENERATIVE) == {name for name in TEMPLATES if "monot5" not in name}
     words = byte_tokenizer("left")
-    checkpoint = by_hand(
+    checkpoint = rebuilt(
         tmp_path, lambda folder: save_generative(folder, "qwen3", words, [4, 5]), CheckpointKind.CROSS_ENCODER
     )
     with pytest.raises(InvalidParameter, match="template = qwen3-reranker, mxbai-rerank-v2"):
