@@ -198,7 +198,7 @@ PARAMETERS = (
     Parameter(
         "similarity",
         AUTO,
-        "inner product (dot) or cosine; auto is what the checkpoint says, where it says nothing cosine, for DPR dot",
+        "inner product (dot) or cosine; auto is what the checkpoint says, where it says nothing cosine",
         choices=(AUTO, "cosine", "dot"),
     ),
     Parameter("normalise", False, "whether vectors get length one also where similarity is dot"),

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evaluation.checkpoints.archives import validate_archive
 from evaluation.checkpoints.description import HEADS, CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.rebuilding import open_checkpoint
+from evaluation.checkpoints.rebuilding import open_checkpoint, rebuild
 from evaluation.collections.beir import Document, Query
 from evaluation.engines import Resources, retrieve
 from evaluation.engines.neural.checking import check_checkpoint
@@ -189,3 +190,26 @@ def test_queries_and_documents_may_have_a_sparse_model_each(tmp_path: Path) -> N
         vector = models[side].encode_query([QUERIES[0].text], convert_to_sparse_tensor=False)[0]
         scores = dict(zip((one.id for one in DOCUMENTS), (documents @ vector).tolist(), strict=True))
         assert (searched(engine, QUERIES)["q1"] == pytest.approx(scores, rel=1e-5)) is agrees
+
+
+def test_pack_converts_the_heads_of_bge_m3_and_tries_each_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    from evaluation.__main__ import main
+
+    folder = bge_m3(tmp_path / "bge-m3")
+    for name in HEADS.values():  # as they are published
+        torch.save(load_file(folder / name), (folder / name).with_suffix(".pt"))
+        (folder / name).unlink()
+    monkeypatch.chdir(tmp_path)
+    assert main(["pack", str(folder)]) == 0
+    said = capsys.readouterr().err
+    assert [f"tried with {name}" in said for name in ("dense", "learned-sparse", "late-interaction")] == [
+        True
+    ] * 3
+    validation = validate_archive(tmp_path / "bge-m3.tar.zst", tmp_path / "scratch", set(HEADS))
+    described = rebuild(validation, tmp_path / "rebuilt")
+    assert (described.kind, described.also) == (CheckpointKind.SENTENCE_ENCODER, tuple(HEADS))
