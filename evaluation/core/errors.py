@@ -38,3 +38,10 @@ class ModelFailure(Exception):
     def __init__(self, code: str, message: str) -> None:
         self.code, self.message = code, message
         super().__init__(message)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: Python's, numpy's, CUDA's, or torch's on the CPU, which has no type of its own."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

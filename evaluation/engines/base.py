@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -327,6 +327,11 @@ class EngineDescription:
     main_alone: Mapping[str, ParameterValue] = field(default_factory=dict)
     #: `Engine.variants` from a full set of parameters, without making the engine: what may be expected of a run.
     variants: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda parameters: ()
+    #: Raises InvalidParameter where a full set of parameters does not go together, or not with the checkpoint (None:
+    #: not known yet).
+    check_parameters: Callable[[Mapping[str, Any], CheckpointDescription | None], None] = (
+        lambda parameters, checkpoint: None
+    )
 
     @property
     def needs_checkpoint(self) -> bool:
@@ -383,10 +388,16 @@ class Retrieval:
     variants: dict[str, Path] = field(default_factory=dict)
     #: Facts by variant; `facts` are those of the main one.
     variant_facts: dict[str, dict[str, FactValue]] = field(default_factory=dict)
+    #: Bytes of each variant's own index; `index_bytes` are those of the main one.
+    variant_index_bytes: dict[str, int] = field(default_factory=dict)
     #: How many documents were encoded here, not found as encoded shards; None where the engine encodes none.
     encoded_documents: int | None = None
     #: Wall seconds of encoding those, which are part of `build_seconds`.
     encoding_seconds: float = 0.0
+
+    def of_variant(self, label: str) -> Retrieval:
+        """The same with the index of the variant with this label; the empty label is the main one."""
+        return replace(self, index_bytes=self.variant_index_bytes.get(label, self.index_bytes))
 
     @property
     def built_whole(self) -> bool:

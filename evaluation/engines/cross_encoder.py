@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.templates import TEMPLATES
@@ -33,8 +34,8 @@ from evaluation.engines.base import (
     SearchResult,
     opened,
 )
-from evaluation.engines.dense import FIELDS
 from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
+from evaluation.engines.passages import FIELDS, PASSAGE_PARAMETERS, PassageReader, check_passages
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.pair_scoring import PairScorer
@@ -51,13 +52,14 @@ class CrossEncoderReRanking(Engine):
     queries_at_once = 8
 
     def __init__(
-        self, scorer: PairScorer, first_stage: FirstStage, depths: tuple[int, ...], fields: str
+        self, scorer: PairScorer, first_stage: FirstStage, depths: tuple[int, ...], texts_of: PassageReader
     ) -> None:
         super().__init__()
         self.scorer = scorer
         self.first_stage = first_stage
         self.depths = depths
-        self.text_of = FIELDS[fields]
+        self.texts_of = texts_of
+        self._read = self._passages = 0
         self.texts: Texts | None = None
 
     @classmethod
@@ -67,7 +69,7 @@ class CrossEncoderReRanking(Engine):
 
         depths = depths_of(parameters["reranking_depths"], parameters["reranking_depth"])
         first_stage = FirstStage(resources)
-        return cls(PairScorer(resources, parameters), first_stage, depths, parameters["fields"])
+        return cls(PairScorer(resources, parameters), first_stage, depths, PassageReader(parameters))
 
     @property
     def analyser_name(self) -> str:
@@ -126,7 +128,9 @@ class CrossEncoderReRanking(Engine):
         return self._facts(next(depth for depth in self.depths if _label(depth) == label))
 
     def _facts(self, depth: int) -> dict[str, FactValue]:
-        return {"depth": min(depth, self.documents), "maximum_length": self.scorer.maximum_length}
+        facts = {"depth": min(depth, self.documents), "maximum_length": self.scorer.maximum_length}
+        passages = {"passages_per_document": self._passages / max(self._read, 1)}
+        return {**facts, **(passages if self.texts_of.words else {})}
 
     def _scored(self, queries: Sequence[Query]) -> list[SearchResult]:
         """The first stage's documents in its order, with the model's scores; the longest of all queries first."""
@@ -134,12 +138,12 @@ class CrossEncoderReRanking(Engine):
         with self.clock.part("first_stage"):
             candidates = self.first_stage.rankings(queries, self.depths[-1])
         with self.clock.part("search"):
-            pairs = [
-                (query.text, self.text_of(texts[number]))
+            read = [
+                (query.text, self.texts_of(texts[number]))
                 for query, ranking in zip(queries, candidates, strict=True)
                 for number in document_numbers(ranking, texts.ids).tolist()
             ]
-            scores = self.scorer.score([query for query, _ in pairs], [text for _, text in pairs])
+            scores = self._best_passages(read)
         ends = np.cumsum([len(ranking.document_ids) for ranking in candidates], dtype=np.int64)
         return [
             SearchResult(
@@ -147,6 +151,16 @@ class CrossEncoderReRanking(Engine):
             )
             for ranking, end in zip(candidates, ends.tolist(), strict=True)
         ]
+
+    def _best_passages(self, read: Sequence[tuple[str, Sequence[str]]]) -> NDArray[np.float32]:
+        """For each query's text and a document's passages the greatest score of these."""
+        counts = [len(passages) for _, passages in read]
+        self._read, self._passages = self._read + len(read), self._passages + sum(counts)
+        scores = self.scorer.score(
+            [query for query, passages in read for _ in passages],
+            [passage for _, passages in read for passage in passages],
+        )
+        return np.maximum.reduceat(scores, np.cumsum([0, *counts[:-1]])) if read else scores
 
 
 def depths_of(text: str, deepest: int) -> tuple[int, ...]:
@@ -211,6 +225,7 @@ PARAMETERS = (
         "what a language model is asked about a pair; auto is what the checkpoint says, for T5 monot5",
         choices=(AUTO, *TEMPLATES),
     ),
+    *PASSAGE_PARAMETERS,
     MAXIMUM_LENGTH,
     COMPUTE_DTYPE,
     BATCH_TOKENS,
@@ -228,5 +243,6 @@ DESCRIPTIONS = (
         runs=(0, 1),
         main_alone={"reranking_depths": ""},
         variants=_variants,
+        check_parameters=lambda parameters, checkpoint: check_passages(parameters),
     ),
 )

@@ -7,10 +7,12 @@ at what the checkpoint was trained with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +29,35 @@ from evaluation.engines.base import (
     FactValue,
     InvalidParameter,
     Parameter,
+    PartTimer,
     Progress,
     Resources,
     SearchResult,
     ShardedEngine,
     ignore,
     opened,
+    shard_name,
 )
 from evaluation.engines.index.vector_index import (
     APPROXIMATE_PARAMETERS,
     STORED,
     VectorIndex,
     build_index,
+    bytes_of_vector,
+    leading,
     new_vectors,
+    write_leading,
 )
+from evaluation.engines.passages import (
+    FIELDS,
+    PASSAGE_PARAMETERS,
+    PassageReader,
+    best_documents,
+    check_passages,
+    count_documents,
+    passage_ids,
+)
+from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts, prompt_of
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.encoding import Encoder
@@ -48,14 +65,13 @@ if TYPE_CHECKING:
 VECTORS = "embeddings.npy"
 IDS = "ids"
 
-FIELDS: dict[str, Callable[[Document], str]] = {
-    "title+text": lambda document: f"{document.title} {document.text}".strip(),
-    "title": lambda document: document.title,
-    "text": lambda document: document.text,
-}
-
+#: How many documents there are, which may be fewer than the index has texts.
+_COUNTED = "documents.json"
 #: Queries whose results are compared with the exact ones.
 _SAMPLE = 100
+_MOST_DIMENSIONS = 65_536
+#: Numbers of dimensions that are searched beside the main one.
+MOST_SMALLER = 6
 
 
 class DenseRetrieval(ShardedEngine):
@@ -72,19 +88,20 @@ class DenseRetrieval(ShardedEngine):
         self.parameters = parameters
         self.resources = resources
         self.checkpoint = CheckpointDescription.read(resources.model)
-        self._check()
+        check_parameters(parameters, self.checkpoint)
         self.similarity = (
             parameters["similarity"]
             if parameters["similarity"] != AUTO
             else self.checkpoint.similarity or "cosine"
         )
-        self.text_of = FIELDS[parameters["fields"]]
+        self.texts_of = PassageReader(parameters)
+        self._unit_length = self.similarity == "cosine" or parameters["normalise"]
         loading.prepare(resources.threads)
         settings = EncoderSettings(
             pooling=parameters["pooling"],
             maximum_length=parameters["maximum_length"],
             truncate_dimension=parameters["truncate_dimension"],
-            unit_length=self.similarity == "cosine" or parameters["normalise"],
+            unit_length=self._unit_length,
             batch_tokens=parameters["batch_tokens"],
             compute_dtype=parameters["compute_dtype"],
         )
@@ -94,21 +111,10 @@ class DenseRetrieval(ShardedEngine):
         }
         self._documents: Encoder = encoders.get("document") or encoders["model"]
         self._queries: Encoder = encoders.get("query") or encoders["model"]
-        self._index: VectorIndex | None = None
+        #: By label; of an engine without variants one.
+        self._dimensions = _dimensions(parameters, self._documents.dimension)
+        self._indexes: dict[int, VectorIndex] = {}
         self._sample: list[NDArray[np.float32]] = []
-
-    def _check(self) -> None:
-        """Raise InvalidParameter where parameters do not go together."""
-        values = self.parameters
-        if values["search"] != "exact" and values["stored_dtype"] != "float32":
-            raise InvalidParameter(
-                f"search = {values['search']} builds an index of its own from float32; leave stored_dtype at that."
-            )
-        if self.checkpoint.kind == CheckpointKind.STATIC_EMBEDDINGS and values["pooling"] not in (
-            AUTO,
-            "mean",
-        ):
-            raise InvalidParameter("Static embeddings are averaged; leave pooling at auto.")
 
     @property
     def analyser_name(self) -> str:
@@ -117,43 +123,86 @@ class DenseRetrieval(ShardedEngine):
         return f"{self.checkpoint.model_type}{pooling}, {self.similarity}"
 
     @property
+    def _index(self) -> VectorIndex:
+        """The main variant's index."""
+        return opened(self._indexes.get(self._dimension))
+
+    @property
+    def _dimension(self) -> int:
+        return list(self._dimensions.values())[-1]
+
+    @property
     def documents(self) -> int:
         """How many documents are indexed."""
-        return opened(self._index).documents
+        return self._counted if self.texts_of.words else self._index.documents
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
-        """Write the documents' vectors (documents × dimension, float32) and ids."""
-        vectors = new_vectors(folder / VECTORS, len(documents), self._documents.dimension)
-        self._documents.encode(
-            list(map(self.text_of, documents)), self._prompt("document"), vectors, progress
-        )
+        """Write the vectors of the documents, or their passages (texts × dimension, float32), and their ids."""
+        texts = [self.texts_of(document) for document in documents]
+        vectors = new_vectors(folder / VECTORS, sum(map(len, texts)), self._documents.dimension)
+        self._documents.encode(list(chain.from_iterable(texts)), self._prompt("document"), vectors, progress)
         with StringsWriter(folder, IDS) as ids:
-            for document in documents:
-                ids.write(document.id)
+            for document, own in zip(documents, texts, strict=True):
+                for name in passage_ids(document.id, len(own)) if self.texts_of.words else [document.id]:
+                    ids.write(name)
 
     def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
-        """Open the shards for exact search, or index them approximately."""
-        build_index(
-            [shard / VECTORS for shard in shards],
-            [str(name, "utf-8") for shard in shards for name in Strings(shard, IDS)],
-            folder,
-            self.parameters,
-            self.resources.threads,
-        )
+        """Open the shards for exact search, or index them approximately; once for each number of dimensions."""
+        ids = [str(name, "utf-8") for shard in shards for name in Strings(shard, IDS)]
+        for dimension in self._dimensions.values():
+            vectors = [shard / VECTORS for shard in shards]
+            own = self._folder(folder, dimension)
+            if own != folder:
+                vectors = [own / VECTORS / f"{shard_name(number)}.npy" for number in range(len(shards))]
+                (own / VECTORS).mkdir(parents=True)
+                for shard, copy in zip(shards, vectors, strict=True):
+                    write_leading(shard / VECTORS, copy, dimension, self._unit_length)
+            build_index(vectors, ids, own, self.parameters, self.resources.threads)
+        (folder / _COUNTED).write_text(json.dumps(count_documents(ids)), encoding="utf-8")
         self.open(folder)
         progress(1.0)
 
     def open(self, folder: Path) -> None:
         """Open an index that was built."""
-        self._index = VectorIndex(folder, self.parameters, self.resources)
+        self._counted = int(json.loads((folder / _COUNTED).read_text(encoding="utf-8")))
+        self._indexes = {
+            dimension: VectorIndex(self._folder(folder, dimension), self.parameters, self.resources)
+            for dimension in self._dimensions.values()
+        }
+
+    def _folder(self, folder: Path, dimension: int) -> Path:
+        """Where the index of vectors of so many dimensions lies."""
+        return folder if dimension == self._documents.dimension else folder / f"dimensions-{dimension}"
 
     def size(self) -> int:
         """Bytes of vectors (or their index) and ids."""
-        return opened(self._index).size()
+        return self._index.size()
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query."""
-        index = opened(self._index)
+        main = list(self._dimensions)[-1]
+        for rankings in self._search(queries, depth, {main: self._dimension}):
+            yield rankings[main]
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """One label for each number of dimensions, if there are several."""
+        return tuple(self._dimensions) if len(self._dimensions) > 1 else ()
+
+    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
+        """The rankings for all numbers of dimensions, from one encoding."""
+        return self._search(queries, depth, self._dimensions)
+
+    def variant(self, label: str) -> DenseRetrieval:
+        """An engine over the same vectors that searches only so many of their dimensions."""
+        engine = copy(self)
+        engine.clock = PartTimer()
+        engine._dimensions = {label: self._dimensions[label]}
+        return engine
+
+    def _search(
+        self, queries: Sequence[Query], depth: int, dimensions: Mapping[str, int]
+    ) -> Iterator[Mapping[str, SearchResult]]:
         waiting = iter(queries)
         while some := list(islice(waiting, self.queries_at_once)):
             vectors = np.zeros((len(some), self._queries.dimension), np.float32)
@@ -161,31 +210,103 @@ class DenseRetrieval(ShardedEngine):
                 self._queries.encode([query.text for query in some], self._prompt("query"), vectors)
             self._sample += list(vectors[: _SAMPLE - len(self._sample)])
             with self.clock.part("search"):
-                found = list(index.search(vectors, depth))
-            for query, (documents, scores) in zip(some, found, strict=True):
-                yield SearchResult(query.id, index.identifiers(documents), scores)
+                found = {
+                    label: self._best(dimension, vectors, depth) for label, dimension in dimensions.items()
+                }
+            for place, query in enumerate(some):
+                yield {label: SearchResult(query.id, *best[place]) for label, best in found.items()}
+
+    def _best(
+        self, dimension: int, vectors: NDArray[np.float32], depth: int
+    ) -> list[tuple[list[str], NDArray[np.float32]]]:
+        """Ids and scores of the best documents for each of the queries' vectors, cut to so many dimensions."""
+        index = opened(self._indexes.get(dimension))
+        vectors = leading(vectors, dimension, self._unit_length)
+        if self.texts_of.words:
+            return best_documents(index, vectors, depth, self._counted)
+        return [(index.identifiers(numbers), scores) for numbers, scores in index.search(vectors, depth)]
 
     def facts(self) -> Mapping[str, FactValue]:
         """Dimension, similarity, lengths; what an approximate search or float16 loses, over up to 100 queries."""
+        dimension, stored, index = self._dimension, self.parameters["stored_dtype"], self._index
+        texts = index.documents / max(self.documents, 1)
         facts: dict[str, FactValue] = {
-            "dimension": self._documents.dimension,
+            "dimension": dimension,
             "similarity": self.similarity,
-            "stored_dtype": self.parameters["stored_dtype"],
+            "stored_dtype": stored,
             "index_kind": self.parameters["search"],
         }
+        if self.parameters["search"] == "exact":
+            facts["bytes_per_document"] = texts * bytes_of_vector(dimension, stored)
+        if self.texts_of.words:
+            facts["passages_per_document"] = texts
         if self._documents.maximum_length is not None:
             facts["maximum_length"] = self._documents.maximum_length
         if self._sample and self.documents:
-            sample = np.stack(self._sample)
+            sample = leading(np.stack(self._sample), dimension, self._unit_length)
             if self.parameters["search"] != "exact":
-                facts["recall_against_exact"] = opened(self._index).overlap_with_exact(sample)
-            elif self.parameters["stored_dtype"] != "float32":
-                facts["overlap_with_float32"] = opened(self._index).overlap_with_exact(sample)
+                facts["recall_against_exact"] = index.overlap_with_exact(sample)
+            elif stored != "float32":
+                facts["overlap_with_float32"] = index.overlap_with_exact(sample)
         return facts
 
-    def _prompt(self, side: str) -> str:
-        asked: str = self.parameters[f"{side}_prompt"]
-        return self.checkpoint.prompts.get(side, "") if asked == AUTO else asked
+    def variant_facts(self, label: str) -> Mapping[str, FactValue]:
+        """As `facts`, for the dimensions of this label."""
+        return self.variant(label).facts()
+
+    def _prompt(self, side: Literal["query", "document"]) -> str:
+        return prompt_of(self.checkpoint.prompts, side, self.parameters[f"{side}_prompt"])
+
+
+def _dimensions(parameters: Mapping[str, Any], own: int) -> dict[str, int]:
+    """By label how many dimensions of vectors are searched, all that are encoded last. Raises InvalidParameter."""
+    smaller, wanted = named_dimensions(parameters["dimensions"]), parameters["truncate_dimension"]
+    if smaller and smaller[-1] >= own:
+        raise InvalidParameter(
+            f"dimensions = {smaller[-1]} is not possible: the main result has {own} dimensions."
+        )
+    main = f"{wanted} dimensions" if wanted else "all dimensions"
+    return {**{f"{number} dimensions": number for number in smaller}, main: own}
+
+
+def _labels(parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    labels = tuple(_dimensions(parameters, _MOST_DIMENSIONS + 1))
+    return labels if len(labels) > 1 else ()
+
+
+def named_dimensions(text: str) -> list[int]:
+    """The numbers of dimensions that a text such as "64,128,256" names, in order. Raises InvalidParameter."""
+    try:
+        numbers = sorted({int(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        numbers = [0]
+    if any(not 1 <= number <= _MOST_DIMENSIONS for number in numbers):
+        raise InvalidParameter(
+            f"dimensions = {text!r} is not possible; it takes numbers from 1 to {_MOST_DIMENSIONS:,}, such as "
+            "64,128,256."
+        )
+    if len(numbers) > MOST_SMALLER:
+        raise InvalidParameter(
+            f"dimensions names {len(numbers)} numbers; it takes at most {MOST_SMALLER} beside all dimensions."
+        )
+    return numbers
+
+
+def check_parameters(values: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
+    """Raise InvalidParameter where parameters do not go together, or not with the checkpoint."""
+    if values["search"] != "exact" and values["stored_dtype"] != "float32":
+        raise InvalidParameter(
+            f"search = {values['search']} builds an index of its own from float32; leave stored_dtype at that."
+        )
+    check_passages(values)
+    _dimensions(
+        values, values["truncate_dimension"] or (checkpoint and checkpoint.dimension) or _MOST_DIMENSIONS + 1
+    )
+    if checkpoint is None:
+        return
+    if checkpoint.kind == CheckpointKind.STATIC_EMBEDDINGS and values["pooling"] not in (AUTO, "mean"):
+        raise InvalidParameter("pooling is the mean of static embeddings; leave it at auto.")
+    check_prompts(checkpoint.prompts, values)
 
 
 PARAMETERS = (
@@ -202,8 +323,7 @@ PARAMETERS = (
         choices=(AUTO, "cosine", "dot"),
     ),
     Parameter("normalise", False, "whether vectors get length one also where similarity is dot"),
-    Parameter("query_prompt", AUTO, "put before each query; auto is what the checkpoint says"),
-    Parameter("document_prompt", AUTO, "put before each document; auto is what the checkpoint says"),
+    *PROMPT_PARAMETERS,
     Parameter(
         "pooling",
         AUTO,
@@ -212,7 +332,21 @@ PARAMETERS = (
         choices=(AUTO, "mean", "cls", "max", "lasttoken"),
     ),
     MAXIMUM_LENGTH,
-    Parameter("truncate_dimension", 0, "leading dimensions kept of a vector; 0 is all", least=0, most=65_536),
+    Parameter(
+        "truncate_dimension",
+        0,
+        "leading dimensions kept of a vector; 0 is all",
+        least=0,
+        most=_MOST_DIMENSIONS,
+    ),
+    Parameter(
+        "dimensions",
+        "",
+        "smaller numbers of leading dimensions that are searched too, from one encoding (Matryoshka), at most "
+        f"{MOST_SMALLER}, such as 64,128,256; empty for none",
+        check=named_dimensions,
+    ),
+    *PASSAGE_PARAMETERS,
     COMPUTE_DTYPE,
     BATCH_TOKENS,
     Parameter("stored_dtype", "float32", "what vectors are stored and searched in", choices=STORED),
@@ -241,9 +375,14 @@ DESCRIPTIONS = (
             "document_prompt",
             "pooling",
             "maximum_length",
+            "passage_words",
+            "passage_stride",
             "truncate_dimension",
             "compute_dtype",
             "batch_tokens",
         ),
+        main_alone={"dimensions": ""},
+        variants=_labels,
+        check_parameters=check_parameters,
     ),
 )

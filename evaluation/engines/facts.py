@@ -38,6 +38,10 @@ FACTS: Mapping[str, Fact] = {
     "similarity": Fact("Similarity", words=("cosine", "dot", "MaxSim", "mean MaxSim")),
     "maximum_length": Fact("Maximum length", unit="tokens", most=_MANY),
     "stored_dtype": Fact("Stored as", words=("float32", "float16", "int8", "binary")),
+    "compute_dtype": Fact("Computed in", words=("float32", "bfloat16", "float16")),
+    "precision_loss": Fact("Share of float32's top 10 that is lost", 4, most=1),
+    "bytes_per_document": Fact("Vectors of a document", 1, unit="bytes", most=2**40),
+    "passages_per_document": Fact("Passages per document", 1, most=_MANY),
     "index_kind": Fact(
         "Search", words=("exact", "hnsw", "ivf", "pq", "candidates", "end-to-end", "exhaustive")
     ),
@@ -53,4 +57,6 @@ FACTS: Mapping[str, Fact] = {
     "depth": Fact("Re-ranked depth", most=_MANY),
     "runs_fused": Fact("Runs fused", most=_MANY),
     "hardware_mixture": Fact("Encoded on"),
+    "query_prompt": Fact("Before each query"),
+    "document_prompt": Fact("Before each document"),
 }

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
-    AUTO,
     BATCH_TOKENS,
     COMPUTE_DTYPE,
     MAXIMUM_LENGTH,
@@ -41,10 +40,11 @@ from evaluation.engines.base import (
     ignore,
     opened,
 )
-from evaluation.engines.dense import FIELDS
 from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.engines.index.token_store import NearestTokens, TokenStore, TokenWriter
+from evaluation.engines.passages import FIELDS
+from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
 if TYPE_CHECKING:
     import torch
@@ -237,8 +237,7 @@ PARAMETERS = (
     ),
     Parameter("probes", 32, "end-to-end: lists of vectors that are read for each", least=1, most=16_384),
     Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(FIELDS)),
-    Parameter("query_prompt", AUTO, "put before each query; auto is what the checkpoint says"),
-    Parameter("document_prompt", AUTO, "put before each document; auto is what the checkpoint says"),
+    *PROMPT_PARAMETERS,
     replace(
         MAXIMUM_LENGTH,
         default=300,
@@ -267,6 +266,9 @@ DESCRIPTIONS = (
             "stored_dtype",
             "compute_dtype",
             "batch_tokens",
+        ),
+        check_parameters=lambda parameters, checkpoint: (
+            check_prompts(checkpoint.prompts, parameters) if checkpoint else None
         ),
     ),
 )

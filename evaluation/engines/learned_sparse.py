@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
-    AUTO,
     BATCH_TOKENS,
     COMPUTE_DTYPE,
     MAXIMUM_LENGTH,
@@ -28,12 +27,13 @@ from evaluation.engines.base import (
     ignore,
     opened,
 )
-from evaluation.engines.dense import FIELDS
 from evaluation.engines.index.weighted_index import (
     WeightedIndex,
     write_sparse_shard,
     write_weighted_index,
 )
+from evaluation.engines.passages import FIELDS
+from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.sparse_encoding import SparseTextEncoder
@@ -117,8 +117,7 @@ PARAMETERS = (
         most=1_000_000,
     ),
     Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(FIELDS)),
-    Parameter("query_prompt", AUTO, "put before each query; auto is what the checkpoint says"),
-    Parameter("document_prompt", AUTO, "put before each document; auto is what the checkpoint says"),
+    *PROMPT_PARAMETERS,
     MAXIMUM_LENGTH,
     COMPUTE_DTYPE,
     BATCH_TOKENS,
@@ -140,6 +139,9 @@ DESCRIPTIONS = (
             "maximum_length",
             "compute_dtype",
             "batch_tokens",
+        ),
+        check_parameters=lambda parameters, checkpoint: (
+            check_prompts(checkpoint.prompts, parameters) if checkpoint else None
         ),
     ),
 )

@@ -25,6 +25,7 @@ from evaluation.engines.base import (
     shard_name,
     split_corpus,
 )
+from evaluation.engines.precision import SAMPLED_DOCUMENTS, SAMPLED_QUERIES, computed_in, precision_loss
 
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
 Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
@@ -84,12 +85,41 @@ def run_engine(
             facts=dict(engine.facts()),
             variants=variant_paths(engine.variants, out),
             variant_facts={label: dict(engine.variant_facts(label)) for label in engine.variants},
+            variant_index_bytes={label: engine.variant(label).size() for label in engine.variants},
             encoded_documents=encoded.documents if encoded else None,
             encoding_seconds=encoded.seconds if encoded else 0.0,
         )
         if afterwards is not None:
             afterwards(engine, asked, done)
+        _tell_precision(engine, description, done, resources, asked, main.first, corpus, folder)
         return done
+
+
+def _tell_precision(
+    engine: Engine,
+    description: EngineDescription,
+    done: Retrieval,
+    resources: Resources,
+    queries: Sequence[Query],
+    rankings: Sequence[SearchResult],
+    corpus: Path,
+    folder: Path,
+) -> None:
+    """Add to the facts what the model computed in, and what that lost. Last of all: it takes memory of its own."""
+    if not (computed := computed_in(done.parameters, resources.device)):
+        return
+    everything = [done.facts, *done.variant_facts.values()]
+    for facts in everything:
+        facts["compute_dtype"] = computed
+    if computed != "float32":
+        place = folder / "precision"
+        place.mkdir()
+        lost = precision_loss(
+            engine, description, done.parameters, resources, queries, rankings, corpus, place
+        )
+        if lost is not None:
+            for facts in (done.facts, everything[-1]):  # the main one's
+                facts["precision_loss"] = lost
 
 
 def _build(
@@ -211,6 +241,8 @@ class _RunWriter:
         self.depth_to_search = depth + drop_self_matches
         self.lines = 0
         self.empty_rankings = 0
+        #: The rankings of the first queries, as far as their loss by precision is found from them.
+        self.first: list[SearchResult] = []
 
     def write(self, ranking: SearchResult) -> None:
         """Write one ranking, without the query's own document if so asked, and cut to the depth."""
@@ -223,6 +255,9 @@ class _RunWriter:
         self._file.write(run_lines(kept, self._tag))
         self.lines += len(kept.document_ids)
         self.empty_rankings += not kept.document_ids
+        if len(self.first) < SAMPLED_QUERIES:
+            best = slice(SAMPLED_DOCUMENTS)
+            self.first.append(SearchResult(kept.query_id, kept.document_ids[best], kept.scores[best]))
 
 
 def _writers(

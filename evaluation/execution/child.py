@@ -20,7 +20,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from evaluation.collections.beir import Query, read_corpus
-from evaluation.core.errors import ModelFailure
+from evaluation.core.errors import ModelFailure, is_out_of_memory
 from evaluation.efficiency.protocol import measure, plan_efforts
 from evaluation.engines import (
     Engine,
@@ -170,7 +170,7 @@ def _measure(
         measured[label] = measure(
             engines[label],
             asked,
-            done,
+            done.of_variant(label),
             threads=job.threads,
             device=job.device,
             checkpoint=job.checkpoint,
@@ -208,13 +208,6 @@ def _report_measuring(channel: Channel, done: int, engines: int, share: float) -
 
 def _resources(job: ExecutionJob) -> Resources:
     return Resources(job.checkpoint, job.runs, job.device, job.threads, job.language)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: Python's, numpy's, CUDA's, or torch's on the CPU, which has no type of its own."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
 def _fail(job: ExecutionJob, failure: ModelFailure) -> int:

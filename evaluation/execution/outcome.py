@@ -137,6 +137,10 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
     told = {entry.name: getattr(retrieval, entry.name) for entry in fields(Retrieval)}
     told["variants"] = {label: path.name for label, path in retrieval.variants.items()}
     told |= _coarse({name: told[name] for name in (*_SECONDS, "index_bytes")})
+    told["variant_index_bytes"] = {
+        label: _coarse({"index_bytes": size})["index_bytes"]
+        for label, size in retrieval.variant_index_bytes.items()
+    }
     return {"retrieval": told, "figures": figures, "variants": variants, "hardware": hardware}
 
 
@@ -166,8 +170,8 @@ def _measured(
     _require(set(told) == set(labels), "other variants were measured")
     given = [told[label] for label in labels] or [result["figures"]]
     figures = [
-        validate_figures(EfficiencyFigures.from_data(one), known, retrieval, effort)
-        for one, effort in zip(given, plan_efforts(len(given)), strict=True)
+        validate_figures(EfficiencyFigures.from_data(one), known, retrieval.of_variant(label), effort)
+        for label, one, effort in zip(labels or ("",), given, plan_efforts(len(given)), strict=True)
     ]
     check_clock(figures, known, retrieval)
     data = [_coarse(one.as_data()) for one in figures]
@@ -208,6 +212,7 @@ def _checked_retrieval(retrieval: dict[str, Any], out: Path, known: JobFacts) ->
         facts=_checked_facts(_object(retrieval, "facts"), parameters),
         variants=variants,
         variant_facts=_checked_variant_facts(retrieval, variants, parameters),
+        variant_index_bytes=_checked_index_bytes(retrieval, variants),
         encoded_documents=encoded,
         **{name: retrieval[name] for name in (*_COUNTS, *_SECONDS)},
     )
@@ -219,6 +224,13 @@ def _checked_variant_facts(
     told = _object(retrieval, "variant_facts")
     _require(set(told) == set(labels), "it has facts of other variants")
     return {label: _checked_facts(_object(told, label), parameters) for label in labels}
+
+
+def _checked_index_bytes(retrieval: Mapping[str, Any], labels: Collection[str]) -> dict[str, int]:
+    told = _object(retrieval, "variant_index_bytes")
+    _require(set(told) == set(labels), "it has indexes of other variants")
+    _require(all(map(_is_count, told.values())), "the bytes of a variant's index are no count")
+    return told
 
 
 def _checked_facts(told: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, FactValue]:

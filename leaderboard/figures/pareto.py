@@ -34,6 +34,7 @@ from leaderboard.results.kinds import REPORTED, SCORED
 MEASURED = {
     "latency": ("mean-latency", "Latency"),
     "index": ("index-bytes", "Index size"),
+    "bytes": ("bytes-per-document", "Index size per document"),
     "parameters": ("model-parameters", "Parameters"),
     "cost": ("cost-per-million", "Cost"),
 }

@@ -12,7 +12,7 @@ from django.utils import timezone
 from evaluation.engines import ENGINES
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, spread_of_latency, times_baseline
-from leaderboard.boards.system.depth import DepthPoint, DepthSeries, depth_of, depth_series
+from leaderboard.boards.system.depth import DEPTH, Axis, DepthPoint, DepthSeries, depth_of, depth_series
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.models import Entry, Measurement
 from leaderboard.results.history.measurements import Machine, MeasuredEntry
@@ -44,10 +44,10 @@ _TELLING = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ResultVariant:
-    """One of a job's results: its entry, how deep it re-ranked where it did, and what a search took."""
+    """One of a job's results: its entry, its place among several by depth or bytes, and what a search took."""
 
     entry: Entry
-    depth: int | None
+    place: tuple[Axis, float] | None
     latency_ms: float | None
     is_main: bool
 
@@ -142,15 +142,15 @@ def _variants(job: Job, main: Entry, *, complete: bool) -> list[ResultVariant]:
     if not further:
         return []
     found = [_variant(entry, entry.pk == main.pk) for entry in (*further, main)]
-    return sorted(found, key=lambda variant: (variant.depth or 0, variant.label))
+    return sorted(found, key=lambda variant: (variant.place or (DEPTH, 0), variant.label))
 
 
 def _variant(entry: Entry, is_main: bool) -> ResultVariant:
     # The variant's own label stands first in the configuration, the submission's after it.
-    depth = depth_of(entry.configuration.split(" · ")[0])
+    place = depth_of(entry.configuration.split(" · ")[0], entry.facts)
     measured = _measured(entry)
     latency = measured.figures["latency_ms"]["mean"] if measured else None
-    return ResultVariant(entry, depth, latency, is_main)
+    return ResultVariant(entry, place, latency, is_main)
 
 
 def _measured(entry: Entry) -> Measurement | None:
@@ -159,14 +159,15 @@ def _measured(entry: Entry) -> Measurement | None:
 
 
 def _depth_series(job: Job, variants: Sequence[ResultVariant]) -> DepthSeries | None:
-    """Effectiveness and latency against depth, of a re-ranker."""
+    """Effectiveness and latency against depth, of a re-ranker; against bytes where dimensions differ."""
     measure = job.dataset.primary_measure
     points = [
-        DepthPoint(variant.depth, value, variant.latency_ms)
+        DepthPoint(variant.place[1], value, variant.latency_ms)
         for variant in variants
-        if variant.depth is not None and (value := variant.score(measure)) is not None
+        if variant.place and (value := variant.score(measure)) is not None
     ]
-    return depth_series(measure, points, decimals=HIDDEN_DECIMALS if job.dataset.hidden else 4)
+    axis = next((variant.place[0] for variant in variants if variant.place), DEPTH)
+    return depth_series(measure, points, HIDDEN_DECIMALS if job.dataset.hidden else 4, axis)
 
 
 #: Columns that a sentence of their own stands for.

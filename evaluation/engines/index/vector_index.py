@@ -182,6 +182,8 @@ _STATE = "index.json"
 #: Depth at which an approximate ranking is compared with the exact one.
 _COMPARED_DEPTH = 100
 _ROWS_AT_ONCE = 8_192
+#: As torch.nn.functional.normalize has it.
+_LEAST_NORM = 1e-12
 
 
 def build_index(
@@ -247,7 +249,8 @@ class VectorIndex:
 
     def size(self) -> int:
         """Bytes of the vectors that are searched, or their index, and of the ids."""
-        inside = sum(path.stat().st_size for path in self._folder.iterdir() if path.name != _STATE)
+        files = (path for path in self._folder.iterdir() if path.is_file() and path.suffix != ".json")
+        inside = sum(path.stat().st_size for path in files)
         reads_shards = self._searcher is self.__dict__.get("exact")
         return inside + (sum(path.stat().st_size for path in self._files) if reads_shards else 0)
 
@@ -276,6 +279,30 @@ def new_vectors(
 def load_vectors(path: Path) -> Vectors:
     """The array in a file, mapped for reading alone: a private mapping would be charged to the memory there is."""
     return np.asarray(np.load(path, mmap_mode="r"))
+
+
+def bytes_of_vector(dimension: int, stored_dtype: str) -> int:
+    """Bytes that a vector takes as it is stored."""
+    bits = {"float32": 32, "float16": 16, "int8": 8, "binary": 1}[stored_dtype]
+    return -(-dimension * bits // 8)
+
+
+def leading(vectors: Vectors, dimension: int, unit_length: bool) -> Vectors:
+    """The first dimensions of vectors (Matryoshka), made one long again where they were."""
+    kept = vectors[:, :dimension]
+    if not unit_length or kept.shape == vectors.shape:
+        return kept
+    lengths = np.linalg.norm(kept, axis=1, keepdims=True)
+    return np.asarray(kept / np.maximum(lengths, _LEAST_NORM), np.float32)
+
+
+def write_leading(path: Path, copy: Path, dimension: int, unit_length: bool) -> None:
+    """Write `leading` of a file of vectors to another one."""
+    vectors = load_vectors(path)
+    kept = new_vectors(copy, len(vectors), dimension)
+    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        some = slice(start, start + _ROWS_AT_ONCE)
+        kept[some] = leading(vectors[some], dimension, unit_length)
 
 
 def _write_float16(vectors: Vectors, path: Path) -> None:

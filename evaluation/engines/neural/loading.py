@@ -34,6 +34,7 @@ from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.errors import ModelFailure
 from evaluation.engines.base import AUTO, Resources
 from evaluation.engines.neural.batching import MOST_CHARACTERS, Indices
+from evaluation.engines.prompts import prompt_of
 
 Model = TypeVar("Model")
 #: How weights are read, whatever the folder says.
@@ -161,12 +162,12 @@ def part_folder(checkpoint: Path, role: Role) -> Path:
 
 
 def prompts_of(models: Mapping[Role, Any], parameters: Mapping[str, Any]) -> dict[Role, str | None]:
-    """What stands before each text: what the parameters say, or, for AUTO, what the model itself names for its role."""
+    """What stands before each text: what the parameters say, or what the model itself has under a name."""
     prompts: dict[Role, str | None] = {}
     for role, model in models.items():
         own = (model.prompts[name] for name in _PROMPT_NAMES[role] if model.prompts.get(name))
         wanted = parameters[f"{role}_prompt"]
-        prompts[role] = next(own, None) if wanted == AUTO else wanted
+        prompts[role] = next(own, None) if wanted == AUTO else prompt_of(model.prompts, role, wanted)
     return prompts
 
 

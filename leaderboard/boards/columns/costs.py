@@ -78,6 +78,11 @@ def _figure(name: str, per: float = 1.0) -> Callable[[MeasuredEntry], float | No
     return value
 
 
+def _bytes_per_document(measured: MeasuredEntry) -> float | None:
+    size, documents = measured.figures.get("index_bytes"), measured.figures.get("documents")
+    return size / documents if size and documents else None
+
+
 def _of_whole_searches(
     value: Callable[[MeasuredEntry], float | None],
 ) -> Callable[[MeasuredEntry], float | None]:
@@ -150,6 +155,15 @@ COSTS: tuple[CostColumn, ...] = (
         "index-bytes", "Index", "MB", "lower", "the index on disk", _figure("index_bytes", MILLION), no_noise
     ),
     CostColumn(
+        "bytes-per-document",
+        "Bytes/doc",
+        "B",
+        "lower",
+        "the index on disk over the documents in it",
+        _bytes_per_document,
+        no_noise,
+    ),
+    CostColumn(
         "peak-memory",
         "Memory",
         "MB",
@@ -196,10 +210,8 @@ def estimated_index(documents: int) -> CostColumn:
     """The column of what the index of so many documents would take, by the measured bytes for each document."""
 
     def value(measured: MeasuredEntry) -> float | None:
-        size, measured_documents = measured.figures.get("index_bytes"), measured.figures.get("documents")
-        if not size or not measured_documents:
-            return None
-        return float(size) / measured_documents * documents / MILLION
+        each = _bytes_per_document(measured)
+        return None if each is None else each * documents / MILLION
 
     return CostColumn(
         CORPUS_INDEX,

@@ -1,4 +1,7 @@
-"""Effectiveness and latency of a re-ranker against its depth: a table, and two small charts drawn as SVG.
+"""Effectiveness and latency of one system's variants: a table, and two small charts drawn as SVG.
+
+They stand against the depth of a re-ranker, or against the bytes of a document's vectors where several numbers of
+dimensions were searched.
 
 Pages put `leaderboard/_depth.html` in their place, with `depth` as `depth_series` makes it.
 """
@@ -6,16 +9,18 @@ Pages put `leaderboard/_depth.html` in their place, with `depth` as `depth_serie
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
-from typing import NamedTuple
+from math import log
+from typing import Any, NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.core.text.numbers import format_quantity, format_value
 
-_LABEL = re.compile(r"(?:^|\W)top (\d+)$")
+_DEPTH = re.compile(r"(?:^|\W)top (\d+)$")
+_DIMENSIONS = re.compile(r"(?:^|\W)(?:all|\d+) dimensions$")
 
 #: The drawing's own units; the page scales it.
 WIDTH, HEIGHT = 320, 190
@@ -26,15 +31,30 @@ INDENT = 24
 _AIR = 0.25
 #: About how wide a character of a label is, and how high a line of them.
 _LETTER, _LINE = 6.2, 9.0
+#: From here on a tick has six characters or more.
+_WIDE = 1_000
 
 #: A point of the drawing (x, y), with the text that says its value.
 _Place = tuple[float, float, str]
 
 
-class DepthPoint(NamedTuple):
-    """What re-ranking so many documents gave, and took: milliseconds, None where that was not measured."""
+class Axis(NamedTuple):
+    """What tells a system's variants apart: the head of its column, and what it and the lesser variants are called."""
 
-    depth: int
+    head: str
+    words: str
+    lesser: str
+    logarithmic: bool = False
+
+
+DEPTH = Axis("Depth", "depth", "lesser depths")
+BYTES = Axis("Bytes per document", "bytes per document", "fewer dimensions", logarithmic=True)
+
+
+class DepthPoint(NamedTuple):
+    """What one variant gave, and took: milliseconds, None where that was not measured."""
+
+    depth: float
     value: float
     latency_ms: float | None = None
 
@@ -42,7 +62,7 @@ class DepthPoint(NamedTuple):
 class DepthRow(NamedTuple):
     """A point as text."""
 
-    depth: int
+    depth: str
     value: str
     latency: str
 
@@ -54,15 +74,20 @@ class DepthSeries(NamedTuple):
     rows: list[DepthRow]
     charts: SafeString
     timed: bool
+    axis: Axis
 
 
-def depth_of(label: str) -> int | None:
-    """The depth in the label of a re-ranker's variant or configuration (“top 100”); None where it names none."""
-    found = _LABEL.search(label)
-    return int(found[1]) if found else None
+def depth_of(label: str, facts: Mapping[str, Any]) -> tuple[Axis, float] | None:
+    """Where a variant stands by its label, such as “top 100” or “256 dimensions”, and its facts; None for others."""
+    if found := _DEPTH.search(label):
+        return DEPTH, int(found[1])
+    size = facts.get("bytes_per_document")
+    return (BYTES, float(size)) if size and _DIMENSIONS.search(label) else None
 
 
-def depth_series(measure: str, points: Iterable[DepthPoint], decimals: int = 4) -> DepthSeries | None:
+def depth_series(
+    measure: str, points: Iterable[DepthPoint], decimals: int = 4, axis: Axis = DEPTH
+) -> DepthSeries | None:
     """The points in order of depth, drawn; None where there are fewer than two depths."""
     ordered = list({point.depth: point for point in sorted(points)}.values())
     if len(ordered) < 2:
@@ -73,27 +98,28 @@ def depth_series(measure: str, points: Iterable[DepthPoint], decimals: int = 4) 
         if point.latency_ms is not None
     ]
     values = [(point.depth, point.value, format_value(point.value, decimals)) for point in ordered]
-    charts = _chart(measure, values, from_zero=False)
+    charts = _chart(measure, values, axis, from_zero=False)
     if len(timed) > 1:
-        charts += _chart("Latency, ms", timed, from_zero=True)
+        charts += _chart("Latency, ms", timed, axis, from_zero=True)
     rows = [
         DepthRow(
-            point.depth,
+            f"{point.depth:,g}",
             format_value(point.value, decimals),
             "—" if point.latency_ms is None else format_quantity(point.latency_ms),
         )
         for point in ordered
     ]
-    return DepthSeries(measure, rows, mark_safe(charts), bool(timed))  # noqa: S308
+    return DepthSeries(measure, rows, mark_safe(charts), bool(timed), axis)  # noqa: S308
 
 
-def _chart(title: str, points: Sequence[tuple[int, float, str]], *, from_zero: bool) -> str:
+def _chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *, from_zero: bool) -> str:
     """One line over depth. Each point is (depth, value, the value as text), which stands above it."""
-    places = [(_x(points, depth), _y(points, value, from_zero), text) for depth, value, text in points]
+    places = [(_x(points, depth, axis), _y(points, value, from_zero), text) for depth, value, text in points]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
-    told = ", ".join(f"{text} at {depth}" for depth, _, text in points)
+    values = ", ".join(f"{text} at {depth:g}" for depth, _, text in points)
+    told = f"{escape(title)} by {axis.words}: {values}"
     parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)} by depth: {told}">',
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{told}">',
         f'<text class="chart-title" x="{LEFT}" y="14">{escape(title)}</text>',
         f'<line class="chart-axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>',
         f'<polyline class="chart-line" points="{line}"/>',
@@ -104,8 +130,8 @@ def _chart(title: str, points: Sequence[tuple[int, float, str]], *, from_zero: b
     last_tick = -100.0
     for (x, y, _), (depth, _, _) in zip(places, points, strict=True):
         parts.append(f'<circle class="chart-point" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
-        if x - last_tick >= 22:
-            parts.append(f'<text class="chart-tick" x="{x:.1f}" y="{BOTTOM + 15}">{depth}</text>')
+        if x - last_tick >= (44 if depth >= _WIDE else 22):
+            parts.append(f'<text class="chart-tick" x="{x:.1f}" y="{BOTTOM + 15}">{depth:,g}</text>')
             last_tick = x
     return "".join([*parts, "</svg>"])
 
@@ -165,13 +191,15 @@ def _labels(places: Sequence[_Place]) -> Iterator[_Place]:
                 break
 
 
-def _x(points: Sequence[tuple[int, float, str]], depth: int) -> float:
+def _x(points: Sequence[tuple[float, float, str]], depth: float, axis: Axis) -> float:
     """Depths lie on a line from the first to the last, which are indented a little."""
-    first, last = points[0][0], points[-1][0]
-    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (depth - first) / (last - first)
+    first, here, last = (
+        log(each) if axis.logarithmic else each for each in (points[0][0], depth, points[-1][0])
+    )
+    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (here - first) / (last - first)
 
 
-def _y(points: Sequence[tuple[int, float, str]], value: float, from_zero: bool) -> float:
+def _y(points: Sequence[tuple[float, float, str]], value: float, from_zero: bool) -> float:
     values = [of_point for _, of_point, _ in points]
     low, high = (0.0 if from_zero else min(values)), max(values)
     span = (high - low) or abs(high) or 1.0

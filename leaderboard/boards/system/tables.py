@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, currency_of, unit_with_currency
-from leaderboard.boards.system.depth import DepthPoint, depth_of, depth_series
+from leaderboard.boards.system.depth import Axis, DepthPoint, depth_of, depth_series
 from leaderboard.boards.system.result import Result
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
@@ -112,21 +112,21 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
 
 
 def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """For each dataset the entries that differ in depth alone, drawn against it; latency of one machine only."""
-    of_dataset: dict[str, list[tuple[int, Result]]] = {}
+    """For each dataset the entries that differ in depth alone, or in dimensions; latency of one machine only."""
+    of_dataset: dict[tuple[str, Axis], list[tuple[float, Result]]] = {}
     for result in results:
-        depth = depth_of(result.configuration)
-        if depth is not None:
-            of_dataset.setdefault(result.dataset_slug, []).append((depth, result))
+        if place := depth_of(result.configuration, result.facts):
+            axis, depth = place
+            of_dataset.setdefault((result.dataset_slug, axis), []).append((depth, result))
     found = []
-    for slug, entries in of_dataset.items():
+    for (slug, axis), entries in of_dataset.items():
         machines = [one.machine for _, result in entries for one in result.measured]
         machine = max(machines, key=machines.count) if machines else None
         points = [
             DepthPoint(depth, result.value, _latency(result.measured, machine)) for depth, result in entries
         ]
         first = entries[0][1]
-        series = depth_series(first.measure, points, first.decimals)
+        series = depth_series(first.measure, points, first.decimals, axis)
         if series is not None:
             found.append({"dataset": first.dataset, "dataset_slug": slug, "series": series})
     return found

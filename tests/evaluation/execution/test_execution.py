@@ -182,7 +182,7 @@ def left(out: Path, figures: Mapping[str, Any] | None = None, **changes: Any) ->
     retrieval = {
         "engine": "x", "parameters": {}, "analyser": "words", "documents": 3, "queries": 2, "lines": 4,
         "queries_without_results": 0, "index_bytes": 10, "build_seconds": 0.1, "search_seconds": 0.1, "facts": {},
-        "variants": {}, "variant_facts": {}, "encoding_seconds": 0.0,
+        "variants": {}, "variant_facts": {}, "variant_index_bytes": {}, "encoding_seconds": 0.0,
     }  # fmt: skip
     hardware = {"details": {"cpu": "the fastest", "cores": 1, "gpu": None, "python": "3", "libraries": {}}}
     result = {"figures": figures, "variants": {}, "hardware": hardware, "retrieval": {**retrieval, **changes}}
@@ -232,6 +232,8 @@ def test_what_was_asked_for_is_not_taken_from_the_child(job: ExecutionJob) -> No
         {"variants": ["run.txt"]},
         {"variant_facts": {"50": {}}},
         {"variant_facts": []},
+        {"variant_index_bytes": {"50": 1}},
+        {"variant_index_bytes": []},
         {"encoded_documents": "all"},
         {"encoded_documents": 4},
         {"surprise": [[[[[[[[1]]]]]]]]},
@@ -268,7 +270,12 @@ DEPTHS = ("top 10", "top 50", "top 100")
 def reranked(job: ExecutionJob, labels: Sequence[str]) -> ExecutionJob:
     """A cross-encoder's job at three depths, and a result with these variants."""
     names = {label: path.name for label, path in variant_paths(labels, job.out / "run.txt").items()}
-    left(job.out, variants=names, variant_facts={label: {"depth": 1} for label in names})
+    left(
+        job.out,
+        variants=names,
+        variant_facts={label: {"depth": 1} for label in names},
+        variant_index_bytes=dict.fromkeys(names, 12345),
+    )
     for name in names.values():
         (job.out / name).write_text("q1 Q0 d1 1 1.0 x\n")
     return replace(job, engine="cross-encoder", parameters={"reranking_depths": "10,50"})

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from django.template.loader import render_to_string
 
-from leaderboard.boards.system.depth import DepthPoint, depth_of, depth_series
+from leaderboard.boards.system.depth import BYTES, DEPTH, DepthPoint, depth_of, depth_series
 
 POINTS = [
     DepthPoint(100, 0.71, 1234.5),
@@ -31,17 +31,48 @@ POINTS = [
     ],
 )
 def test_the_depth_is_read_from_the_label(label: str, depth: int | None) -> None:
-    assert depth_of(label) == depth
+    assert depth_of(label, {}) == (depth and (DEPTH, depth))
+
+
+@pytest.mark.parametrize(
+    ("label", "facts", "size"),
+    [
+        ("256 dimensions", {"bytes_per_document": 1024.0}, 1024.0),
+        ("all dimensions", {"bytes_per_document": 96}, 96.0),
+        ("256 dimensions", {}, None),
+        ("in 256 dimensions b", {"bytes_per_document": 1024.0}, None),
+        ("", {"bytes_per_document": 1024.0}, None),
+    ],
+)
+def test_dimensions_stand_at_the_bytes_of_a_document(
+    label: str, facts: dict[str, float], size: float
+) -> None:
+    assert depth_of(label, facts) == (size and (BYTES, size))
+
+
+def test_bytes_are_drawn_at_equal_distances_where_they_double() -> None:
+    points = [
+        DepthPoint(size, 0.3 + place / 100) for place, size in enumerate((256.0, 512.0, 1024.0, 2048.5))
+    ]
+    series = depth_series("nDCG@10", points, axis=BYTES)
+    assert series is not None
+    assert [row.depth for row in series.rows] == ["256", "512", "1,024", "2,048.5"]
+    across = [float(x) for x in re.findall(r'<circle[^>]*cx="([^"]+)"', series.charts)]
+    steps = [after - before for before, after in pairwise(across)]
+    assert max(steps) - min(steps) < 0.2
+    page = render_to_string("leaderboard/_depth.html", {"depth": series})
+    assert "Bytes per document" in page
+    assert "by bytes per document" in page
 
 
 def test_rows_are_in_order_of_depth_with_three_digits_of_latency() -> None:
     series = depth_series("nDCG@10", POINTS)
     assert series is not None
     assert [tuple(row) for row in series.rows] == [
-        (10, "0.6100", "130"),
-        (50, "0.6900", "640"),
-        (100, "0.7100", "1,234"),
-        (200, "0.7000", "2,400"),
+        ("10", "0.6100", "130"),
+        ("50", "0.6900", "640"),
+        ("100", "0.7100", "1,234"),
+        ("200", "0.7000", "2,400"),
     ]
 
 

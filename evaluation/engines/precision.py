@@ -1,0 +1,88 @@
+"""What computing in fewer bits than float32 loses, over the best documents of some queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evaluation.collections.beir import Query, read_corpus
+from evaluation.core.errors import ModelFailure, is_out_of_memory
+from evaluation.engines.base import AUTO, Engine, EngineDescription, Resources, SearchResult
+
+#: Queries that are compared, the documents taken of each, and how many of these are its best ones.
+SAMPLED_QUERIES, SAMPLED_DOCUMENTS, BEST = 100, 20, 10
+_WHOLE = "float32"
+
+
+def computed_in(parameters: Mapping[str, Any], device: str) -> str:
+    """What a model computes in with these parameters; empty for an engine that leaves no choice."""
+    name: str = parameters.get("compute_dtype", "")
+    if name == AUTO:
+        return "bfloat16" if device.startswith("cuda") else _WHOLE
+    return name
+
+
+def precision_loss(
+    engine: Engine,
+    description: EngineDescription,
+    parameters: Mapping[str, Any],
+    resources: Resources,
+    queries: Sequence[Query],
+    rankings: Sequence[SearchResult],
+    corpus: Path,
+    folder: Path,
+) -> float | None:
+    """The share of float32's ten best documents that are not among the engine's, in the mean over the rankings.
+
+    The rankings are of the first queries, and what they name is all that is ranked: of a re-ranker each query's own
+    documents, else all of them together, by both engines. None where there is no document, or no room for the model in
+    float32. The engine has another index afterwards, in the empty `folder`.
+    """
+    asked = {
+        ranking.query_id: ranking.document_ids[:SAMPLED_DOCUMENTS] for ranking in rankings[:SAMPLED_QUERIES]
+    }
+    wanted = {identifier for identifiers in asked.values() for identifier in identifiers}
+    documents = [document for document in read_corpus(corpus) if document.id in wanted]
+    some = [query for query in queries[:SAMPLED_QUERIES] if asked.get(query.id)]
+    if not some:
+        return None
+    values = {**parameters, **description.main_alone, "compute_dtype": _WHOLE}
+    given = resources
+    if description.runs[1]:
+        given = replace(resources, runs=(_write_run(rankings[:SAMPLED_QUERIES], folder / "run.txt"),))
+        values |= {"mode": "candidates"} if "mode" in values else {}
+    else:
+        (folder / "own").mkdir()
+        engine.build(documents, folder / "own")
+        asked = {found.query_id: found.document_ids for found in engine.search(some, SAMPLED_DOCUMENTS)}
+    try:
+        reference = description.create(values, given)
+        (folder / "reference").mkdir()
+        reference.build(documents, folder / "reference")
+        found = {each.query_id: each.document_ids for each in reference.search(some, SAMPLED_DOCUMENTS)}
+    except ModelFailure:
+        return None
+    except Exception as error:
+        if is_out_of_memory(error):
+            return None
+        raise
+    lost = [_lost(asked[query.id], found[query.id]) for query in some if asked[query.id]]
+    return sum(lost) / len(lost) if lost else None
+
+
+def _lost(ours: Sequence[str], theirs: Sequence[str]) -> float:
+    """The share of their best documents that are not among ours: of ten, of fewer than twenty half."""
+    best = min(BEST, -(-len(ours) // 2))
+    return 1 - len({*ours[:best]}.intersection(theirs[:best])) / best
+
+
+def _write_run(rankings: Sequence[SearchResult], path: Path) -> Path:
+    lines = [
+        f"{ranking.query_id} Q0 {identifier} {place} {SAMPLED_DOCUMENTS - place} x\n"
+        for ranking in rankings
+        for place, identifier in enumerate(ranking.document_ids[:SAMPLED_DOCUMENTS])
+    ]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
