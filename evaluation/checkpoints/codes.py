@@ -78,6 +78,8 @@ CODES: Mapping[str, str] = {
     "hub_unreachable": "Try again later, or upload the checkpoint as an archive.",
     # Remarks
     "known_for_dot": "Nothing to do; where it was trained for cosine, say similarity = cosine in the submission.",
+    "prompt_names": "Without a choice only prompts named query, and document, passage or corpus, are put before texts.",
+    "prompt_template": "Nothing to do where the model was trained otherwise.",
     "left_out": "Nothing to do: the file is not needed, and was not taken.",
     "keys_left_out": "Nothing to do: the keys are not needed, and were not taken.",
     "weights_not_sent": "Send the weights too when you submit it; whether they are finite is asked then.",

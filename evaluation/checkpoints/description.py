@@ -42,7 +42,8 @@ class CheckpointDescription:
 
     `parts` are the folders in it, each loadable by itself: ("model",), or ("query", "document") where queries and
     documents have an encoder each. `parameters` counts weights; `dimension` is of the vectors that come out;
-    `maximum_length` counts tokens. `prompts` holds what is put before a text, by "query" and "document".
+    `maximum_length` counts tokens. `prompts` holds what may be put before a text by its name: what is put where
+    nobody chooses by "query" and "document".
     `pooling` and `similarity` ("cosine" or "dot") are empty where the files do not say. `template` is the one of
     `checkpoints.templates` that a re-ranking language model is asked with, empty where none is known. `also` are the
     other kinds that HEADS make it. `sha256` is over the names and bytes of all rebuilt files but this one: the

@@ -58,7 +58,7 @@ _RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True, slots=True)
 class EncoderDefaults:
-    """What was understood. `similarity` is "cosine", "dot" or empty; `prompts` has "query" and "document" at most."""
+    """What was understood. `similarity` is "cosine", "dot" or empty; `prompts` are by name, for each side its own."""
 
     model_type: str = ""
     similarity: str = ""
@@ -98,11 +98,11 @@ def read_settings(source: ModelFiles, findings: Findings) -> EncoderDefaults:
 
 
 def _prompts(values: Mapping[str, Any]) -> dict[str, str]:
-    """What is put before queries and documents."""
+    """What is put before queries and documents, and every other prompt by its name."""
     given: Mapping[str, Any] = values.get("prompts", {})
     default = given.get(values.get("default_prompt_name", ""))
     prompts = {
         role: next((given[name] for name in names if given.get(name)), default)
         for role, names in _ROLES.items()
     }
-    return {role: prompt for role, prompt in prompts.items() if prompt}
+    return {name: prompt for name, prompt in {**given, **prompts}.items() if prompt}

@@ -71,6 +71,10 @@ def run_pack(arguments: argparse.Namespace) -> int:
             rebuilt = scratch / "rebuilt"
             described = rebuild(validation, rebuilt)
             _check_deeply(rebuilt)
+            from evaluation.engines.prompts import prompt_remarks
+
+            remarks = prompt_remarks(described.kind, described.prompts, described.model_type, folder.name)
+            _print_report(Report(tuple(remarks)))
             if not arguments.no_trial:
                 for each in (described.kind, *described.also):
                     _run_engine(rebuilt, each, scratch)
@@ -193,7 +197,7 @@ def _texts() -> list[str]:
 def _print_report(report: Report) -> None:
     for problem in report.problems:
         print(f"{problem.severity}: {problem.code}: {problem.message}", file=sys.stderr)
-        if problem.severity == "error":
+        if problem.severity == "error" or problem.code.startswith("prompt_"):
             print(f"    {problem.hint}", file=sys.stderr)
 
 

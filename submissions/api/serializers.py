@@ -17,6 +17,7 @@ from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.deltas import DIGITS
 from submissions.accounts.permissions import downloadable_runs
 from submissions.checkpoints.concurrency import TooManyChecks
+from submissions.checkpoints.service import prompt_template
 from submissions.core.errors import Refused
 from submissions.quotas.ledger import QuotaSpent
 from submissions.status.description import JobStatus, SubmissionStatus
@@ -97,7 +98,11 @@ class ModelSerializer(Answer):
     pooling = serializers.CharField(help_text="Empty where the files do not say.")
     similarity = serializers.CharField(help_text="cosine or dot; empty where the files do not say.")
     prompts = serializers.DictField(
-        child=serializers.CharField(), help_text="Put before queries and documents."
+        child=serializers.CharField(),
+        help_text="By name: those of queries and documents are put before them, others where a submission names them.",
+    )
+    prompt_template = serializers.CharField(
+        help_text="The family whose prompts it should have, such as Nomic Embed; empty where none is recognised."
     )
 
 
@@ -161,8 +166,11 @@ class CheckpointSerializer(ModelSerializer):
             return None
         own = {name: getattr(row, name) for name in ("pk", "kind", "model_sha256", "size")}
         file_name = row.file_name if instance.complete else ""
-        unknown = dict.fromkeys(self.fields)
-        return super().to_representation({**unknown, **row.description, **own, "file_name": file_name})
+        known = {
+            **dict.fromkeys(self.fields),
+            "prompt_template": prompt_template(row.description, row.file_name),
+        }
+        return super().to_representation({**known, **row.description, **own, "file_name": file_name})
 
 
 class JobSerializer(Answer):
@@ -213,6 +221,10 @@ class JobSerializer(Answer):
     error_code = serializers.CharField(help_text="Stable; empty where nothing went wrong.")
     remedy = serializers.CharField(
         source="model.remedy", help_text="What would be right, where a model failed."
+    )
+    parameters = serializers.DictField(
+        source="model.own_parameters",
+        help_text="Those of the engine's that this dataset has for itself: prompts.",
     )
     facts = serializers.DictField(help_text="What papers report of such a system.")
     efficiency = EfficiencySerializer(

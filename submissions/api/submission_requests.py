@@ -30,6 +30,8 @@ from submissions.api.requests import (
 from submissions.checkpoints.hub import HubModel
 from submissions.checkpoints.service import CheckpointArchive
 from submissions.core.errors import Refused
+from submissions.core.json import read_json
+from submissions.core.names import validate_text
 from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, pair_with_datasets
 from submissions.intake.forms import ParametersField, SubmissionForm
 from submissions.intake.models import intake
@@ -53,6 +55,7 @@ class UploadField(serializers.FileField):
 
 KINDS = ("run", "model")
 #: Fields of the forms that requests have under another name, or not at all.
+_OF_MODELS = ("parameters", "prompts")
 _OF_PAGES = frozenset({"system", "seeds", "name", "training_none"})
 _MADE = (
     (forms.IntegerField, serializers.IntegerField),
@@ -170,6 +173,11 @@ class SubmissionRequest(RequestSerializer):
         help_text="JSON object or key=value pairs: of a model its engine's, prompts to the last blank; of runs what "
         "the system says of itself.",
     )
+    prompts = serializers.CharField(
+        required=False,
+        help_text="Of a model, JSON object: slug of a dataset → its own query_prompt, document_prompt (or prompt), "
+        "where they are not those of `parameters`.",
+    )
     training_datasets = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="Slugs or names; `none` declares zero-shot."
     )
@@ -231,6 +239,7 @@ def model_of(request: Request, data: Mapping[str, Any], person: User) -> dict[st
     wanted = intake.ModelRequest(
         engine=engine.name,
         parameters=_parameters(data, engine),
+        prompts=_prompts(data),
         model=_model(request, data, person),
         datasets=tuple(list_of(data, "dataset")),
         benchmark=_text(data, "benchmark"),
@@ -320,13 +329,38 @@ def _parameters(data: Mapping[str, Any], engine: EngineDescription) -> Mapping[s
     return values
 
 
+def _prompts(data: Mapping[str, Any]) -> Mapping[str, Mapping[str, object]]:
+    """The prompts of single datasets as they were given. Raises ApiError."""
+    given = data.get("prompts") or {}
+    hint = 'Send {"SLUG": {"query_prompt": "…"}}.'
+    try:
+        values = given if isinstance(given, Mapping) else read_json(str(given))
+    except ValueError as error:
+        raise malformed("prompts", f"prompts: not a JSON object: {error}", hint) from None
+    if not isinstance(values, Mapping) or not all(isinstance(one, Mapping) for one in values.values()):
+        raise malformed("prompts", "prompts: not an object of objects.", hint)
+    for slug, prompts in values.items():
+        for name, prompt in prompts.items():
+            if not isinstance(prompt, str) or len(prompt) > intake.LONGEST_PROMPT:
+                raise malformed(
+                    "prompts",
+                    f"prompts: {name} of {slug} is no text of at most {intake.LONGEST_PROMPT:,} characters.",
+                    hint,
+                )
+            try:
+                validate_text(prompt)
+            except ValidationError as error:
+                raise malformed("prompts", f"prompts: {name} of {slug}: {error.messages[0]}", hint) from None
+    return values
+
+
 def _without_parameters(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields without those that are the engine's, where a system has fields of the same name."""
     if not isinstance(data, QueryDict):
-        return {name: value for name, value in data.items() if name != "parameters"}
+        return {name: value for name, value in data.items() if name not in _OF_MODELS}
     rest = QueryDict(mutable=True)
     for name, values in data.lists():
-        if name not in ("parameters", CHECKPOINT_FIELD):
+        if name not in (*_OF_MODELS, CHECKPOINT_FIELD):
             rest.setlist(name, values)
     return rest
 

@@ -13,9 +13,9 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from evaluation.checkpoints import (
     validate_archive,
 )
 from evaluation.checkpoints.description import FILE_NAME
-from evaluation.core.problems import ProblemCode
+from evaluation.core.problems import Problem, ProblemCode
+from evaluation.engines.prompts import prompt_remarks, template_of
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.store import Area, sha256_of, sync
 from leaderboard.models import Team, User
@@ -97,15 +98,28 @@ def check_checkpoint(source: CheckpointArchive, wanted: Kinds = ()) -> FileRepor
         checking_slot(),
         _validated(source, wanted, without_weights=True) as (validation, _),
     ):
-        return FileReport(source.name, "", validation.report, _summary(validation))
+        model = _summary(validation, source.name)
+        problems = (*validation.report.problems, *(remarks_on_prompts(model, source.name) if model else ()))
+        return FileReport(source.name, "", replace(validation.report, problems=problems), model)
 
 
-def _summary(validation: Validation) -> dict[str, Any]:
+def remarks_on_prompts(model: Mapping[str, Any], name: str) -> list[Problem]:
+    """What is to be known of a model's prompts before it runs with them, from its description and its name."""
+    return prompt_remarks(model["kind"], model.get("prompts", {}), model.get("model_type", ""), name)
+
+
+def prompt_template(model: Mapping[str, Any], name: str) -> str:
+    """The family of models, of those whose cards say how texts begin, that a model is of; empty for others."""
+    template = template_of(model.get("prompts", {}), model.get("model_type", ""), name)
+    return template.label if template else ""
+
+
+def _summary(validation: Validation, name: str) -> dict[str, Any]:
     """What a valid checkpoint is, by the names of its description; empty where it is none."""
     plan = validation.plan
     if plan is None:
         return {}
-    return {
+    model = {
         "kind": plan.kind.value,
         "model_type": plan.model_type,
         "parameters": sum(part.parameters for part in plan.parts.values()),
@@ -115,6 +129,7 @@ def _summary(validation: Validation) -> dict[str, Any]:
         "similarity": plan.similarity,
         "prompts": dict(plan.prompts),
     }
+    return {**model, "prompt_template": prompt_template(model, name)}
 
 
 def store_checkpoint(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from evaluation.core.problems import RunStatistics
@@ -46,18 +47,21 @@ def record_job_run(
         tag=job.payload.get("run_tag") or (statistics.tags[0] if statistics.tags else ""),
         # The variant first: what tells runs apart must survive the cut.
         configuration=" · ".join(filter(None, [label, configuration]))[:80],
-        metadata={**statistics.metadata, **(run_metadata(submission) if submission else {})},
+        metadata={
+            **statistics.metadata,
+            **(run_metadata(submission, job.model_parameters) if submission else {}),
+        },
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
         sent=sent,
     )
 
 
-def run_metadata(submission: Submission) -> dict[str, Any]:
+def run_metadata(submission: Submission, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What a run made here says of the model and engine that made it; nothing of one that was sent."""
     if submission.kind != Submission.Kind.MODEL:
         return {}
-    made: dict[str, Any] = {"engine": submission.engine, "parameters": submission.parameters}
+    made: dict[str, Any] = {"engine": submission.engine, "parameters": dict(parameters)}
     if submission.checkpoint is not None:
         made["checkpoint"] = {
             "kind": submission.checkpoint.kind,

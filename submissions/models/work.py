@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import datetime, timedelta
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from django.conf import settings
 from django.db import models
@@ -263,6 +263,12 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.dataset} ({self.state})"
+
+    @property
+    def model_parameters(self) -> dict[str, Any]:
+        """The engine's parameters on this dataset: its submission's, with those that are the dataset's own."""
+        shared = self.submission.parameters if self.submission else {}
+        return {**shared, **self.payload.get("parameters", {})}
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):

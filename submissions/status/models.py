@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -80,6 +80,8 @@ class ModelPart:
     main_alone: bool = False
     #: Whether its run is for nobody to download.
     run_stays: bool = False
+    #: Parameters that the dataset has for itself.
+    own_parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
@@ -101,6 +103,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         remedy=failure.remedy if failure else "",
         main_alone=_main_alone(job),
         run_stays=run_stays_private(job),
+        own_parameters=job.payload.get("parameters", {}),
     )
 
 

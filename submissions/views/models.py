@@ -8,6 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
+from django.forms import BoundField
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -16,7 +17,7 @@ from django.views.decorators.http import require_http_methods
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.checkpoints import CheckpointKind
-from evaluation.core.problems import ProblemCode
+from evaluation.core.problems import Problem, ProblemCode
 from evaluation.engines import ENGINES, EngineDescription
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Architecture, DatasetFile
@@ -25,11 +26,18 @@ from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
 from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.checkpoints.hub import HubModel
-from submissions.checkpoints.service import KIND_NAMES, CheckpointArchive, check_checkpoint, describe
+from submissions.checkpoints.service import (
+    KIND_NAMES,
+    CheckpointArchive,
+    check_checkpoint,
+    describe,
+    prompt_template,
+    remarks_on_prompts,
+)
 from submissions.core.errors import FileReport, Refused
 from submissions.intake.files import incoming_file, incoming_upload
 from submissions.intake.models.datasets import benchmarks_for_models, datasets_for_models, has_corpus
-from submissions.intake.models.forms import ModelForm, ParametersForm
+from submissions.intake.models.forms import ModelForm, ParametersForm, PromptsForm
 from submissions.intake.models.intake import (
     NO_CHECKPOINT,
     POOLINGS,
@@ -57,6 +65,8 @@ SEVERAL_MODELS = ProblemCode("several_models", "More than one model was given.",
 USUAL = "dense"
 #: Fields of an engine's parameters are named `parameter-<name>`.
 PARAMETERS = "parameter"
+#: Those of the prompts of single datasets `prompt-<slug>-<name>`.
+PROMPTS = "prompt"
 #: Kinds that a plain encoder is taken as, if the pooling is said.
 TAKEN_PLAIN = frozenset({CheckpointKind.SENTENCE_ENCODER, CheckpointKind.SPARSE_ENCODER})
 #: The kinds of files that are checkpoints to try the page with.
@@ -79,6 +89,12 @@ class EngineOffer:
     estimate: TimeEstimate
     chosen: bool
     shut: str
+    prompts: Sequence[BoundField]
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether prompts of its own were entered, right or wrong."""
+        return any(field.errors or field.value() for field in self.prompts)
 
 
 def requested_engine(request: HttpRequest) -> EngineDescription:
@@ -99,6 +115,7 @@ class ModelPage(SubmissionPage):
         self.checkpoints = [row for row in checkpoints_of(self.person) if describe(row).kinds & wanted]
         needs_corpus = self.engine.reads_corpus
         self.datasets = [each for each in datasets_for_models() if has_corpus(each) or not needs_corpus]
+        self.prompts = PromptsForm(self.engine, self.datasets, posted, prefix=PROMPTS, label_suffix="")
         self.sources = sources_for(teams_of(self.person)) if self.engine.runs[1] else []
         self.model_form = ModelForm(
             posted,
@@ -112,14 +129,17 @@ class ModelPage(SubmissionPage):
 
     def is_valid(self) -> bool:
         """Whether all forms are well formed."""
-        return all([super().is_valid(), self.parameters.is_valid(), self.model_form.is_valid()])
+        forms = (self.parameters, self.prompts, self.model_form)
+        return all([super().is_valid(), *(form.is_valid() for form in forms)])
 
     def submission(self) -> dict[str, Any]:
         """What `accept_model` takes, from valid forms. Raises Refused where more than one model was given."""
         values = self.model_form.cleaned_data
+        slugs = self.prompts.slugs if values["benchmark"] else values["dataset"]
         request = ModelRequest(
             engine=self.engine.name,
             parameters=self.parameters.cleaned_data,
+            prompts=self.prompts.chosen(slugs),
             model=self._model(),
             datasets=() if values["benchmark"] else tuple(values["dataset"]),
             benchmark=values["benchmark"],
@@ -179,6 +199,7 @@ class ModelPage(SubmissionPage):
             "parameters_form": self.parameters,
             "model_form": self.model_form,
             "checkpoints": self.checkpoints,
+            "kept_prompts": self._kept_prompts(),
             "sources": self.sources,
             "kept": self._kept_archives(),
             "hub": settings.HUB_DOWNLOADS,
@@ -196,6 +217,18 @@ class ModelPage(SubmissionPage):
             "largest_in_pieces": describe_bytes(settings.CHECKPOINT_PIECES_LIMIT_BYTES),
             "unfinished": unfinished(self.person, Upload.Kind.MODEL),
         }
+
+    def _kept_prompts(self) -> list[tuple[Checkpoint, str, list[Problem]]]:
+        """The models sent before that have prompts, or should have: the family of each, and what to know of them."""
+        found = [
+            (
+                row,
+                prompt_template(row.description, row.file_name),
+                remarks_on_prompts(row.description, row.file_name),
+            )
+            for row in self.checkpoints
+        ]
+        return [each for each in found if each[0].description.get("prompts") or each[1]]
 
     def _kept_archives(self) -> list[tuple[Upload, bool]]:
         """Archives of the person's that came and that no submission has taken, and whether each is chosen."""
@@ -234,7 +267,12 @@ class ModelPage(SubmissionPage):
         chosen, history = self.model_form["dataset"].value() or [], similar_finished_jobs(load)
         shut = closed_datasets((each.pk for each in self.datasets), timezone.now())
         return [
-            EngineOffer(estimate_time(load, history, each), each.slug in chosen, shut.get(each.pk, ""))
+            EngineOffer(
+                estimate_time(load, history, each),
+                each.slug in chosen,
+                shut.get(each.pk, ""),
+                self.prompts.of(each.slug),
+            )
             for each in self.datasets
         ]
 

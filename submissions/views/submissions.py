@@ -17,7 +17,9 @@ from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from evaluation.core.problems import Problem
 from evaluation.engines import ENGINES
+from evaluation.engines.base import AUTO
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import as_attachment, send_unless_unchanged
 from leaderboard.core.storage.runs import gzipped_run
@@ -26,6 +28,7 @@ from leaderboard.models import Run, System
 from leaderboard.systems import records
 from submissions.accounts import permissions, throttling
 from submissions.accounts.authentication import takes_tokens
+from submissions.checkpoints.service import remarks_on_prompts
 from submissions.core.errors import Refused
 from submissions.intake.forms import WithdrawalForm
 from submissions.intake.models.runs import source_runs
@@ -283,5 +286,14 @@ def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[st
         "may_reorder": may_reorder(found),
         "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
         "credits": source_runs(found, complete=status.complete) if found.engine else [],
+        "prompt_remarks": _prompt_remarks(found) if status.complete else [],
         **changes,
     }
+
+
+def _prompt_remarks(found: Submission) -> list[Problem]:
+    """What its team should know of its model's prompts, where no dataset and no parameter says others."""
+    model = found.checkpoint
+    if model is None or found.parameters.get("query_prompt") != AUTO:
+        return []
+    return remarks_on_prompts(model.description, model.file_name) if "kind" in model.description else []

@@ -47,6 +47,7 @@ class ToyEngine(ShardedEngine):
         self._pause, self._wrong, self._variants = (
             parameters[name] for name in ("pause", "wrong", "variants")
         )
+        self._prompt = parameters["query_prompt"].removeprefix("auto")
         self._ids: list[str] = []
         self._vectors = np.zeros((0, WIDTH), np.float32)
 
@@ -82,7 +83,7 @@ class ToyEngine(ShardedEngine):
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """By inner product, equal scores by descending id."""
         for query in queries:
-            scores = self._vectors @ vector(query.text)
+            scores = self._vectors @ vector(self._prompt + query.text)
             order = sorted(range(len(scores)), key=lambda place: self._ids[place].encode(), reverse=True)
             order.sort(key=lambda place: -scores[place])
             best = order[:depth]
@@ -147,6 +148,7 @@ DESCRIPTION = EngineDescription(
         Parameter("pause", 0.0, "Seconds for a document.", least=0, most=10),
         Parameter("wrong", "", "What goes wrong."),
         Parameter("variants", False, "Whether there are two."),
+        Parameter("query_prompt", "auto", "Put before each query."),
     ),
     create=lambda parameters, resources: ToyEngine(parameters),
     checkpoints=("static-embeddings",),

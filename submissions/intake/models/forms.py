@@ -12,7 +12,7 @@ from django.utils.html import escape
 from evaluation.engines import EngineDescription, InvalidParameter, Parameter
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.templatetags.runboard import size
-from submissions.intake.models.intake import POOLINGS
+from submissions.intake.models.intake import LONGEST_PROMPT, POOLINGS, prompt_parameters
 from submissions.intake.models.runs import RunSource
 from submissions.models import Checkpoint
 
@@ -41,6 +41,39 @@ class ParametersForm(forms.Form):
             except InvalidParameter as error:
                 self.add_error(parameter.name, str(error))
         return cleaned
+
+
+class PromptsForm(forms.Form):
+    """The prompts that datasets have for themselves, a field for each of the engine's; empty: as for all datasets."""
+
+    def __init__(
+        self, engine: EngineDescription, datasets: Iterable[Dataset], data: QueryDict | None, **options: Any
+    ) -> None:
+        super().__init__(data, **options)
+        self.engine = engine
+        self.slugs = [dataset.slug for dataset in datasets]
+        for slug in self.slugs:
+            for parameter in prompt_parameters(engine):
+                field = _field(parameter)
+                field.initial, field.help_text = "", ""
+                field.widget.attrs["placeholder"] = "as for all datasets"
+                self.fields[f"{slug}-{parameter.name}"] = field
+
+    def of(self, slug: str) -> list[forms.BoundField]:
+        """The fields of a dataset."""
+        return [self[f"{slug}-{parameter.name}"] for parameter in prompt_parameters(self.engine)]
+
+    def chosen(self, slugs: Iterable[str]) -> dict[str, dict[str, str]]:
+        """What was entered for these datasets, by slug and parameter."""
+        found = {
+            slug: {
+                parameter.name: text
+                for parameter in prompt_parameters(self.engine)
+                if (text := self.cleaned_data.get(f"{slug}-{parameter.name}", ""))
+            }
+            for slug in slugs
+        }
+        return {slug: prompts for slug, prompts in found.items() if prompts}
 
 
 def _filled(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str, str]:
@@ -84,11 +117,11 @@ def _sentence(text: str) -> str:
 
 def _text_field(parameter: Parameter, options: dict[str, Any]) -> forms.Field:
     if not parameter.keeps_blanks:
-        return forms.CharField(max_length=1000, **options)
+        return forms.CharField(max_length=LONGEST_PROMPT, **options)
     # Prompts may have lines, which a field of one line would join without a word.
     lines = forms.Textarea(attrs={"rows": 1, "spellcheck": "false"})
     options["help_text"] += " Taken as it stands, blanks at its end too; empty for none."
-    return _PromptField(max_length=1000, strip=False, widget=lines, **options)
+    return _PromptField(max_length=LONGEST_PROMPT, strip=False, widget=lines, **options)
 
 
 class _PromptField(forms.CharField):

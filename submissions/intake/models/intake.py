@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from django.db import transaction
 
-from evaluation.checkpoints.description import SPARTA, CheckpointKind
+from evaluation.checkpoints.description import SPARTA, CheckpointDescription, CheckpointKind
 from evaluation.core.problems import ProblemCode
-from evaluation.engines import ENGINES, EngineDescription, InvalidParameter
+from evaluation.engines import ENGINES, EngineDescription, InvalidParameter, Parameter
 from evaluation.engines import describe as describe_engine
 from leaderboard.models import Architecture, Dataset, Run, System, Team, User
 from leaderboard.systems.records import SystemFields
@@ -50,12 +50,16 @@ CHECKPOINT_NOT_WANTED = ProblemCode("checkpoint_not_wanted", "The engine runs no
     "Leave it out, or choose the engine that runs it.")  # fmt: skip
 GPU_NOT_WANTED = ProblemCode("gpu_not_wanted", "A GPU was asked for, and the engine has no use for one.",
     "Leave the device out, or say cpu.")  # fmt: skip
+UNKNOWN_PROMPT_DATASET = ProblemCode("unknown_prompt_dataset", "Prompts for a dataset that the model is not run on.",
+    "Name the dataset too, or leave its prompts out.")  # fmt: skip
 NUMBER_OF_RUNS = ProblemCode("number_of_runs", "The engine takes fewer or more runs to build on.", "The message says "
     "how many.")  # fmt: skip
 
 #: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
 POOLINGS = ("mean", "cls", "max", "sum", "lasttoken", SPARTA)
 Device = Literal["auto", "cpu", "gpu"]
+#: Characters of a prompt, as of any other parameter that is a text.
+LONGEST_PROMPT = 1000
 
 
 Model = CheckpointArchive | Checkpoint | HubModel
@@ -65,11 +69,13 @@ Model = CheckpointArchive | Checkpoint | HubModel
 class ModelRequest:
     """What is to be run, and on what. `model` is an archive, a checkpoint of the team's, or a model on the hub.
 
-    `runs` are references as `model_runs` takes them; the datasets are named one by one or by a benchmark.
+    `runs` are references as `model_runs` takes them; the datasets are named one by one or by a benchmark. `prompts` are
+    those of some datasets, by slug and by parameter, where they are not those of `parameters`.
     """
 
     engine: str
     parameters: Mapping[str, object] = field(default_factory=dict)
+    prompts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     model: Model | None = None
     datasets: tuple[str, ...] = ()
     benchmark: str = ""
@@ -83,6 +89,8 @@ class _Plan:
 
     engine: EngineDescription
     parameters: dict[str, Any]
+    #: By dataset, those alone that are not in `parameters`.
+    prompts: Mapping[int, dict[str, Any]]
     datasets: Sequence[Dataset]
     runs: Mapping[int, Sequence[Run]]
     device: Device
@@ -92,6 +100,8 @@ class _Plan:
     def payload(self, dataset: Dataset) -> dict[str, Any]:
         """What the dataset's job is told beside what its submission says."""
         told: dict[str, Any] = {"run_ids": [run.pk for run in self.runs[dataset.pk]]}
+        if prompts := self.prompts.get(dataset.pk):
+            told["parameters"] = prompts
         return {**told, "hub_name": self.hub.name, "hub_commit": self.hub.commit} if self.hub else told
 
 
@@ -124,6 +134,7 @@ def accept_model(
     with lock_for_reading(uploads):
         with recording_refusals(submitter, plan.datasets):
             kept = _keep_files(request.model, plan.engine, team)
+            _refuse_unfit(plan, kept)
         with transaction.atomic():
             team = lock_quota(submitter, team)
             refuse_beyond_quota(team, len(plan.datasets))
@@ -184,11 +195,7 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
     """The request in the domain's words. Raises Refused for anything wrong but the checkpoint's content."""
     engine = engine_of(request.engine)
     _refuse_other_architecture(engine, system)
-    try:
-        parameters = engine.complete(request.parameters)
-    except InvalidParameter as error:
-        hint = "The form and the API's documentation list every parameter with its default."
-        raise Refused.of(INVALID_PARAMETERS, str(error), hint) from error
+    parameters = _complete(engine, request.parameters)
     _refuse_wrong_model(engine, request.model)
     if request.device == "gpu" and not engine.needs_checkpoint:
         message = f"{engine.label} runs no model, so that a GPU is of no use to it."
@@ -199,7 +206,67 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
     _refuse_wrong_number_of_runs(engine, len(request.runs))
     runs = {dataset.pk: runs_for(request.runs, dataset, team) for dataset in datasets}
     hub = request.model if isinstance(request.model, HubModel) else None
-    return _Plan(engine, dict(parameters), datasets, runs, request.device, hub, unprotected)
+    prompts = _prompts(request.prompts, engine, parameters, datasets)
+    return _Plan(engine, dict(parameters), prompts, datasets, runs, request.device, hub, unprotected)
+
+
+def _complete(
+    engine: EngineDescription,
+    parameters: Mapping[str, object],
+    model: CheckpointDescription | None = None,
+    where: str = "",
+) -> dict[str, Any]:
+    """All of the engine's parameters, which go together, and with the model as far as it is known. Raises Refused."""
+    try:
+        complete = engine.complete(parameters)
+        engine.check_parameters(complete, model)
+    except InvalidParameter as error:
+        hint = "The form and the API's documentation list every parameter with its default."
+        raise Refused.of(INVALID_PARAMETERS, f"{where}{error}", hint) from error
+    return complete
+
+
+def _prompts(
+    given: Mapping[str, Mapping[str, object]],
+    engine: EngineDescription,
+    parameters: Mapping[str, Any],
+    datasets: Sequence[Dataset],
+) -> dict[int, dict[str, Any]]:
+    """What datasets have otherwise than the submission, by their keys. Raises Refused."""
+    by_slug = {dataset.slug: dataset for dataset in datasets}
+    if unknown := sorted(set(given) - set(by_slug)):
+        message = f"There are prompts for {', '.join(unknown)}, which the model is not run on."
+        raise Refused.of(UNKNOWN_PROMPT_DATASET, message, f"It is run on {', '.join(sorted(by_slug))}.")
+    allowed = [parameter.name for parameter in prompt_parameters(engine)]
+    found = {}
+    for slug, values in given.items():
+        if strange := sorted(set(values) - set(allowed)):
+            message = f"prompts of {slug}: {', '.join(strange)} is no prompt of {engine.name}."
+            hint = f"Datasets may differ in {', '.join(allowed) or 'nothing'}."
+            raise Refused.of(INVALID_PARAMETERS, message, hint)
+        complete = _complete(engine, {**parameters, **values}, where=f"prompts of {slug}: ")
+        found[by_slug[slug].pk] = {
+            name: complete[name] for name in values if complete[name] != parameters[name]
+        }
+    return found
+
+
+def prompt_parameters(engine: EngineDescription) -> list[Parameter]:
+    """The engine's parameters that are put before texts, which each dataset may have for itself."""
+    return [parameter for parameter in engine.parameters if parameter.keeps_blanks]
+
+
+def _refuse_unfit(plan: _Plan, kept: StoredFiles | Checkpoint | None) -> None:
+    """Raises Refused where parameters do not go with the checkpoint, once that is known."""
+    if kept is None:
+        return
+    model = kept.description if isinstance(kept, StoredFiles) else checkpoints.describe(kept)
+    _complete(plan.engine, plan.parameters, model)
+    for dataset in plan.datasets:
+        own = plan.prompts.get(dataset.pk, {})
+        _complete(
+            plan.engine, {**plan.parameters, **own}, model, f"prompts of {dataset.slug}: " if own else ""
+        )
 
 
 def _refuse_other_architecture(engine: EngineDescription, system: System | SystemFields) -> None:
@@ -287,7 +354,7 @@ def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> Non
     for job in earlier:
         if job.submission is None:
             continue
-        if others := _differences(job.submission, submission):
+        if others := _differences(job, submission, payload.get("parameters", {})):
             if job.submission.system == submission.system and job.submission.withdrawn_at is None:
                 raise _needs_label(job, job.submission, others)
             continue
@@ -297,11 +364,14 @@ def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> Non
             raise _repeated(job, job.submission)
 
 
-def _differences(earlier: Submission, submission: Submission) -> dict[str, object]:
-    """How this one is run otherwise than the earlier one: by another engine, or the parameters with their values."""
-    if earlier.engine != submission.engine:
+def _differences(earlier: Job, submission: Submission, own: Mapping[str, Any]) -> dict[str, object]:
+    """How this one is run otherwise than the earlier one: by another engine, or the parameters with their values.
+
+    `own` are those of the dataset alone.
+    """
+    if earlier.submission and earlier.submission.engine != submission.engine:
         return {"engine": submission.engine}
-    now, before = submission.parameters, earlier.parameters
+    now, before = {**submission.parameters, **own}, earlier.model_parameters
     return {name: value for name, value in now.items() if name not in before or before[name] != value}
 
 

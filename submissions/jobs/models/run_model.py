@@ -21,7 +21,8 @@ from evaluation.core.errors import InvalidContent, InvalidRun, ModelFailure
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription, describe
 from evaluation.engines import describe as describe_engine
-from evaluation.engines.base import shard_name
+from evaluation.engines.base import AUTO, shard_name
+from evaluation.engines.prompts import SIDES, prompt_of
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
 from leaderboard.core.storage.store import Area, path_of
@@ -107,7 +108,7 @@ def model_job(job: Job, lease: Lease) -> None:
     task = ModelTask(
         submission.system,
         engine,
-        engine.complete(submission.parameters),
+        engine.complete(job.model_parameters),
         submission.checkpoint or fetched_checkpoint(job),
         job.payload.get("run_ids", ()),
     )
@@ -295,16 +296,29 @@ def _store_runs(
 ) -> RetrievalResult:
     """The run, or one for each variant with the main one last, each checked like an upload and stored."""
     files = done.retrieval["variants"] or {"": RUN_NAME}
-    mixed: dict[str, str] = {}
+    known = _prompts_used(task)
     if mixture := _mixed_hardware(done, encoded):
-        mixed["hardware_mixture"] = " + ".join(sorted(mixture))
+        known["hardware_mixture"] = " + ".join(sorted(mixture))
         write_log(job.pk, "Encoded on different hardware classes: no times are published.")
     runs = []
     for label, name in files.items():
         facts = done.retrieval["variant_facts"].get(label, done.retrieval["facts"])
-        runs.append(store_checked_run(done.out / name, version, label, {**facts, **mixed}))
+        runs.append(store_checked_run(done.out / name, version, label, {**facts, **known}))
     timed = {} if mixture else {"figures": done.figures, "hardware": done.hardware, "baseline": done.baseline}
     return RetrievalResult(task.system.slug, version.pk, job.queue, runs, **timed)
+
+
+def _prompts_used(task: ModelTask) -> dict[str, str]:
+    """What was put before texts, as facts; not where a model of token vectors has marks of its own for that."""
+    if task.checkpoint is None:
+        return {}
+    prompts, used = task.checkpoint.description.get("prompts", {}), {}
+    for side in SIDES:
+        asked = task.parameters.get(f"{side}_prompt")
+        told = task.checkpoint.kind != CheckpointKind.MULTI_VECTOR or asked != AUTO or side in prompts
+        if asked is not None and told:
+            used[f"{side}_prompt"] = prompt_of(prompts, side, asked)
+    return used
 
 
 def _mixed_hardware(done: _ModelRun, encoded: EncodedCorpus | None) -> frozenset[str]:

@@ -1,0 +1,170 @@
+"""What stands before texts: a checkpoint's own prompts by name, and families of models that are recognised."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.engines import InvalidParameter, describe
+from evaluation.engines.prompts import SIDES, TEMPLATES, prompt_of, prompt_remarks, shown, template_of
+from tests.evaluation import tiny_models
+from tests.evaluation.neural import DOCUMENTS, QUERIES, created, rebuilt, searched
+
+#: As intfloat/e5-mistral-7b-instruct has them in config_sentence_transformers.json.
+E5_MISTRAL = {
+    "web_search_query": "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: ",
+    "sts_query": "Instruct: Retrieve semantically similar text.\nQuery: ",
+}
+#: As Qwen/Qwen3-Embedding-0.6B has them.
+QWEN3 = {
+    "query": "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+}
+#: Some of those of google/embeddinggemma-300m.
+GEMMA = {
+    "query": "task: search result | query: ",
+    "document": "title: none | text: ",
+    "BitextMining": "task: search result | query: ",
+    "Clustering": "task: clustering | query: ",
+}
+
+
+@pytest.mark.parametrize(
+    ("prompts", "model_type", "name", "family"),
+    [
+        (QWEN3, "qwen3", "qwen3-embedding-0.6b.zip", "Qwen3-Embedding"),
+        ({}, "qwen3", "Qwen_Qwen3-Embedding-8B@0123456789ab.zip", "Qwen3-Embedding"),
+        (E5_MISTRAL, "mistral", "e5-mistral-7b-instruct.tar.zst", "E5-mistral"),
+        (
+            E5_MISTRAL,
+            "mistral",
+            "model.zip",
+            "Qwen3-Embedding",
+        ),  # one form, of which the first stands for all
+        (GEMMA, "gemma3_text", "model.zip", "EmbeddingGemma"),
+        ({}, "nomic_bert", "nomic-embed-text-v1.5.zip", "Nomic Embed"),
+        ({"query": "search_query: ", "document": "search_document: "}, "bert", "mine.zip", "Nomic Embed"),
+        ({}, "bert", "bge-large-en-v1.5.zip", "BGE"),
+        ({}, "bert", "bge-small-zh-v1.5.zip", "BGE, Chinese"),
+        ({}, "bert", "e5-base-v2.zip", "E5"),
+        ({}, "xlm-roberta", "multilingual-e5-large.zip", "E5"),
+        ({}, "xlm-roberta", "bge-m3.zip", ""),
+        ({}, "bert", "all-MiniLM-L6-v2.zip", ""),
+        ({"query": "find: "}, "bert", "model.zip", ""),
+        ({}, "llama", "bge-large-en-v1.5.zip", ""),
+    ],
+)
+def test_families_are_recognised(prompts: dict[str, str], model_type: str, name: str, family: str) -> None:
+    found = template_of(prompts, model_type, name)
+    assert (found.label if found else "") == family
+
+
+def test_prompts_named_otherwise_are_remarked_on() -> None:
+    kind = CheckpointKind.SENTENCE_ENCODER
+    names, template = prompt_remarks(kind, E5_MISTRAL, "mistral", "e5-mistral-7b-instruct.zip")
+    assert names.code == "prompt_names"
+    assert "web_search_query, sts_query" in names.message
+    assert "query_prompt=auto:web_search_query" in names.hint
+    assert template.code == "prompt_template"
+    assert r"“Instruct: {task}\nQuery: ” before queries and nothing before documents" in template.message
+    assert "its files put nothing and nothing" in template.message
+    assert "https://huggingface.co/intfloat/e5-mistral-7b-instruct" in template.hint
+    assert {names.severity, template.severity} == {"warning"}
+    assert prompt_remarks(kind, QWEN3, "qwen3", "qwen3-embedding.zip") == []
+    assert prompt_remarks(kind, GEMMA, "gemma3_text", "x.zip") == []
+    assert [each.code for each in prompt_remarks(kind, {}, "bert", "bge-base-en-v1.5.zip")] == [
+        "prompt_template"
+    ]
+    assert prompt_remarks(CheckpointKind.CROSS_ENCODER, E5_MISTRAL, "mistral", "e5-mistral.zip") == []
+
+
+def test_strange_prompts_are_written_so_that_they_do_no_harm() -> None:
+    kind = CheckpointKind.SENTENCE_ENCODER
+    (remark,) = prompt_remarks(kind, {"a\u202eb" + "x" * 500: "p" * 2000}, "bert", "x.zip")
+    assert "\u202e" not in remark.message + remark.hint
+    assert len(remark.sentences()) < 1000
+    assert shown("a\n b ") == r"“a\n b ”"
+    assert shown("") == "nothing"
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.label)
+def test_a_family_reads_its_own_form(template: Any) -> None:
+    assert template.reads_like(template.query.replace("{task}", "find\nwhat answers"))
+    assert not template.reads_like("")
+
+
+def test_a_prompt_is_chosen_by_its_name() -> None:
+    assert prompt_of(E5_MISTRAL, "query", "auto") == ""
+    assert prompt_of(E5_MISTRAL, "query", "auto:sts_query") == E5_MISTRAL["sts_query"]
+    assert prompt_of(E5_MISTRAL, "document", "passage: ") == "passage: "
+    with pytest.raises(
+        InvalidParameter, match="no prompt of this name; its prompts are sts_query, web_search_query"
+    ):
+        prompt_of(E5_MISTRAL, "query", "auto:query")
+    with pytest.raises(InvalidParameter, match=r"document_prompt = 'auto:x' .* it has none"):
+        prompt_of({}, "document", "auto:x")
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder with two prompts of other names."""
+    prompts = {"web_search_query": "stock market: ", "sts_query": "heart: "}
+    folder = tmp_path_factory.mktemp("named")
+    return rebuilt(folder, tiny_models.tiny_dense, CheckpointKind.SENTENCE_ENCODER, prompts=prompts)
+
+
+def test_every_prompt_of_a_checkpoint_is_kept_by_its_name(named: Path) -> None:
+    prompts = CheckpointDescription.read(named).prompts
+    assert {name: prompts[name] for name in ("web_search_query", "sts_query")} == {
+        "web_search_query": "stock market: ",
+        "sts_query": "heart: ",
+    }
+    assert not set(SIDES) & {name for name in prompts if prompts[name]}
+
+
+def test_a_named_prompt_is_put_before_queries(named: Path, tmp_path: Path) -> None:
+    scores = {}
+    for prompt in ("auto", "auto:web_search_query", "stock market: "):
+        (tmp_path / prompt.replace(" ", "")).mkdir()
+        engine = created("dense", named, query_prompt=prompt)
+        engine.build(DOCUMENTS, tmp_path / prompt.replace(" ", ""))
+        scores[prompt] = searched(engine, QUERIES)
+    assert scores["auto:web_search_query"] == scores["stock market: "] != scores["auto"]
+    with pytest.raises(InvalidParameter, match="no prompt of this name"):
+        created("dense", named, document_prompt="auto:passage")
+
+
+@pytest.mark.parametrize("engine", ["dense", "learned-sparse", "late-interaction"])
+def test_an_unknown_name_is_refused_once_the_checkpoint_is_known(engine: str, named: Path) -> None:
+    description, known = describe(engine), CheckpointDescription.read(named)
+    asked = description.complete({"query_prompt": "auto:web_search"})
+    description.check_parameters(asked, None)
+    with pytest.raises(InvalidParameter, match="its prompts are sts_query, web_search_query"):
+        description.check_parameters(asked, known)
+
+
+def test_pack_says_what_is_to_be_known_of_prompts(tmp_path: Path) -> None:
+    folder = tiny_models.tiny_dense(tmp_path / "bge-base-en-v1.5", prompts={"retrieval_query": "x: "})
+    words = [
+        sys.executable,
+        "-m",
+        "evaluation",
+        "pack",
+        str(folder),
+        "--no-trial",
+        "--out",
+        str(tmp_path / "m.tar.zst"),
+    ]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stderr
+    assert "warning: prompt_names" in told
+    assert "query_prompt=auto:retrieval_query" in told
+    assert "warning: prompt_template" in told
+    assert json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
