@@ -71,7 +71,8 @@ CODES: Mapping[str, str] = {
     "tokenizer_regex": "Regular expressions in tokenizer.json are those of well-known tokenizers, or simple ones.",
     "tokenizer_value": "tokenizer.json has to be as the tokenizers library writes it.",
     # Fetching
-    "hub_downloads_off": "Upload the checkpoint as an archive; the operator turns fetching on with HUB_DOWNLOADS=on.",
+    "hub_downloads_off": "Upload the checkpoint as an archive; the operator turns fetching on with HUB_DOWNLOADS=1 or "
+    "in the admin.",
     "hub_missing": "Name a public model that has safetensors, and one of its commits.",
     "hub_name": "Name the model as owner/name, and a commit by its 40 hexadecimal digits.",
     "hub_too_large": "Choose a smaller model, or upload only what is needed.",

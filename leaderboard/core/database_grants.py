@@ -47,6 +47,7 @@ TABLES_OF_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "submissions_encoding": ("INSERT", "UPDATE", "DELETE"),
     "submissions_shard": ("INSERT", "UPDATE", "DELETE"),
     "submissions_stagetime": ("INSERT", "UPDATE"),
+    "submissions_switch": (),
     "submissions_worker": ("INSERT", "UPDATE"),
 }
 #: Columns that retrievers read of tables that are closed to them otherwise: of people no address and no password, of

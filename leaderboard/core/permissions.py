@@ -21,8 +21,8 @@ READS_JUDGEMENTS = f"leaderboard.{READ_QRELS}"
 
 #: The group of those who curate: its rights are to describe, judge, moderate and rescore, but not to read judgements.
 GROUP = "Curators"
-#: What of the two applications is no curator's business: accounts, who is in which team, and tokens.
-_OTHERS = ("user", "membership", "invitation", "apitoken")
+#: What of the two applications is no curator's business: accounts, who is in which team, tokens, and switches.
+_OTHERS = ("user", "membership", "invitation", "apitoken", "switch")
 #: What of that they look at.
 _SEEN = ("view_user", "view_membership")
 

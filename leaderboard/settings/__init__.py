@@ -128,10 +128,11 @@ FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
 UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
 #: The same where a model's checkpoint comes with it.
 CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 1024 * 1024)
+#: The weights of one checkpoint, in bytes; `evaluation.checkpoints.limits` reads the same variable.
+CHECKPOINT_WEIGHTS_BYTES = env.int("CHECKPOINT_WEIGHTS_BYTES", default=32 * 1024**3)
 #: The largest checkpoint that comes in pieces or from the hub: what weights may have, and one GiB more.
 CHECKPOINT_PIECES_LIMIT_BYTES = env.int(
-    "CHECKPOINT_PIECES_LIMIT_BYTES",
-    default=env.int("CHECKPOINT_WEIGHTS_BYTES", default=32 * 1024**3) + 1024**3,
+    "CHECKPOINT_PIECES_LIMIT_BYTES", default=CHECKPOINT_WEIGHTS_BYTES + 1024**3
 )
 #: What uploads leave free on the disk they are written to, in bytes: the database is often on the same one.
 DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
@@ -146,7 +147,8 @@ PIECES_AT_ONCE = env.int("PIECES_AT_ONCE", default=2)
 MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
 #: How many files for hidden datasets may be refused to a person in such a day; more are not read.
 REFUSALS_PER_DAY = env.int("REFUSALS_PER_DAY", default=20)
-#: Whether workers fetch models from the hub for whoever names one with its commit. It needs a way to the internet.
+#: Whether workers fetch models from the hub for whoever names one with its commit, whatever the switch in the admin
+#: says (`submissions.checkpoints.hub.fetches`). It needs a way to the internet.
 HUB_DOWNLOADS = env.bool("HUB_DOWNLOADS", default=False)
 #: Up to this many bytes, expanded, a run is validated while its sender waits.
 VALIDATE_AT_ONCE_BYTES = 16 * 1024 * 1024

@@ -17,6 +17,7 @@ from evaluation.checkpoints import CODES
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode
 from submissions.core.errors import Refused
+from submissions.models import Switch, is_on
 
 HUB_DOWNLOADS_OFF = ProblemCode("hub_downloads_off", "This site fetches no models from the hub.",
     "Upload the checkpoint as an archive.")  # fmt: skip
@@ -32,7 +33,8 @@ _ENVIRONMENT = (
     "PATH", "LANG", "HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 )  # fmt: skip
-_PATIENCE_SECONDS = 3600
+#: Seconds for the largest checkpoint there may be, at 5 MB a second.
+_PATIENCE_SECONDS = 7200
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -46,12 +48,18 @@ class HubModel:
     commit: str
 
 
+def fetches() -> bool:
+    """Whether this site fetches models: where its operator said so in the environment, or in the admin."""
+    return bool(settings.HUB_DOWNLOADS) or is_on(Switch.Name.HUB_DOWNLOADS)
+
+
 def refuse_hub(model: HubModel) -> None:
     """Raises Refused where the site fetches nothing, or the name or commit is not one."""
-    if not settings.HUB_DOWNLOADS:
+    if not fetches():
         raise Refused.of(
             HUB_DOWNLOADS_OFF,
-            "This site fetches no models from the hub (HUB_DOWNLOADS=off).",
+            "This site fetches no models from the hub: its operator turns that on with HUB_DOWNLOADS=1 or in the "
+            "admin.",
             f"Download {model.name} yourself and upload it: python -m evaluation pack FOLDER writes the archive.",
         )
     if not _NAME.fullmatch(model.name):

@@ -9,6 +9,7 @@ from submissions.models.notifications import (
     Webhook,
 )
 from submissions.models.quotas import Flag, QuotaException, QuotaUse, RunSignature
+from submissions.models.switches import Switch, is_on
 from submissions.models.tokens import ApiToken, Scope
 from submissions.models.uploads import Checkpoint, Encoding, Shard, Upload
 from submissions.models.work import (
@@ -26,5 +27,5 @@ from submissions.models.work import (
 __all__ = [
     "TERMINAL", "WAITING", "AccountMail", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag", "Job",
     "JobQuerySet", "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature", "Scope",
-    "Shard", "StageTime", "State", "Submission", "Upload", "Webhook", "Worker", "new_identifier",
+    "Shard", "StageTime", "State", "Submission", "Switch", "Upload", "Webhook", "Worker", "is_on", "new_identifier",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from leaderboard.rounds.presentation import closed_datasets
 from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
 from submissions.checkpoints.concurrency import TooManyChecks
-from submissions.checkpoints.hub import HubModel
+from submissions.checkpoints.hub import HubModel, fetches
 from submissions.checkpoints.service import (
     KIND_NAMES,
     CheckpointArchive,
@@ -202,7 +202,7 @@ class ModelPage(SubmissionPage):
             "kept_prompts": self._kept_prompts(),
             "sources": self.sources,
             "kept": self._kept_archives(),
-            "hub": settings.HUB_DOWNLOADS,
+            "hub": fetches(),
             "offers": self._offers(load),
             "enough_jobs": ENOUGH,
             "quota": quota_of(teams_of(self.person).first()),

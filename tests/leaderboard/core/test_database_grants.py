@@ -103,6 +103,7 @@ WHOLE = {
     "submissions_job_further_entries": "S",
     "submissions_shard": "SIUD",
     "submissions_stagetime": "SIU",
+    "submissions_switch": "S",
     "submissions_worker": "SIU",
 }
 #: What it may do to some columns of a table, beyond that.

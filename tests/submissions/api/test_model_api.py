@@ -91,7 +91,7 @@ def test_parameters_are_completed_with_defaults(api: Api) -> None:
         (
             {"checkpoint": None, "hub_model": "a/b", "hub_commit": "main"},
             "hub_downloads_off",
-            "HUB_DOWNLOADS=off",
+            "HUB_DOWNLOADS=1 or in the admin",
         ),
         ({"engine": "bm25-rm3", "checkpoint": None, "device": "gpu"}, "gpu_not_wanted", "runs no model"),
         ({"device": "tpu"}, "invalid_device", "tpu"),

@@ -6,12 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from evaluation.checkpoints import validate_folder
 from evaluation.core.errors import InvalidContent
-from submissions.checkpoints.hub import fetch
+from leaderboard.models import AuditRecord
+from submissions.checkpoints.hub import fetch, fetches
 from submissions.core.errors import Refused
+from submissions.models import Upload
+from submissions.uploads.service import limit_of
 from tests.evaluation.small_checkpoint import files
+from tests.factories import make_a_curator, make_user
 from tests.submissions.fake_hub import COMMIT, NAME, FakeHub
 
 
@@ -27,13 +32,58 @@ def test_a_model_is_fetched_without_what_could_run_code(hub: FakeHub, tmp_path: 
     assert validate_folder(tmp_path).valid
 
 
+@pytest.mark.django_db
 def test_nothing_is_fetched_unless_the_operator_says_so(hub: FakeHub, tmp_path: Path, settings: Any) -> None:
     settings.HUB_DOWNLOADS = False
 
-    with pytest.raises(Refused, match="HUB_DOWNLOADS=off") as refused:
+    with pytest.raises(Refused, match="HUB_DOWNLOADS=1 or in the admin") as refused:
         fetch(NAME, COMMIT, tmp_path)
     assert refused.value.code == "hub_downloads_off"
     assert not hub.asked
+
+
+@pytest.mark.django_db
+def test_the_switch_in_the_admin_turns_it_on_and_is_recorded(
+    hub: FakeHub, tmp_path: Path, settings: Any, client: Client
+) -> None:
+    settings.HUB_DOWNLOADS = False
+    operator = make_user("Root", is_staff=True, is_superuser=True)
+    client.force_login(operator)
+    page = client.get("/submit/model/").content.decode()
+    assert "This site fetches no models from the hub" in page
+    assert 'href="/admin/submissions/switch/"' in page
+    sent = {"name": "hub_downloads", "is_on": "on", "why": "we have a way out now"}
+    assert (
+        client.post("/admin/submissions/switch/add/", {**sent, "why": ""}).status_code == 200
+    )  # it asks for a reason
+    assert not fetches()
+    assert client.post("/admin/submissions/switch/add/", sent).status_code == 302
+    assert fetch(NAME, COMMIT, tmp_path) > 0
+    (record,) = AuditRecord.objects.filter(subject__contains="workers fetch models from the hub")
+    assert (record.actor, record.reason) == (operator, sent["why"])
+    assert record.after["is_on"] is True
+    assert "This site fetches public models from the hub" in client.get("/submit/model/").content.decode()
+    client.force_login(make_a_curator())
+    assert client.get("/admin/submissions/switch/").status_code == 403  # it is an operator's, not a curator's
+
+
+@pytest.mark.parametrize("said", ["1", "on", "true", "True"])
+def test_the_variable_may_be_spelt_in_any_of_the_usual_ways(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from leaderboard.settings.environment import env
+
+    monkeypatch.setenv("HUB_DOWNLOADS", said)
+    assert env.bool("HUB_DOWNLOADS", default=False)
+    monkeypatch.setenv("HUB_DOWNLOADS", "0")
+    assert not env.bool("HUB_DOWNLOADS", default=False)
+
+
+def test_limits_follow_from_the_weights(settings: Any) -> None:
+    """A checkpoint of the largest weights comes in pieces and from the hub, and a person has room for it."""
+    assert settings.CHECKPOINT_WEIGHTS_BYTES == 32 * 2**30
+    assert limit_of(Upload.Kind.MODEL) == settings.CHECKPOINT_WEIGHTS_BYTES + 2**30
+    assert 2 * limit_of(Upload.Kind.MODEL) == settings.UPLOAD_BYTES_PER_PERSON
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_anybody_may_ask_what_is_spoken() -> None:
     assert answer["Tus-Resumable"] == answer["Tus-Version"] == "1.0.0"
     assert answer["Tus-Extension"] == "creation,creation-with-upload,termination,expiration,checksum"
     assert answer["Tus-Checksum-Algorithm"] == "sha1,sha256"
-    assert int(answer["Tus-Max-Size"]) == 2 * 1024**3
+    assert int(answer["Tus-Max-Size"]) == 33 * 1024**3
 
 
 def test_a_file_comes_in_two_pieces(tus: Tus) -> None:
@@ -69,7 +69,7 @@ def test_bytes_may_come_with_the_beginning(tus: Tus) -> None:
         ({"Upload_Length": "9", "Upload_Metadata": encoded(kind="poem")}, 400),
         ({"Upload_Length": "9", "Upload_Metadata": encoded(filename="a" * 900)}, 400),
         ({"Upload_Length": str(512 * 1024**2 + 1)}, 413),
-        ({"Upload_Length": str(2 * 1024**3 + 1), "Upload_Metadata": encoded(kind="model")}, 413),
+        ({"Upload_Length": str(33 * 1024**3 + 1), "Upload_Metadata": encoded(kind="model")}, 413),
         ({"Upload_Length": "9", "Tus_Resumable": "0.2.2"}, 412),
         ({"Upload_Length": "9", "Tus_Resumable": ""}, 412),
         ({"Upload_Length": "9", "Authorization": ""}, 401),
