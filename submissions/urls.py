@@ -14,6 +14,7 @@ from submissions.accounts import views as account_views
 from submissions.api import uploads
 from submissions.api import views as api
 from submissions.api.challenges import ChallengesView
+from submissions.api.model_reference import ModelsView
 from submissions.api.quotas import QuotasView
 from submissions.notifications import api as notifications_api
 from submissions.notifications import views as notification_views
@@ -21,6 +22,7 @@ from submissions.status.metrics import metrics
 from submissions.views import models as model_views
 from submissions.views import submissions, systems
 from submissions.views import uploads as upload_pages
+from submissions.views.model_reference import models
 
 #: allauth's pages without its list of sessions, in whose place stands one that ends a single session too.
 _accounts = [each for each in allauth.urlpatterns if str(each.pattern) != "sessions/"]
@@ -52,6 +54,7 @@ _WEBHOOK = f"{_TEAM}webhooks/<int:identifier>/"
 pages = [
     path("submit/", submissions.submit, name="submit"),
     path("submit/model/", model_views.submit_model, name="submit-model"),
+    path("models/", models, name="models"),
     path("submissions/", submissions.submissions, name="submissions"),
     path(_SUBMISSION, submissions.submission, name="submission"),
     path(f"{_SUBMISSION}progress/", submissions.progress, name="submission-progress"),
@@ -91,6 +94,7 @@ pages = [
 
 api_calls = [
     path("check/", api.CheckView.as_view(), name="api-check"),
+    path("models/", ModelsView.as_view(), name="api-models"),
     path("submissions/", api.SubmissionsView.as_view(), name="api-submissions"),
     path(_SUBMISSION, api.SubmissionView.as_view(), name="api-submission"),
     path(f"{_SUBMISSION}cancel/", api.CancelView.as_view(), name="api-submission-cancel"),

@@ -37,7 +37,7 @@ CODES: Mapping[str, str] = {
     # The model
     "missing_config": "The model's folder needs a config.json as transformers saves it.",
     "model_type": "The architecture has to be one of texts that the site's release of transformers has in itself, "
-    "without code beside the weights.",
+    "without code beside the weights; its page /models/ lists them.",
     "configuration": "The configuration has to make a model of its class: with values of the types that the class "
     "declares, and sizes that go together. Save it again with save_pretrained of the published release.",
     "too_costly": "The library has to set the model up, without its weights, within a minute and 2 GiB: with fewer "

@@ -138,6 +138,8 @@ class SearchResult:
 
 #: The most tokens of a text that a submission may have read.
 LONGEST_TEXT = 32_768
+#: Tokens of a text that are read of what a checkpoint says itself: attention takes the square of them.
+OWN_LENGTH_LIMIT = 8_192
 MAXIMUM_LENGTH = Parameter(
     "maximum_length",
     0,

@@ -124,10 +124,13 @@ TEMPLATES = (
 
 
 def template_of(prompts: Mapping[str, str], model_type: str, name: str) -> PromptTemplate | None:
-    """The family that a checkpoint's prompts, or else its type and name, are of; None for others."""
-    by_name = [template for template in TEMPLATES if template.named_by(name, model_type)]
-    by_form = [template for template in TEMPLATES if any(map(template.reads_like, prompts.values()))]
-    both = [template for template in by_name if template in by_form]
+    """The family that a checkpoint's prompts, or else its type and name, are of; None for others.
+
+    Of several that have the same form the name tells which, whatever the type.
+    """
+    by_form = [each for each in TEMPLATES if any(map(each.reads_like, prompts.values()))]
+    both = [each for each in by_form if each.named_by(name, "")]
+    by_name = [each for each in TEMPLATES if each.named_by(name, model_type)]
     return next(iter([*both, *by_form, *by_name]), None)
 
 
@@ -150,7 +153,7 @@ def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name:
         )
         remarks.append(("prompt_names", what, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`."))
     template = template_of(prompts, model_type, name)
-    if template and not template.reads_like(own):
+    if template and not any(map(template.reads_like, prompts.values())):
         what = (
             f"it looks like {template.label}, whose card puts {shown(template.query)} before queries and "
             f"{shown(template.document)} before documents; its files put {shown(own)} and {shown(documents)}"

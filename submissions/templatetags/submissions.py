@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django import template
 
+from evaluation.archives.compression import describe_bytes
 from leaderboard.core.text import numbers
 from leaderboard.models import Dataset
 from leaderboard.systems.provenance import parameter_text
@@ -71,6 +72,18 @@ def duration(value: timedelta) -> str:
         if count or parts or unit == "s":
             parts.append(f"{count} {unit}")
     return " ".join(part for part in parts[:2] if not part.startswith("0 ") or len(parts) == 1)
+
+
+@register.filter
+def seconds_as_duration(value: int) -> str:
+    """A number of seconds as a time span."""
+    return duration(timedelta(seconds=value))
+
+
+@register.filter
+def rounded_binary_size(value: int) -> str:
+    """Bytes in the largest unit, with one decimal at most: 47.1 GiB."""
+    return describe_bytes(value)
 
 
 @register.filter

@@ -55,7 +55,7 @@ _PUBLIC = {
         "home", "datasets", "dataset", "dataset-file", "queries", "query", "benchmarks", "benchmark", "compare",
         "system", "system_badge", "system_badge_data", "system_mteb", "system_eval_results", "system_bibtex",
         "dataset_croissant", "team", "rounds", "round", "figures", "figure", "figure_json", "news", "news_atom",
-        "measures", "efficiency", "formats", "dataset_at", "favicon", "healthz", "readyz", "api-docs",
+        "measures", "efficiency", "formats", "models", "dataset_at", "favicon", "healthz", "readyz", "api-docs",
         *(f"dataset_{ending}" for ending in _ENDINGS),
         *(f"benchmark_{ending}" for ending in _ENDINGS),
         *(f"dataset_at_{ending}" for ending in _ENDINGS),
@@ -145,7 +145,7 @@ _API = {
     **_each(
         Row(".......1", "55555551"),
         "api-datasets", "api-dataset", "api-dataset-board", "api-dataset-files", "api-benchmarks",
-        "api-benchmark-board", "api-system", "api-rounds", "api-round", "api-schema",
+        "api-benchmark-board", "api-system", "api-rounds", "api-round", "api-schema", "api-models",
     ),
     "api-dataset (unseen)": Row("44444441", "55555551"),
     "api-dataset-files (unseen)": Row("4444.4.1", "55555551"),
@@ -226,6 +226,8 @@ _ADMIN = {
     "leaderboard_team_delete": Row(_ROOT, _ROOT),  # and everybody in it with it
     **_root_model("auth_group"),
     **_root_model("account_emailaddress"),
+    **_root_model("submissions_switch"),
+    "submissions_switch_delete": Row(_NOBODY, _NOBODY),  # what is not there is off, as what is
     "submissions_worker_changelist": Row(_STAFF, _STAFF),  # how the site itself does
     **_root_model("leaderboard_user"),
     **_each(

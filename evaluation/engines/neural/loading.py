@@ -32,7 +32,7 @@ from torch.nn import Embedding, Module
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import AUTO, Resources
+from evaluation.engines.base import AUTO, OWN_LENGTH_LIMIT, Resources
 from evaluation.engines.neural.batching import MOST_CHARACTERS, Indices
 from evaluation.engines.prompts import prompt_of
 
@@ -139,8 +139,6 @@ Role = Literal["query", "document"]
 ROLES: tuple[Role, ...] = ("query", "document")
 #: Tokens of a text that are read where neither a checkpoint nor a submission says, as in the BEIR paper (§4).
 USUAL_LENGTH = 512
-#: Tokens of a text that are read of what a checkpoint says itself: attention takes the square of them.
-_OWN_LENGTH_LIMIT = 8_192
 #: A token has about so many characters, or bytes of UTF-8 where a character is a word.
 _BYTES_PER_TOKEN = 4
 #: Where a prompt may stand in a checkpoint, by what it is for.
@@ -173,7 +171,7 @@ def prompts_of(models: Mapping[Role, Any], parameters: Mapping[str, Any]) -> dic
 
 def longest_text(model: Any, own: int | None, wanted: int) -> int:
     """Tokens of a text that are read: `wanted`, 0 for the checkpoint's own, as far as the model has positions."""
-    asked = wanted or min(own or USUAL_LENGTH, _OWN_LENGTH_LIMIT)
+    asked = wanted or min(own or USUAL_LENGTH, OWN_LENGTH_LIMIT)
     transformer = model.transformers_model
     return asked if transformer is None else positions(transformer, asked)
 

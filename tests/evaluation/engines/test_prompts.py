@@ -43,6 +43,7 @@ GEMMA = {
         (QWEN3, "qwen3", "qwen3-embedding-0.6b.zip", "Qwen3-Embedding"),
         ({}, "qwen3", "Qwen_Qwen3-Embedding-8B@0123456789ab.zip", "Qwen3-Embedding"),
         (E5_MISTRAL, "mistral", "e5-mistral-7b-instruct.tar.zst", "E5-mistral"),
+        (E5_MISTRAL, "static", "e5-mistral-7b-instruct.zip", "E5-mistral"),
         (
             E5_MISTRAL,
             "mistral",
@@ -69,7 +70,8 @@ def test_families_are_recognised(prompts: dict[str, str], model_type: str, name:
 
 def test_prompts_named_otherwise_are_remarked_on() -> None:
     kind = CheckpointKind.SENTENCE_ENCODER
-    names, template = prompt_remarks(kind, E5_MISTRAL, "mistral", "e5-mistral-7b-instruct.zip")
+    (names,) = prompt_remarks(kind, E5_MISTRAL, "mistral", "e5-mistral-7b-instruct.zip")
+    (template,) = prompt_remarks(kind, {}, "mistral", "e5-mistral-7b-instruct.zip")
     assert names.code == "prompt_names"
     assert "web_search_query, sts_query" in names.message
     assert "query_prompt=auto:web_search_query" in names.hint

@@ -1,0 +1,53 @@
+"""Which types of models the pinned library has, as data: nothing here imports the library.
+
+`model_types.json` is written by `python -m evaluation.engines.neural.model_types`, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from evaluation.checkpoints.description import CheckpointKind
+
+PATH = Path(__file__).with_name("model_types.json")
+#: What is needed of a type, and the class of transformers that has it.
+USES: Mapping[str, str] = {
+    "encoder": "AutoModel",
+    "masked": "AutoModelForMaskedLM",
+    "sequence": "AutoModelForSequenceClassification",
+    "token": "AutoModelForTokenClassification",
+    "writer": "AutoModelForSeq2SeqLM",
+}
+#: What each kind of checkpoint needs; static embeddings have no such model.
+USE_OF: Mapping[CheckpointKind, str] = {
+    CheckpointKind.SENTENCE_ENCODER: "encoder",
+    CheckpointKind.MULTI_VECTOR: "encoder",
+    CheckpointKind.QUERY_AUGMENTATION: "encoder",
+    CheckpointKind.SPARSE_ENCODER: "masked",
+    CheckpointKind.CROSS_ENCODER: "sequence",
+    CheckpointKind.TERM_WEIGHTING: "token",
+    CheckpointKind.SEQ2SEQ: "writer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryModels:
+    """The library's version, and its types of models by what they are needed for."""
+
+    version: str
+    types: Mapping[str, Sequence[str]]
+
+    def of_kind(self, kind: CheckpointKind) -> Sequence[str]:
+        """The types that a checkpoint of this kind may have."""
+        return self.types[USE_OF[kind]] if kind in USE_OF else ()
+
+
+@cache
+def library_models() -> LibraryModels:
+    """What the file says."""
+    told = json.loads(PATH.read_text(encoding="utf-8"))
+    return LibraryModels(told["transformers"], told["types"])
