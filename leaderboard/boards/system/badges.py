@@ -37,7 +37,7 @@ class Badge(NamedTuple):
 
 
 def badge_of(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
-    """The system's place on a dataset's board, the first by name where none is named. Four queries.
+    """The system's place on a dataset's board, the first by name where none is named. Five queries at most.
 
     None where there is no such system with anything public, no such dataset, or no such measure of it.
     """

@@ -79,7 +79,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
 
 
 def results_of(system_id: int) -> list[Result]:
-    """The system's public entries, by dataset. Six queries at most, and those of their certainty."""
+    """The system's public entries, by dataset. Seven queries at most, and those of their certainty."""
     mine = list(
         EntryQuerySet(Entry)
         .public()

@@ -63,7 +63,8 @@ NEVER = Revision(0, datetime.datetime.fromtimestamp(0, datetime.UTC))
 #: When a dataset's board changed last, as a column of queries that read datasets. In SQL, because every page of a board
 #: asks for it: a query set within another takes longer to build than all the rest of the query.
 CHANGED_AT = RawSQL(
-    "(SELECT at FROM leaderboard_boardchange WHERE dataset_id = leaderboard_dataset.id ORDER BY revision DESC LIMIT 1)",
+    '(SELECT "at" FROM leaderboard_boardchange WHERE dataset_id = leaderboard_dataset.id '
+    "ORDER BY revision DESC LIMIT 1)",
     (),
     DateTimeField(),
 )
