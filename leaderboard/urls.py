@@ -74,32 +74,17 @@ pages = [
     path("formats/", reference.formats, name="formats"),
 ]
 
-#: board.csv, board.json and others, beside the page of the board.
-board_exports = [
-    path(
-        f"{kind}s/<slug:slug>/board.{ending}",
-        exports.export,
-        {"kind": kind, "ending": ending},
-        name=f"{kind}_{ending}",
-    )
-    for kind in ("dataset", "benchmark")
-    for ending in FORMATS
-]
-
-#: Boards as they were at a time, and the same exports of them.
-past_boards = [
-    path(f"{kind}s/<slug:slug>/at/<moment:at>/", past.board, {"kind": kind}, name=f"{kind}_at")
-    for kind in ("dataset", "benchmark")
-] + [
-    path(
-        f"{kind}s/<slug:slug>/at/<moment:at>/board.{ending}",
-        past.export,
-        {"kind": kind, "ending": ending},
-        name=f"{kind}_at_{ending}",
-    )
-    for kind in ("dataset", "benchmark")
-    for ending in FORMATS
-]
+#: board.csv, board.json and others beside the page of the board; boards as they were at a time, and the same of them.
+board_files = []
+for kind in ("dataset", "benchmark"):
+    board, earlier = f"{kind}s/<slug:slug>/", f"{kind}s/<slug:slug>/at/<moment:at>/"
+    board_files.append(path(earlier, past.board, {"kind": kind}, name=f"{kind}_at"))
+    for ending in FORMATS:
+        which = {"kind": kind, "ending": ending}
+        board_files += [
+            path(f"{board}board.{ending}", exports.export, which, name=f"{kind}_{ending}"),
+            path(f"{earlier}board.{ending}", past.export, which, name=f"{kind}_at_{ending}"),
+        ]
 
 api_calls = [
     path("datasets/", board_api.DatasetsView.as_view(), name="api-datasets"),
@@ -117,8 +102,7 @@ api_calls = [
 
 urlpatterns = [
     *pages,
-    *board_exports,
-    *past_boards,
+    *board_files,
     path("api/v1/", include(api_calls)),
     path("admin/", admin.site.urls),
     path("favicon.ico", favicon, name="favicon"),
