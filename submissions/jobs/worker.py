@@ -99,7 +99,7 @@ class WorkerPresence(bootsteps.StartStopStep):
             for process in pool:
                 _send_signal(process, LEAVE)
             # No daemon: the worker's end waits for it.
-            self._draining = threading.Thread(target=_drain_in_thread, args=(pool,), name="giving back")
+            self._draining = threading.Thread(target=_drain_in_thread, args=(pool,), name="draining")
             self._draining.start()
         return self._draining
 
@@ -231,7 +231,7 @@ def drain_if_idle(queue: str) -> None:
 
 def start_polling() -> None:
     """Start the thread of this process."""
-    threading.Thread(target=_poll_forever, daemon=True, name="looking").start()
+    threading.Thread(target=_poll_forever, daemon=True, name="polling").start()
 
 
 def _poll_forever() -> None:

@@ -17,7 +17,7 @@ from leaderboard.results.significance.board import compared_boards
 from leaderboard.results.significance.types import BoardCertainty, TestSettings
 
 #: By dataset, revision of its board, and the row that was found last.
-_remembered: TTLCache[BoardCertainty] = TTLCache(64)
+_cache: TTLCache[BoardCertainty] = TTLCache(64)
 
 
 #: What was found last of a dataset's board. In SQL, as `history.rows.CHANGED_AT` is.
@@ -31,7 +31,7 @@ _LATEST = RawSQL(
 
 def clear_certainty() -> None:
     """Read everything again next time; for measuring."""
-    _remembered.clear()
+    _cache.clear()
 
 
 def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
@@ -46,7 +46,7 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
         for dataset, created, revision, found in rows
         if found is not None
     }
-    known = {dataset: _remembered.get(key) for dataset, (_, key) in keys.items()}
+    known = {dataset: _cache.get(key) for dataset, (_, key) in keys.items()}
     missing = {dataset: keys[dataset][0] for dataset, found in known.items() if found is None}
     if missing:
         present = compared_boards(missing)
@@ -57,7 +57,7 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
             current = board is not None and board.key == found["key"]
             certainty = _certainty(found, current=current, baseline=board.baseline if board else None)
             known[certainty.dataset] = certainty
-            _remembered.put(keys[certainty.dataset][1], certainty)
+            _cache.put(keys[certainty.dataset][1], certainty)
     return {dataset: found for dataset, found in known.items() if found is not None}
 
 
