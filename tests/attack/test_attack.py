@@ -23,8 +23,7 @@ from evaluation.judgements import splits as judged_parts
 from leaderboard.core.audit import acting
 from leaderboard.datasets.qrels import load_parts
 from leaderboard.models import Dataset
-from leaderboard.results import values
-from leaderboard.results.protection import policy
+from leaderboard.results import protection, values
 from leaderboard.results.publishing import scheduling
 from leaderboard.results.publishing.protection import request_change
 from submissions.models import Flag
@@ -98,7 +97,7 @@ def play(
     monkeypatch.setattr(judged_parts, "secrets", drawn)
     if not protections.rounding:
         monkeypatch.setattr(values, "HIDDEN_DECIMALS", FULL)
-        monkeypatch.setattr(policy, "PUBLIC_STEP", 0.0)
+        monkeypatch.setattr(protection, "PUBLIC_STEP", 0.0)
     if not protections.ladder:
         monkeypatch.setattr(scheduling, "is_significant", lambda *_: True)
     collection = synthetic_collection()
