@@ -63,12 +63,15 @@ def open_source(
         with open_archive(path, ZIP_POLICY) as archive:
             parts, problems = _find_parts(archive.names, options.split)
             part_of = {name: part for part, name in parts.items()}
-            # On disk the files have names of ours: the entry's is never a path.
+            # On disk the files have names of ours: the entry's is never a path. They lie apart from what is written
+            # while they are read, which may have the same name.
+            expanded = work / "expanded"
+            expanded.mkdir()
             archive.extract(
-                {name: work / part for name, part in part_of.items()},
+                {name: expanded / part for name, part in part_of.items()},
                 lambda name, share: progress(f"expanding {part_of[name]}", share),
             )
-        yield _source({part: work / part for part in parts}, problems, options)
+        yield _source({part: expanded / part for part in parts}, problems, options)
     else:
         raise InvalidContent.of(
             problem(

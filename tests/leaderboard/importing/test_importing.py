@@ -305,10 +305,14 @@ def test_progress_tells_every_stage(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_listed_set_of_documents_stands_for_documents_that_may_not_be_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zipped", [False, True], ids=["folder", "zip"])
+def test_a_listed_set_of_documents_stands_for_documents_that_may_not_be_kept(
+    tmp_path: Path, zipped: bool
+) -> None:
     ids = "".join(f"d{number}\n" for number in range(1, 6))
-    folder = write_folder(tmp_path, {"corpus.jsonl": None, "document-ids.txt": ids})
-    imported = tiny(folder, runs_only=True)
+    changes = {"corpus.jsonl": None, "document-ids.txt": ids}
+    source = write_zip(tmp_path / "tiny.zip", changes) if zipped else write_folder(tmp_path, changes)
+    imported = tiny(source, runs_only=True)
     target = scoring_target(imported.version)
     assert target.document_ids is not None
     assert len(target.document_ids) == 5

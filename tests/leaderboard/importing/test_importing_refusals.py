@@ -304,9 +304,11 @@ def test_another_split_would_give_hidden_judgements_away(tmp_path: Path) -> None
     assert "offered to everyone" in problem.message
 
 
-def test_listed_documents_are_refused_when_one_is_there_twice(tmp_path: Path) -> None:
-    ids = "d1\nd2\nd3\nd4\nd2\nd5\nd1\n"
-    problem = only_problem(tmp_path, {"corpus.jsonl": None, "document-ids.txt": ids}, runs_only=True)
+@pytest.mark.parametrize("zipped", [False, True], ids=["folder", "zip"])
+def test_listed_documents_are_refused_when_one_is_there_twice(tmp_path: Path, zipped: bool) -> None:
+    changes = {"corpus.jsonl": None, "document-ids.txt": "d1\nd2\nd3\nd4\nd2\nd5\nd1\n"}
+    source = write_zip(tmp_path / "tiny.zip", changes) if zipped else write_folder(tmp_path, changes)
+    (problem,) = problems_of(source, runs_only=True)
     assert (problem.code, problem.count, problem.lines) == ("duplicate_id", 2, (5, 7))
     assert problem.message == "document-ids.txt: 2 lines repeat the id of an earlier line"
 
