@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from numpy.typing import NDArray
@@ -178,29 +178,30 @@ def policy_of_columns(dataset: Mapping[str, Any]) -> ProtectionPolicy:
     )
 
 
-def established_at(team: Team) -> datetime:
-    """When the team is young no longer."""
-    return (team.approved_at or team.created_at) + timedelta(days=settings.YOUNG_TEAM_DAYS)
+def established_at(team: Team) -> datetime | None:
+    """When the team is young no longer; None: never, since teams are approved here, and this one is not."""
+    since = team.approved_at if settings.TEAM_APPROVAL else team.approved_at or team.created_at
+    return None if since is None else since + timedelta(days=settings.YOUNG_TEAM_DAYS)
 
 
 def is_new_team(team: Team) -> bool:
     """Whether the team is young now; with YOUNG_TEAM_DAYS 0 none is, whatever the clock says."""
-    return settings.YOUNG_TEAM_DAYS > 0 and established_at(team) > timezone.now()
+    established = established_at(team)
+    return settings.YOUNG_TEAM_DAYS > 0 and (established is None or established > timezone.now())
 
 
 def established_teams() -> QuerySet[Team]:
     """The teams that are young no longer."""
-    since = timezone.now() - timedelta(days=settings.YOUNG_TEAM_DAYS)
-    teams = Team.objects.alias(since=Coalesce("approved_at", "created_at"))
-    return teams.filter(since__lte=since) if settings.YOUNG_TEAM_DAYS else teams
+    if not settings.YOUNG_TEAM_DAYS:
+        return Team.objects.all()
+    since = F("approved_at") if settings.TEAM_APPROVAL else Coalesce("approved_at", "created_at")
+    long_ago = timezone.now() - timedelta(days=settings.YOUNG_TEAM_DAYS)
+    return Team.objects.alias(since=since).filter(since__lte=long_ago)
 
 
 def unknown_teams() -> Q:
     """Entries of teams that are young and that nobody approved: for all that is known they are one."""
-    if not settings.YOUNG_TEAM_DAYS:
-        return Q(pk__in=())
-    since = timezone.now() - timedelta(days=settings.YOUNG_TEAM_DAYS)
-    return Q(system__team__approved_at=None, system__team__created_at__gt=since)
+    return Q(system__team__in=Team.objects.filter(approved_at=None).exclude(pk__in=established_teams()))
 
 
 def daily_budget_left(dataset: Dataset) -> int:

@@ -197,7 +197,8 @@ if STAFF_SESSION_HOURS < 1:
 # --- teams and hidden judgements (docs/decisions/0039)
 #: Whether a curator approves a team before it first submits to a dataset with hidden judgements.
 TEAM_APPROVAL = env.bool("TEAM_APPROVAL", default=not EMBEDDED)
-#: For so many days after its approval (where nobody approved it, after it was made) a team is young; 0: none is.
+#: For so many days after its approval (without TEAM_APPROVAL, where nobody approved it, after it
+#: was made) a team is young; 0: none is. With it, one that is not approved always is.
 YOUNG_TEAM_DAYS = env.int("YOUNG_TEAM_DAYS", default=0 if EMBEDDED else 90)
 #: How many results of young teams are told a day of one hidden dataset; the others wait for their turn.
 YOUNG_TEAM_READINGS = env.int("YOUNG_TEAM_READINGS", default=6)

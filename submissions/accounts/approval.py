@@ -88,9 +88,13 @@ def approve_team(team: Team) -> bool:
 
 
 def withdraw_approval(team: Team) -> bool:
-    """Take the approval back: the team submits nothing more to hidden judgements. False where it had none."""
+    """Take the approval back: the team submits nothing more to hidden judgements. False where it had none.
+
+    What it was not told stays so, and has no day any more from which it would be.
+    """
     if not Team.objects.filter(pk=team.pk).exclude(approved_at=None).update(approved_at=None):
         return False
     team.approved_at = None
     record("team's approval withdrawn", team)
+    reconsider_held(team)
     return True

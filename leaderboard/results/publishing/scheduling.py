@@ -63,7 +63,7 @@ def _due() -> QuerySet[Entry]:
 
 
 def reconsider_held(team: Team) -> None:
-    """Have looked at again what of the team is held: it was approved, and is held against its own results alone."""
+    """Have looked at again what of the team is held: against whose results that is depends on its approval."""
     held = Entry.objects.filter(system__team=team, visibility=Visibility.HELD, dataset__hidden=True)
     held.filter(withdrawal_reason="").update(due_at=timezone.now())
 

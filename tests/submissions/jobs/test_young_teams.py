@@ -12,8 +12,10 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
+from leaderboard.core.audit import acting
 from leaderboard.models import Dataset, Entry, Team
 from leaderboard.results.publishing.scheduling import publish_due
+from submissions.accounts.approval import approve_team, withdraw_approval
 from submissions.notifications.events import finished_submissions
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api
@@ -170,6 +172,32 @@ def test_teams_that_nobody_approved_count_as_one_until_they_are(
     call_command("approve_teams", listed, by=make_a_curator().email, why="registered")
     publish_due()
     assert told(bob, again) == {"nDCG@10": 0.5}
+
+
+def test_a_team_whose_approval_is_withdrawn_is_told_nothing_that_was_held(
+    hidden: Dataset, clock: list[datetime], settings: Any
+) -> None:
+    settings.TEAM_APPROVAL, settings.YOUNG_TEAM_READINGS = True, 10
+    alice = member("Alice", clock)
+    team = team_of(alice.user)  # type: ignore[arg-type]
+    Team.objects.filter(pk=team.pk).update(created_at=clock[0] - timedelta(days=100))
+    assert told(alice, send(alice, JUDGED[:5])) == {"nDCG@10": 0.5}
+    held = send(alice, JUDGED[:4], "b")
+    with acting(make_a_curator(), "it probes"):
+        withdraw_approval(team)
+    assert publish_due() == 0
+    job = alice.get(f"submissions/{held}/").body["jobs"][0]
+    assert (job["held"], job["told_later"]) == (True, False)
+    assert "told on" not in job["meaning"]
+    clock[0] += timedelta(days=400)
+    assert publish_due() == 0
+    assert Entry.objects.get(submission_reference=held).scores == {}
+    team.refresh_from_db()
+    with acting(make_a_curator(), "a mistake"):
+        approve_team(team)
+    clock[0] += timedelta(days=90)
+    assert publish_due() == 1
+    assert Entry.objects.get(submission_reference=held).scores == {"nDCG@10": 0.4}
 
 
 def test_who_was_told_least_is_told_first(hidden: Dataset, clock: list[datetime]) -> None:
