@@ -9,7 +9,7 @@ from operator import attrgetter
 from time import monotonic
 from typing import Any, NamedTuple
 
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import F
 
 from leaderboard.boards.benchmark.board import benchmark_board
 from leaderboard.boards.benchmark.composite import compose, has_hidden_part, wholes_of
@@ -19,10 +19,18 @@ from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, 
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
 from leaderboard.datasets.files import are_sealed, without_checksums
-from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion
+from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import CHANGED_AT, NEVER, BoardRows, Revision, newest, rows_at
+from leaderboard.results.history.rows import (
+    BENCHMARK_CHANGED_AT,
+    CHANGED_AT,
+    NEVER,
+    BoardRows,
+    Revision,
+    newest,
+    rows_at,
+)
 from leaderboard.results.history.snapshot import private_rows
 from leaderboard.results.significance.reading import read_certainty
 
@@ -85,7 +93,7 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     Six queries at most, and one more for a dataset that is the mean of its parts.
     """
     listed = DatasetQuerySet(Dataset).listed().filter(slug=slug)
-    dataset = listed.values(*DATASET_FIELDS, changed_at=CHANGED_AT).first()
+    dataset = next(iter(listed.values(*DATASET_FIELDS, changed_at=CHANGED_AT)), None)
     if dataset is None:
         return None
     if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
@@ -159,7 +167,6 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
     `teams` are the reader's own, as for `dataset_page`. Eight queries at most, three where what its boards are made
     of is known here, and one more for teams.
     """
-    versions = BenchmarkVersion.objects.filter(benchmark=OuterRef("pk")).order_by("-at")
     benchmark = (
         Benchmark.objects.filter(slug=slug)
         .values(
@@ -174,7 +181,7 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
             "source__key",
             "source__title",
             "source__url",
-            changed_at=Subquery(versions.values("at")[:1]),
+            changed_at=BENCHMARK_CHANGED_AT,
         )
         .first()
     )

@@ -68,6 +68,12 @@ CHANGED_AT = RawSQL(
     (),
     DateTimeField(),
 )
+#: The same of a benchmark itself.
+BENCHMARK_CHANGED_AT = RawSQL(
+    '(SELECT MAX("at") FROM leaderboard_benchmarkversion WHERE benchmark_id = leaderboard_benchmark.id)',
+    (),
+    DateTimeField(),
+)
 
 
 def newest(number: int, at: datetime.datetime | None) -> Revision:
