@@ -511,7 +511,7 @@ _NOT_THE_LIBRARYS: tuple[tuple[str, str, str, Any], ...] = (
     ("type-of-pictures", "model_type", "model_type", "vit"),
     ("type-of-sounds", "model_type", "model_type", "wav2vec2"),
     ("type-of-both", "model_type", "model_type", "llava"),
-    ("type-of-two-models", "configuration", "model_type", "encoder-decoder"),
+    ("type-of-two-models", "wrong_kind", "model_type", "encoder-decoder"),
     ("another-type", "missing_weights", "model_type", "gpt2"),
 )
 

@@ -86,9 +86,17 @@ def test_a_family_encodes_as_its_sender_does(model_type: str, tmp_path: Path) ->
     np.testing.assert_array_equal(theirs.encode(TEXTS), ours.encode(TEXTS))
 
 
-@pytest.mark.parametrize("labels", [1, 2])
 @pytest.mark.parametrize(
-    "model_type", ["deberta-v2", "gte", "llama", "mistral", "modernbert", "qwen3", "xlm-roberta"]
+    ("model_type", "labels"),
+    [
+        ("deberta-v2", 1),
+        ("gte", 1),
+        ("llama", 1),
+        ("mistral", 2),
+        ("modernbert", 1),
+        ("qwen3", 2),
+        ("xlm-roberta", 2),
+    ],
 )
 def test_a_cross_encoder_scores_as_its_sender_does(model_type: str, labels: int, tmp_path: Path) -> None:
     from sentence_transformers import CrossEncoder
@@ -106,7 +114,7 @@ def test_a_cross_encoder_scores_as_its_sender_does(model_type: str, labels: int,
     assert check_checkpoint(tmp_path / "rebuilt").problems == ()
 
     assert described.kind is CheckpointKind.CROSS_ENCODER
-    pairs = [(one, other) for one in TEXTS for other in TEXTS]
+    pairs = [(TEXTS[0], other) for other in TEXTS]
     found = [
         CrossEncoder(str(each), device="cpu", model_kwargs=loading.safe_model(each)).predict(pairs)
         for each in (folder, tmp_path / "rebuilt" / "model")
