@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.checkpoints import CheckpointDescription, rebuild, validate_folder
+from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
 from evaluation.checkpoints.modules import CLASSES, NOT_RUN, role_of
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation import tiny_models
-from tests.evaluation.checkpoints.test_families import DECODERS, TEXTS, save
+from tests.evaluation.checkpoints.test_families import DECODERS, ENCODERS, TEXTS, save
+from tests.evaluation.small_checkpoint import safetensors
 
 HIDDEN = tiny_models.HIDDEN
 #: As releases have written them.
@@ -207,3 +208,43 @@ def test_an_adapter_and_code_beside_a_whole_model_are_left_out(tmp_path: Path) -
     rebuild(validation, tmp_path / "rebuilt")
     assert "auto_map" not in (tmp_path / "rebuilt" / "model" / "config.json").read_text()
     assert check_checkpoint(tmp_path / "rebuilt").problems == ()
+
+
+@pytest.mark.parametrize("wanted", ["sentence-encoder", "sparse-encoder", "multi-vector"])
+def test_heads_beside_an_encoder_make_other_kinds_of_it(wanted: str, tmp_path: Path) -> None:
+    """The layout of https://huggingface.co/BAAI/bge-m3, its heads as safetensors."""
+    raw = tiny_models.tiny_dense(tmp_path / "raw", pooling="cls")
+    for name, rows in (("sparse_linear", 1), ("colbert_linear", HIDDEN)):
+        head = {"weight": np.ones((rows, HIDDEN), np.float32), "bias": np.zeros(rows, np.float32)}
+        (raw / f"{name}.safetensors").write_bytes(safetensors(head))
+
+    validation = validate_folder(raw, CheckpointKind(wanted))
+
+    assert validation.report.problems == ()
+    described = rebuild(validation, tmp_path / "rebuilt")
+    assert (described.kind, described.also) == ("sentence-encoder", ("sparse-encoder", "multi-vector"))
+    assert check_checkpoint(tmp_path / "rebuilt").problems == ()
+    (raw / "colbert_linear.safetensors").write_bytes(safetensors({"weight": np.ones((4, 9), np.float32)}))
+    assert [problem.code for problem in validate_folder(raw).report.errors] == ["missing_weights"]
+
+
+def test_an_encoder_is_taken_as_sparta(tmp_path: Path) -> None:
+    raw = save("distilbert", ENCODERS["distilbert"], tmp_path / "raw")
+
+    described = rebuild(validate_folder(raw, CheckpointKind.SPARSE_ENCODER, "sparta"), tmp_path / "rebuilt")
+
+    assert (described.kind, described.pooling, described.similarity) == ("sparse-encoder", "sparta", "dot")
+    assert check_checkpoint(tmp_path / "rebuilt").problems == ()
+
+
+@pytest.mark.parametrize("make", ["tiny_splade", "tiny_dense"])
+def test_two_folders_are_one_model(make: str, tmp_path: Path) -> None:
+    for role in ("query", "document"):
+        (tmp_path / "raw" / role).mkdir(parents=True)
+        getattr(tiny_models, make)(tmp_path / "raw" / role, seed=len(role))
+
+    folder = _taken(tmp_path)
+
+    described = CheckpointDescription.read(folder)
+    assert described.parts == ("query", "document")
+    assert described.kind == {"tiny_splade": "sparse-encoder", "tiny_dense": "sentence-encoder"}[make]
