@@ -36,6 +36,7 @@ from evaluation.engines.base import (
 )
 from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
 from evaluation.engines.passages import FIELDS, PASSAGE_PARAMETERS, PassageReader, check_passages
+from evaluation.engines.prompts import PROMPT_PARAMETERS
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.pair_scoring import PairScorer
@@ -215,10 +216,7 @@ PARAMETERS = (
         check=_named_depths,
     ),
     Parameter("fields", "title+text", "what of a document is read", choices=tuple(FIELDS)),
-    Parameter(
-        "query_prompt", AUTO, "put before each query, or a template's instruction; auto is the checkpoint's"
-    ),
-    Parameter("document_prompt", AUTO, "put before each document; auto is nothing"),
+    *PROMPT_PARAMETERS,
     Parameter(
         "template",
         AUTO,

@@ -34,6 +34,7 @@ from evaluation.engines.neural.loading import (
     readable_part,
     use_dtype,
 )
+from evaluation.engines.prompts import SIDES, prompt_of
 
 
 class PairScorer:
@@ -73,11 +74,9 @@ class PairScorer:
         )
         if self._continues and self._answers:  # what was asked for counts, and not what its files say
             self._model[-1].true_token_id, self._model[-1].false_token_id = (*self._answers, None)[:2]
-        self._prompts = {
-            side: parameters[f"{side}_prompt"].replace(AUTO, "") for side in ("query", "document")
-        }
-        if parameters["query_prompt"] == AUTO and not writes:
-            self._prompts["query"] = self._model.prompts.get(self._model.default_prompt_name or "", "")
+        own = "" if writes else self._model.prompts.get(self._model.default_prompt_name or "", "")
+        prompts = {**described.prompts, "query": own, "document": ""}  # as the library puts them
+        self._prompts = {side: prompt_of(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
         self._set_padding()
         self._check = OutputCheck()
 
@@ -114,9 +113,10 @@ class PairScorer:
                 template.render(query, before + document, instruction, words.bos_token or "") + suffix
                 for query, document in zip(queries, documents, strict=True)
             ]
-            special = not self._continues
-            kept = words(suffix, add_special_tokens=special)["input_ids"]
-            return tokenise(words, texts, length, add_special_tokens=special, kept=kept)
+            kept = words(suffix, add_special_tokens=self._writes)[
+                "input_ids"
+            ]  # as a chat template is: all is in it
+            return tokenise(words, texts, length, add_special_tokens=self._writes, kept=kept)
 
     def _outputs(self, features: dict[str, Any]) -> torch.Tensor:
         """What a classifier or LogitScore says of a batch."""

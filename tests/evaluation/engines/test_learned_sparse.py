@@ -116,6 +116,16 @@ def test_any_text_is_encoded(checkpoints: dict[str, Path], tmp_path: Path, name:
         assert found["empty"] == found["blank"] == {}
 
 
+def test_pack_tries_a_model_whose_tokenizer_adds_no_special_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from evaluation.__main__ import main
+
+    monkeypatch.chdir(tmp_path)
+    assert main(["pack", str(without_special_tokens(tmp_path / "bare"))]) == 0
+    assert "tried with learned-sparse: 20 texts, 3 of 3 queries found something" in capsys.readouterr().err
+
+
 def test_a_corpus_of_one_document_or_none(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     for count in (0, 1):
         engine = created("learned-sparse", checkpoints["max"])

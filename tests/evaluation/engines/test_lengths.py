@@ -17,6 +17,7 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import created, rebuilt, searched
+from tests.evaluation.tiny_families import byte_tokenizer, save_encoder
 
 BEGINNING = "heart disease and the blood pressure of patients " * 100
 #: They differ after token 700 alone.
@@ -69,3 +70,24 @@ def test_long_texts_have_the_librarys_vectors(long_reader: Path, scores_of: Call
     assert [scores[document.id] for document in DOCUMENTS] == pytest.approx(expected.tolist(), abs=1e-5)
     shortened = scores_of(maximum_length=512)[0]
     assert np.abs([shortened[each.id] for each in DOCUMENTS] - expected).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("model_type", "length"), [("roberta", 65), ("bert", 66), ("bart", 66), ("longformer", 65)]
+)
+def test_texts_are_cut_at_the_positions_that_a_model_has(
+    model_type: str, length: int, tmp_path: Path
+) -> None:
+    """RoBERTa's table begins behind the row for padding, BART's has two rows more than it says."""
+
+    def make(folder: Path) -> Path:
+        words = byte_tokenizer(begin=True)
+        return save_encoder(folder, model_type, "mean", words, max_position_embeddings=66)
+
+    engine = created("dense", rebuilt(tmp_path, make, CheckpointKind.SENTENCE_ENCODER))
+    assert engine._queries.maximum_length == length
+    text = "stock market price fell " * 10
+    found = np.zeros((3, engine._queries.dimension), np.float32)
+    engine._queries.encode([text, text[: length - 2], text[: length - 3]], "", found)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-5)
+    assert np.abs(found[0] - found[2]).max() > 1e-4
