@@ -58,7 +58,7 @@ def test_the_switch_in_the_admin_turns_it_on_and_is_recorded(
     )  # it asks for a reason
     assert not fetches()
     assert client.post("/admin/submissions/switch/add/", sent).status_code == 302
-    assert fetch(NAME, COMMIT, tmp_path) > 0
+    assert fetch(NAME, COMMIT, tmp_path)[0] > 0
     (record,) = AuditRecord.objects.filter(subject__contains="workers fetch models from the hub")
     assert (record.actor, record.reason) == (operator, sent["why"])
     assert record.after["is_on"] is True
