@@ -73,8 +73,9 @@ def _check_setting(value: Any, path: str, shown: str, findings: Findings, depth:
             findings.refuse("tokenizer_value", shown, "it is nested deep, or has many parts", path)
             return
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            if key == "Regex" and not (isinstance(inner, str) and is_harmless(inner)):
-                findings.refuse("tokenizer_regex", shown, f"{quoted(inner)} is not taken", path)
+            if key == "Regex":
+                if not (isinstance(inner, str) and is_harmless(inner)):
+                    findings.refuse("tokenizer_regex", shown, f"{quoted(inner)} is not taken", path)
             else:
                 here = f"{path}.{key}" if isinstance(value, dict) else f"{path}[{key}]"
                 _check_setting(inner, here, shown, findings, depth + 1)
