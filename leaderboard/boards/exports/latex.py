@@ -1,7 +1,8 @@
 r"""A board as a LaTeX table in the manner of papers: booktabs, best bold, second underlined.
 
 What `\input` needs is one float; the packages stand in a comment on top. A page has room for eight columns that can
-still be read: the rank, the system, and the first others of the view. Whoever hides groups chooses others.
+still be read: the rank, the system, what the order follows, the first others with numbers, and then those with text, as
+far as they fit into the text of an article. Whoever hides groups chooses others.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ from leaderboard.core.text.latex import escape, escape_url
 MOST_COLUMNS = 8
 #: A table of more is set in 8 points, where the text has 10, with less between its columns.
 _MOST_AT_FULL_SIZE = 5
+#: Points that are left to the columns beside rank and system in the text of an article, and what lies between two.
+_ROOM, _GAP = 258, 5
+#: Points of a letter of Computer Modern at 8 points; of narrow and wide ones; and of the arrow of a head.
+_LETTER, _ARROW = 4.25, 7.0
+_OTHER_LETTERS = dict.fromkeys(" .,:;()[]/ijlftrI", 2.9) | dict.fromkeys(
+    "@%+−±×mwABCDEFGHKLMNOPQRSTUVWXYZΔ", 6.1
+)
 #: So many letters of a head stand on one line over one column.
 _HEAD_LETTERS = 8
 #: Marks that stand raised.
@@ -49,7 +57,7 @@ def to_latex(board: Board, cited: Citation) -> str:
         ),
         r"\begin{table}[t]",
         r"\centering",
-        *([r"\footnotesize\setlength{\tabcolsep}{3pt}"] if len(columns) + 1 > _MOST_AT_FULL_SIZE else []),
+        *([r"\footnotesize\setlength{\tabcolsep}{2.5pt}"] if len(columns) + 1 > _MOST_AT_FULL_SIZE else []),
         # The short caption is what a list of tables gets: an address is too fragile for that.
         rf"\caption[{{{escape(board.title)}}}]{{{caption(board, cited)}}}",
         rf"\label{{tab:{cited.kind}-{cited.slug}}}",
@@ -67,11 +75,32 @@ def to_latex(board: Board, cited: Citation) -> str:
 
 
 def _shown(board: Board) -> list[Column]:
-    """The columns that there is room for: the system, what the order follows, and the first others."""
+    """The columns that there is room for: the system, what the order follows, numbers, and then texts."""
     wanted = {sort.key for sort in board.sorts}
-    first = sorted(board.columns, key=lambda column: (column.key != SYSTEM, column.key not in wanted))
-    shown = {column.key for column in first[: MOST_COLUMNS - 1]}
+    others = [column for column in board.columns if column.key != SYSTEM]
+    shown, left = {SYSTEM}, float(_ROOM)
+    for column in sorted(others, key=lambda column: (column.key not in wanted, not column.numeric)):
+        width = _width(board, column)
+        if len(shown) < MOST_COLUMNS - 1 and width <= left:
+            shown.add(column.key)
+            left -= width
     return [column for column in board.columns if column.key in shown]
+
+
+def _width(board: Board, column: Column) -> float:
+    """About how many points a column takes, with what lies between it and the next: its head's or its widest cell's."""
+    head = _lines(f"{label_of(board, column)}{_unit(column)}", 1)
+    cells = [row[column.key] for row in board.rows]
+    texts = [
+        f"{text_of(row, column)} {cell.spread} {cell.mark}".strip()
+        for row, cell in zip(board.rows, cells, strict=True)
+    ]
+    arrow = _ARROW if column.arrow and column.better else 0.0
+    return _GAP + max(max(map(_points, head), default=0.0) + arrow, *map(_points, texts), 0.0)
+
+
+def _points(text: str) -> float:
+    return sum(_OTHER_LETTERS.get(sign, _LETTER) for sign in text)
 
 
 def caption(board: Board, cited: Citation) -> str:
@@ -124,13 +153,20 @@ def _head(board: Board, column: Column) -> str:
     arrow = (
         {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}[column.better] if column.arrow else ""
     )
-    unit = f" ({column.unit})" if column.unit else ""
-    return f"{_stacked(f'{label_of(board, column)}{unit}', 1)}{arrow}"
+    return f"{_stacked(f'{label_of(board, column)}{_unit(column)}', 1)}{arrow}"
+
+
+def _unit(column: Column) -> str:
+    return f" ({column.unit})" if column.unit else ""
+
+
+def _lines(label: str, span: int) -> list[str]:
+    return textwrap.wrap(label, _HEAD_LETTERS * span, break_long_words=False)
 
 
 def _stacked(label: str, span: int) -> str:
     """A head over so many columns, as LaTeX: in lines no longer than their room, as far as its words allow."""
-    lines = textwrap.wrap(label, _HEAD_LETTERS * span, break_long_words=False)
+    lines = _lines(label, span)
     text = r"\\".join(map(escape, lines))
     return rf"\shortstack{{{text}}}" if len(lines) > 1 else text
 

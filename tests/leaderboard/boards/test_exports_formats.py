@@ -98,6 +98,11 @@ def compile_latex(text: str, folder: Path, *, insist: bool = False) -> str:
     return (folder / "board.log").read_text(errors="replace")
 
 
+def too_wide(log: str) -> list[str]:
+    """By how many points a line of what TeX set is wider than the text, where that can be seen."""
+    return [points for points in re.findall(r"Overfull \\hbox \((\d+)", log) if int(points) > 5]
+
+
 def nasty_dataset() -> Dataset:
     """A dataset, systems and publications with names that mean something in every format."""
     dataset = scored_dataset(name=f"Set {NASTY}")
@@ -347,8 +352,23 @@ def test_latex_shows_what_can_be_read(client: Client, tmp_path: Path) -> None:
     assert r"\footnotesize\setlength" not in narrow
     for text in (wide, narrow):
         assert not re.search(r"\\(resizebox|scalebox|tiny|scriptsize)", text)
-        too_wide = re.findall(r"Overfull \\hbox \((\d+)", compile_latex(text, tmp_path))
-        assert not [each for each in too_wide if int(each) > 5], too_wide
+        assert not too_wide(compile_latex(text, tmp_path))
+
+
+def test_numbers_come_before_texts_in_latex_and_what_does_not_fit_is_left_out(
+    client: Client, tmp_path: Path
+) -> None:
+    load_reported()
+    text = client.get("/datasets/nq/board.tex?hide=effectiveness").content.decode()
+    head = next(line for line in text.split("\n") if line.startswith(r"\#"))
+    assert "Architecture" in head
+    assert head.index("R@100") < head.index("Architecture")
+    assert re.search("% Not shown .*: .*by", text)
+    assert not too_wide(compile_latex(text, tmp_path))
+    of_costs = client.get("/datasets/entityquestions/board.tex").content.decode()
+    assert "Latency" in of_costs
+    assert "Architecture" not in of_costs
+    assert not too_wide(compile_latex(of_costs, tmp_path))
 
 
 @pytest.mark.long
@@ -362,9 +382,12 @@ def test_every_board_is_typeset_by_tex(client: Client, tmp_path: Path) -> None:
     ]
     assert len(addresses) > 20
     for path in addresses:
-        text = client.get(path).content.decode()
-        assert compile_latex(text, tmp_path, insist=True), path
-        assert table_shape(text)[1] <= MOST_COLUMNS
+        for query in ("", "?hide=effectiveness", "?hide=effectiveness&hide=delta", "?hide=efficiency"):
+            text = client.get(path + query).content.decode()
+            log = compile_latex(text, tmp_path, insist=True)
+            assert log, path
+            assert not too_wide(log), path + query
+            assert table_shape(text)[1] <= MOST_COLUMNS
 
 
 def test_mean_ranks_have_two_decimals(client: Client) -> None:
