@@ -236,6 +236,8 @@ class ExpandedFile:
                 raise  # a fault of the disk, not of the file
             why = str(error) if isinstance(error, _DamagedData) else "it does not expand"
             message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {why}"
+            if "checksum" in str(error):  # all of it was expanded, more than was handed out
+                message = f"the {self.kind} data is damaged: it expands to something else than was compressed"
             raise _compression(
                 message, "Compress the file again, and check that it was sent whole."
             ) from error

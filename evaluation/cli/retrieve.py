@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, open_checkpoint
 from evaluation.cli import Subparsers
 from evaluation.core.errors import InvalidContent, ModelFailure
+from evaluation.core.problems import at_lines
 from evaluation.engines import (
     ENGINES,
     FACTS,
@@ -152,7 +153,7 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
             )
     except InvalidContent as error:
         for problem in error.report.problems:
-            where = f" (line {', '.join(map(str, problem.lines))})" if problem.lines else ""
+            where = at_lines(problem.lines, problem.count)
             print(f"{problem.severity}: {problem.message}{where}. {problem.hint}", file=sys.stderr)
         return 1
     except ModelFailure as error:

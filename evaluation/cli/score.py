@@ -14,7 +14,7 @@ from typing import TextIO
 from evaluation.cli import Subparsers
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Report
+from evaluation.core.problems import Report, at_lines
 from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.measures import registry
 from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
@@ -197,11 +197,8 @@ def _refuse(path: Path | None, report: Report, as_json: bool) -> int:
 
 def _print_problems(report: Report, stream: TextIO) -> None:
     for problem in report.problems:
-        where = f" (line {', '.join(map(str, problem.lines))}{' …' if problem.count > len(problem.lines) else ''})"
-        print(
-            f"{problem.severity}: {problem.code}: {problem.message}{where if problem.lines else ''}",
-            file=stream,
-        )
+        where = at_lines(problem.lines, problem.count)
+        print(f"{problem.severity}: {problem.code}: {problem.message}{where}", file=stream)
         print(f"    {problem.hint}", file=stream)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self, cast
 
@@ -173,6 +173,14 @@ def is_free(code: str) -> bool:
 def codes_about(about: About) -> list[ProblemCode]:
     """The codes of one table, in the order of the alphabet."""
     return sorted(code for code in PROBLEM_CODES.values() if code.about == about)
+
+
+def at_lines(lines: Sequence[int], count: int = 0) -> str:
+    """` (line 5)`, ` (lines 1, 2, 3 …)` where `count` says that there are more, nothing where there are none."""
+    if not lines:
+        return ""
+    more = " …" if count > len(lines) else ""
+    return f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}{more})"
 
 
 def number_of(count: int, one: str, many: str | None = None) -> str:

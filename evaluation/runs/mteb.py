@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +14,7 @@ from evaluation.archives.compression import MIB, SIZE, FileLimits, describe_byte
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import ProblemCode, number_of
 from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
-from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
+from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE, quote
 
 JSON = ProblemCode("json", "An MTEB predictions file that is not JSON of the form above.", "See MTEB predictions "
     "above.", about="file")  # fmt: skip
@@ -32,8 +33,8 @@ MOST_ENTRIES = 1_000_000
 #: The ratio of expanded to stored bytes is looked at from here on: parsing multiplies what expanding has multiplied.
 _RATIO_FLOOR = MIB
 _LONGEST_TAG = 64
-#: A string of JSON, and the colon behind it where it is a key.
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"(\s*:)?', re.DOTALL)
+#: So many repeated names are said.
+_SHOWN = 5
 
 
 def predictions_as_lines(path: Path | str | bytes, limits: FileLimits, out: IO[bytes]) -> dict[str, Any]:
@@ -89,7 +90,8 @@ def _refuse_costly(content: bytearray) -> None:
 def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
     """Raises InvalidContent where an object had a key twice, of which the parser has kept one.
 
-    `document` was parsed from `content`, where every key has a colon behind it, and only strings have other ones.
+    `document` was parsed from `content`, where every key has a colon behind it; where there are as many colons as keys
+    were kept, there is nothing to look for. Objects are read again one by one: none is kept.
     """
     kept, waiting = 0, [document]
     while waiting:
@@ -101,13 +103,25 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
             waiting += [each for each in value if isinstance(each, dict | list)]
     if content.count(b":") == kept:
         return
-    repeated = sum(found[1] is not None for found in _STRING.finditer(content)) - kept
+    repeated: Counter[str] = Counter()
+
+    def count_repeated(pairs: list[tuple[str, Any]]) -> None:
+        if len(dict(pairs)) < len(pairs):
+            often = Counter(name for name, _ in pairs)
+            repeated.update({name: times - 1 for name, times in often.items() if times > 1})
+
+    try:
+        json.loads(content, object_pairs_hook=count_repeated)
+    except RecursionError as error:
+        raise _invalid(JSON, "lists and objects lie too deep within each other", _HINT) from error
     if repeated:
+        first = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_SHOWN])
         message = (
-            f"{number_of(repeated, 'name')} that the same object has already: of a query, or of a document"
+            f"{number_of(repeated.total(), 'name')} that the same object has already, of a query or of a document: "
+            f"{first}{' …' if len(repeated) > _SHOWN else ''}"
         )
         hint = "Name each query once, and each document once per query."
-        raise InvalidContent.of(DUPLICATE.problem(message, hint, count=repeated))
+        raise InvalidContent.of(DUPLICATE.problem(message, hint, count=repeated.total()))
 
 
 def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any]:

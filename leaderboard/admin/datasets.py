@@ -31,7 +31,7 @@ from leaderboard.importing.collections.importer import DiskSpaceError, ImportRes
 from leaderboard.models import Dataset, Qrels, Round
 from leaderboard.models.datasets import Protection, Visibility
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
-from leaderboard.results.measures import RefusedMeasures, set_measures
+from leaderboard.results.measures import RefusedMeasures, describe_shown, set_measures
 from leaderboard.results.publishing.protection import (
     CannotProtect,
     CannotReveal,
@@ -263,7 +263,7 @@ class DatasetAdmin(ExchangeAdmin):
             except RefusedMeasures as error:
                 problems = [each.as_dict() for each in error.problems]
             else:
-                self.message_user(request, f"{dataset} shows {', '.join(measures)} now.")
+                self.message_user(request, describe_shown(dataset, measures))
                 return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[dataset.pk]))
         return curation_page(
             request, self, "admin/leaderboard/dataset/measures.html", f"Measures of {dataset}",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import models, transaction
 
+from evaluation.core.problems import at_lines
 from leaderboard.core.audit import acting, actor
 from leaderboard.models import Challenge, Dataset, Entry, User
 
@@ -147,7 +148,6 @@ SUBJECTS: dict[str, tuple[dict[str, Any], Callable[[Any], models.Model]]] = {
 }
 
 
-def problem_line(message: str, lines: Iterable[int]) -> str:
+def problem_line(message: str, lines: Sequence[int]) -> str:
     """A problem of a file, with the lines where it is, as one of a list."""
-    where = ", ".join(map(str, lines))
-    return f"- {message} (line {where})" if where else f"- {message}"
+    return f"- {message}{at_lines(lines)}"

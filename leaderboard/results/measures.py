@@ -10,7 +10,7 @@ from evaluation.core.problems import Problem
 from evaluation.measures.registry import DEFAULT_MEASURES, UnknownMeasureError, parse_measure
 from leaderboard.core.audit import record
 from leaderboard.datasets.problems import problem
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, Evaluation
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.results.protection import MOST_MEASURES
 from leaderboard.results.publishing.republish import refresh_scores
@@ -50,6 +50,17 @@ def set_measures(dataset: Dataset, primary: str, others: Sequence[str]) -> list[
     refresh_scores(dataset)
     record("measures", dataset, dataset=dataset, before=before, after=after)
     return wanted
+
+
+def describe_shown(dataset: Dataset, measures: Sequence[str]) -> str:
+    """What the board shows now, and which of these measures no present result has: none was computed by then."""
+    stored = Evaluation.objects.filter(qrels=dataset.current_qrels_id)
+    lacking = [name for name in measures if not stored.filter(means__has_key=name).exists()]
+    said = f"{dataset} shows {', '.join(measures)} now."
+    if not lacking or not stored.exists():
+        return said
+    names = " and ".join(lacking)
+    return f"{said} No result has {names} yet: runs that are scored from now on have it, earlier ones do not."
 
 
 def shown_measures(primary: str, asked: Sequence[str], *, hidden: bool) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.urls import reverse
 
+from evaluation.core.problems import at_lines
 from leaderboard.judgements.rescoring.switched import page_of
 from leaderboard.judgements.rescoring.table import line_of
 from leaderboard.models import Challenge, Entry, Rescore, Round
@@ -57,7 +58,8 @@ def bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
     lost = [status for status in statuses if status.state != State.DONE]
     datasets = {job.job.dataset.name: None for status in statuses for job in status.jobs}
     scored = f"{len(statuses) - len(lost):,} of {len(statuses):,} runs"
-    lines = [f"{scored} are scored."] if lost else []
+    everything = "The run is scored." if len(statuses) == 1 else f"All {len(statuses):,} runs are scored."
+    lines = [f"{scored} are scored." if lost else everything]
     lines += [
         f"{status.submission.system.name}\n{_failure_text(job)}"
         for status in lost[:PROBLEMS]
@@ -70,7 +72,7 @@ def bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
         kind=NoticeKind.REJECTED if lost else NoticeKind.FINISHED,
         key=f"bulk-{bulk}",
         subject=f"Scored: {scored} on {', '.join(datasets)}",
-        text="\n\n".join(lines) or f"All {len(statuses):,} runs are scored.",
+        text="\n\n".join(lines),
         path=reverse("submissions"),
     )
 
@@ -88,11 +90,7 @@ def _failure_text(job: JobStatus) -> str:
 
 
 def _problem_line(problem: Mapping[str, Any]) -> str:
-    lines: Sequence[int] = problem.get("lines") or ()
-    where = ""
-    if lines:
-        more = ", …" if problem.get("count", 0) > len(lines) else ""
-        where = f" (line{'s' * (len(lines) > 1)} {', '.join(str(line) for line in lines)}{more})"
+    where = at_lines(problem.get("lines") or (), problem.get("count", 0))
     hint = f" {problem['hint']}" if problem.get("hint") else ""
     return f"{problem['message']}{where}.{hint}".replace("..", ".")
 

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Dataset
-from leaderboard.results.measures import set_measures
+from leaderboard.results.measures import describe_shown, set_measures
 
 
 class Command(CurationCommand):
@@ -23,5 +23,4 @@ class Command(CurationCommand):
         parser.add_argument("measures", nargs="+", metavar="MEASURE", help="the primary one first")
 
     def curate(self, dataset: Dataset, measures: list[str], **options: Any) -> str:
-        shown = set_measures(dataset, measures[0], measures[1:])
-        return f"{dataset} shows {', '.join(shown)} now."
+        return describe_shown(dataset, set_measures(dataset, measures[0], measures[1:]))

@@ -112,3 +112,11 @@ def test_importing_is_light() -> None:
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
         == "False\n"
     )
+
+
+def test_several_lines_of_a_problem_are_said_in_the_plural(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (files / "short.txt").write_text("q1 Q0\n" * 7)
+    assert main(["check", "--run", f"{files}/short.txt"]) == 1
+    assert "(lines 1, 2, 3, 4, 5 …)\n" in capsys.readouterr().out

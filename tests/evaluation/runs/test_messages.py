@@ -104,3 +104,14 @@ def test_damaged_compression_is_said_in_plain_words(
             ("compression", "other data follows the compressed data"),
             ("compression", "it does not expand"),
         ]
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor(write_checksum=True).compress])
+def test_a_wrong_checksum_alone_is_not_said_to_be_data_that_does_not_expand(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    content = bytearray(compress(run_of("1", 5000).encode()))
+    content[-6 if compress is gzip.compress else -1] ^= 1
+    problem = only(check(tmp_path, bytes(content)))
+    assert problem.code == "compression"
+    assert problem.message.endswith("data is damaged: it expands to something else than was compressed")

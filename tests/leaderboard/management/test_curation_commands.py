@@ -73,6 +73,12 @@ def test_the_measures_of_a_board_change_with_what_is_stored(client: Client) -> N
     assert (record.before["measures"], record.after["measures"]) == (["nDCG@10", "R@100"], ["AP", "R@100"])
     with pytest.raises(CommandError, match="Measures"):
         run("set_measures", "nuts", "nonsense@3", by=carol.email)
+    said = run("set_measures", "nuts", "RBP(p=0.8)", "AP", by=carol.email)
+    assert said.strip().endswith(
+        "shows RBP(p=0.8), AP now. No result has RBP(p=0.8) yet: runs that are scored from now on have it, "
+        "earlier ones do not."
+    )
+    assert "No result has" not in run("set_measures", "nuts", "AP", by=carol.email)
     scored_dataset(slug="secret", hidden=True)
     with pytest.raises(CommandError, match=r"^With hidden judgements at most 3 .* included\. Every"):
         run("set_measures", "secret", "nDCG@10", "AP", "R@100", "P@10", by=carol.email)

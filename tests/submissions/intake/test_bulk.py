@@ -93,6 +93,15 @@ def test_each_run_is_by_its_participant_and_one_notice_tells_of_all(
     assert "Delft" in client.get("/api/v1/datasets/demo/board/").content.decode()
 
 
+def test_a_bulk_of_one_run_is_told_of_as_one(demo: Dataset, tmp_path: Path, curator: User) -> None:
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "one.txt").write_text(run_text(tag="bm25"))
+    bring(tmp_path / "alone", "demo", curator)
+    work()
+    notify_finished()
+    assert Notice.objects.get(person=curator).text == "The run is scored."
+
+
 def test_every_problem_of_every_run_is_in_one_answer_and_nothing_is_stored(
     demo: Dataset, folder: Path, curator: User
 ) -> None:
