@@ -6,7 +6,7 @@ from pathlib import Path
 
 import redis
 
-from leaderboard.management.supervisor.services import find_server
+from leaderboard.management.supervisor.valkey import find_server
 from tests.docker import compose_rules
 from tests.servers import processes
 
