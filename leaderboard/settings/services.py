@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -30,6 +31,17 @@ def cache_location(url: str) -> str:
     return url.replace("redis+socket://", "unix://", 1)
 
 
+def unacked_keys(url: str) -> dict[str, str]:
+    """Where the broker keeps what a worker took and did not answer for: each of its users has keys of its own.
+
+    Every worker puts back what it finds there, into whatever key an entry names, with its own user's rights. So a
+    retriever, whose user may write to few keys, makes no entry that a process with more rights puts back.
+    """
+    user = urlsplit(url).username
+    names = ("unacked", "unacked_index", "unacked_mutex")
+    return {f"{name}_key": f"{name}:{user}" if user else name for name in names}
+
+
 REDIS_URL = broker_url()
 CACHES = {
     "default": {
@@ -48,6 +60,7 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 # What runs was acknowledged when it came: a lost connection says nothing about it.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_BROKER_TRANSPORT_OPTIONS = {
+    **unacked_keys(REDIS_URL),
     "visibility_timeout": 24 * 3600,
     "unacked_restore_interval": 5,
     "socket_connect_timeout": 2,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import NoPermissionError
 
 from leaderboard.celery import app, own_settings
+from leaderboard.settings.services import unacked_keys
 from submissions.queue.queue import WORK
 from tests.docker.compose_broker import ComposeBroker, start_compose_broker
 from tests.servers.worker import WorkerProcesses
@@ -55,7 +58,8 @@ def test_a_retriever_sends_wakeups_everywhere_and_receives_its_own_queues(
         send_wakeup(compose_broker.retriever_url, queue)
     send_wakeup(compose_broker.site_url, "cpu")
     heard: list[Any] = []
-    with Connection(compose_broker.retriever_url) as connection:
+    options = unacked_keys(compose_broker.retriever_url)
+    with Connection(compose_broker.retriever_url, transport_options=options) as connection:
         channel = connection.channel()
         assert channel.queue_declare("notices").message_count == 1
         own = [Queue("cpu"), Queue("gpu")]
@@ -105,6 +109,31 @@ def test_a_retriever_reaches_no_page_no_other_queue_and_no_channel(
     for call in refused_commands(retriever):
         with pytest.raises(NoPermissionError):
             call()
+
+
+def test_a_retriever_has_nothing_put_back_by_workers_of_the_site(
+    compose_broker: ComposeBroker, retriever: redis.Redis
+) -> None:
+    """A worker puts back what nobody answered for, into the key that the entry names, with its own user's rights."""
+    place, routed = "runboard:1:throttle_anon", {"exchange": "", "routing_key": "runboard:1:throttle_anon"}
+    properties = {"delivery_tag": "1", "delivery_info": routed, "priority": 0}
+    entry = json.dumps([{"body": "e30=", "headers": {}, "properties": properties}, "", place])
+    own = unacked_keys(compose_broker.retriever_url)
+    for keys, allowed in ((own, True), (unacked_keys(compose_broker.site_url), False)):
+        with nullcontext() if allowed else pytest.raises(NoPermissionError):
+            retriever.hset(keys["unacked_key"], "1", entry)
+        with nullcontext() if allowed else pytest.raises(NoPermissionError):
+            retriever.zadd(keys["unacked_index_key"], {"1": 1.0})
+    site = unacked_keys(compose_broker.site_url)
+    with Connection(compose_broker.site_url, transport_options=site) as connection:
+        connection.channel().qos.restore_visible(interval=1)
+    with redis.Redis.from_url(compose_broker.site_url) as server:
+        assert not server.exists(place)
+    with (
+        Connection(compose_broker.retriever_url, transport_options=own) as connection,
+        pytest.raises(NoPermissionError),
+    ):
+        connection.channel().qos.restore_visible(interval=1)
 
 
 @pytest.mark.parametrize("question", ["ping", "conf", "shutdown"])
