@@ -19,18 +19,20 @@ USES: Mapping[str, str] = {
     "encoder": "AutoModel",
     "masked": "AutoModelForMaskedLM",
     "sequence": "AutoModelForSequenceClassification",
+    "causal": "AutoModelForCausalLM",
     "token": "AutoModelForTokenClassification",
     "writer": "AutoModelForSeq2SeqLM",
 }
-#: What each kind of checkpoint needs; static embeddings have no such model.
-USE_OF: Mapping[CheckpointKind, str] = {
-    CheckpointKind.SENTENCE_ENCODER: "encoder",
-    CheckpointKind.MULTI_VECTOR: "encoder",
-    CheckpointKind.QUERY_AUGMENTATION: "encoder",
-    CheckpointKind.SPARSE_ENCODER: "masked",
-    CheckpointKind.CROSS_ENCODER: "sequence",
-    CheckpointKind.TERM_WEIGHTING: "token",
-    CheckpointKind.SEQ2SEQ: "writer",
+#: What each kind of checkpoint needs, one of several; static embeddings have no such model. A sparse encoder predicts
+#: terms, or is SPARTA; a cross-encoder has a label, or writes yes and no.
+USES_OF: Mapping[CheckpointKind, Sequence[str]] = {
+    CheckpointKind.SENTENCE_ENCODER: ("encoder",),
+    CheckpointKind.MULTI_VECTOR: ("encoder",),
+    CheckpointKind.QUERY_AUGMENTATION: ("encoder",),
+    CheckpointKind.SPARSE_ENCODER: ("masked", "encoder"),
+    CheckpointKind.CROSS_ENCODER: ("sequence", "causal", "writer"),
+    CheckpointKind.TERM_WEIGHTING: ("token",),
+    CheckpointKind.SEQ2SEQ: ("writer",),
 }
 
 
@@ -43,7 +45,7 @@ class LibraryModels:
 
     def of_kind(self, kind: CheckpointKind) -> Sequence[str]:
         """The types that a checkpoint of this kind may have."""
-        return self.types[USE_OF[kind]] if kind in USE_OF else ()
+        return sorted({each for use in USES_OF.get(kind, ()) for each in self.types[use]})
 
 
 @cache

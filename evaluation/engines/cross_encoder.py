@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.templates import TEMPLATES
 from evaluation.collections.beir import Document, Query
 from evaluation.core.order import trec_order
@@ -36,7 +36,7 @@ from evaluation.engines.base import (
 )
 from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
 from evaluation.engines.passages import FIELDS, PASSAGE_PARAMETERS, PassageReader, check_passages
-from evaluation.engines.prompts import PROMPT_PARAMETERS
+from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.pair_scoring import PairScorer
@@ -198,6 +198,12 @@ def _variants(parameters: Mapping[str, Any]) -> tuple[str, ...]:
     return _labels(depths_of(parameters["reranking_depths"], parameters["reranking_depth"]))
 
 
+def _check_parameters(parameters: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
+    check_passages(parameters)
+    if checkpoint is not None:
+        check_prompts(checkpoint.prompts, parameters)
+
+
 def _ranking(found: SearchResult, re_ranked: int, depth: int) -> SearchResult:
     """The first `re_ranked` documents in the order of their scores, cut to `depth`."""
     ids, scores = found.document_ids[:re_ranked], found.scores[:re_ranked]
@@ -241,6 +247,6 @@ DESCRIPTIONS = (
         runs=(0, 1),
         main_alone={"reranking_depths": ""},
         variants=_variants,
-        check_parameters=lambda parameters, checkpoint: check_passages(parameters),
+        check_parameters=_check_parameters,
     ),
 )

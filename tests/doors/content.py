@@ -55,6 +55,7 @@ from submissions.models import (
     QuotaUse,
     Scope,
     Submission,
+    Switch,
     Upload,
     Webhook,
     Worker,
@@ -228,6 +229,7 @@ def _of_team(team: Team, owner: User, other: User) -> Places:
     dataset = Dataset.objects.get(slug="demo")
     QuotaUse.objects.create(dataset=dataset, team=team, person=owner, at=now)
     QuotaException.objects.create(team=team, dataset=dataset, daily=5, reason="a workshop")
+    Switch.objects.get_or_create(name=Switch.Name.HUB_DOWNLOADS)
     EmailAddress.objects.get_or_create(user=owner, email=owner.email, primary=True, verified=True)
     Worker.objects.create(name="w1", queues=["score"], started_at=now, seen_at=now)
     upload = Upload.objects.create(owner=owner, length=10, touched_at=now)

@@ -10,7 +10,6 @@ import json
 from typing import Any
 
 import transformers
-from transformers.models.auto.auto_factory import _get_model_class
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from evaluation.checkpoints.library import PATH, USES
@@ -36,9 +35,10 @@ def _reads_texts(auto_class: Any, model_type: str) -> bool:
     """Whether texts are all that its model reads; False where that needs what is not installed here."""
     try:
         config_class = transformers.CONFIG_MAPPING[model_type]
-        kind = _get_model_class(config_class(), auto_class._model_mapping)
+        found = auto_class._model_mapping[config_class]
+        kind = found[0] if isinstance(found, tuple) else found
         return kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
-    except (ImportError, ValueError, TypeError, AttributeError):
+    except (ImportError, KeyError, ValueError, AttributeError):
         return False
 
 

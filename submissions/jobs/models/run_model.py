@@ -308,14 +308,18 @@ def _store_runs(
     return RetrievalResult(task.system.slug, version.pk, job.queue, runs, **timed)
 
 
+#: Kinds that put marks or instructions before texts where nobody says any.
+_OWN_MARKS = (CheckpointKind.MULTI_VECTOR, CheckpointKind.CROSS_ENCODER)
+
+
 def _prompts_used(task: ModelTask) -> dict[str, str]:
-    """What was put before texts, as facts; not where a model of token vectors has marks of its own for that."""
+    """What was put before texts, as facts, as far as it is not the model's own affair."""
     if task.checkpoint is None:
         return {}
     prompts, used = task.checkpoint.description.get("prompts", {}), {}
     for side in SIDES:
         asked = task.parameters.get(f"{side}_prompt")
-        told = task.checkpoint.kind != CheckpointKind.MULTI_VECTOR or asked != AUTO or side in prompts
+        told = asked != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
         if asked is not None and told:
             used[f"{side}_prompt"] = prompt_of(prompts, side, asked)
     return used

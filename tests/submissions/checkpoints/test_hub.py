@@ -83,7 +83,7 @@ def test_limits_follow_from_the_weights(settings: Any) -> None:
     """A checkpoint of the largest weights comes in pieces and from the hub, and a person has room for it."""
     assert settings.CHECKPOINT_WEIGHTS_BYTES == 32 * 2**30
     assert limit_of(Upload.Kind.MODEL) == settings.CHECKPOINT_WEIGHTS_BYTES + 2**30
-    assert 2 * limit_of(Upload.Kind.MODEL) == settings.UPLOAD_BYTES_PER_PERSON
+    assert limit_of(Upload.Kind.MODEL) <= settings.UPLOAD_BYTES_PER_PERSON
 
 
 @pytest.mark.parametrize(
