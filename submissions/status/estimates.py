@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.efficiency.protocol import TIMED_SEARCHES
 from evaluation.engines import EngineDescription
+from evaluation.engines.base import OWN_LENGTH_LIMIT
 from leaderboard.models import Dataset
 from submissions.models import Job, State
 from submissions.queue.queue import seconds_worked_before
@@ -27,7 +28,8 @@ SAME_KIND = 8.0
 START_SECONDS = 8.0
 LIGHT_TEXTS_PER_SECOND = 3_000
 _PIECES = 200
-_OPERATIONS = 2 * _PIECES
+#: Pieces of a word, and of the shortest text.
+_PIECES_PER_WORD, _LEAST_PIECES = 1.3, 16
 _OPERATIONS_PER_SECOND = 1e11
 #: By what factor the rule may be wrong: a loaded machine, long texts, a processor with many cores, a graphics card.
 RULE_FACTOR = 10.0
@@ -61,7 +63,7 @@ class ModelLoad:
     def seconds(self, dataset: Dataset) -> float:
         """What the rule of thumb gives; of a model that nobody knows, as of the largest that is usual."""
         meets = 0 if self.light else self.weights or MOST_WEIGHTS
-        work = self._texts(dataset) * meets * _OPERATIONS / _OPERATIONS_PER_SECOND
+        work = self._texts(dataset) * meets * 2 * self._pieces(dataset) / _OPERATIONS_PER_SECOND
         return self.least(dataset) + work
 
     def least(self, dataset: Dataset) -> float:
@@ -75,6 +77,19 @@ class ModelLoad:
             tokens = self._value("queries_per_document", 0) * self._value("generated_tokens", 0)
             return _count(dataset, "documents") * (1 + math.ceil(tokens / _PIECES))
         return (_count(dataset, "queries") + TIMED_SEARCHES) * self._value("reranking_depth", 1)
+
+    def _pieces(self, dataset: Dataset) -> float:
+        """Word pieces of a document that are read, as far as its words are counted: all of those in passages."""
+        version = dataset.current_version
+        words = (version.statistics if version else {}).get("words_per_document")
+        longest = self._value("maximum_length", 0) or OWN_LENGTH_LIMIT
+        if not words:
+            return min(_PIECES, longest)
+        passage = self._value("passage_words", 0)
+        if 0 < passage < words:
+            stride = self._value("passage_stride", 0) or max(passage // 2, 1)
+            return float(_PIECES_PER_WORD * words * passage / stride)
+        return float(min(max(_PIECES_PER_WORD * words, _LEAST_PIECES), longest))
 
     def _value(self, name: str, otherwise: int) -> int:
         """What a parameter is set to; its default where it is not, and `otherwise` where the engine has none."""
@@ -153,7 +168,7 @@ def _ended(job: Job, load: ModelLoad) -> FinishedJob | None:
         return None
     checkpoint = job.submission.checkpoint
     weights = checkpoint.description.get("parameters") if checkpoint else None
-    done = ModelLoad(load.engine, checkpoint.kind if checkpoint else "", weights, job.submission.parameters)
+    done = ModelLoad(load.engine, checkpoint.kind if checkpoint else "", weights, job.model_parameters)
     if load.known and done.light != load.light:
         return None
     took = (job.finished_at - job.started_at).total_seconds() + seconds_worked_before(job.payload)

@@ -17,6 +17,7 @@ from evaluation.checkpoints.description import SPARTA, CheckpointDescription, Ch
 from evaluation.core.problems import ProblemCode
 from evaluation.engines import ENGINES, EngineDescription, InvalidParameter, Parameter
 from evaluation.engines import describe as describe_engine
+from evaluation.engines.base import OWN_LENGTH_LIMIT
 from leaderboard.models import Architecture, Dataset, Run, System, Team, User
 from leaderboard.systems.records import SystemFields
 from submissions.checkpoints import service as checkpoints
@@ -144,7 +145,7 @@ def accept_model(
                 kind=Submission.Kind.MODEL,
                 submitter=submitter,
                 team=team,
-                system=system_row(_completed(system, kept), team, anonymous_until),
+                system=system_row(_completed(system, kept, plan.parameters), team, anonymous_until),
                 configuration=configuration,
                 engine=plan.engine.name,
                 parameters=plan.parameters,
@@ -322,7 +323,15 @@ def _keep_files(
     return model if isinstance(model, Checkpoint) else None
 
 
-def _completed(system: System | SystemFields, kept: StoredFiles | Checkpoint | None) -> System | SystemFields:
+def _length_read(model: CheckpointDescription, parameters: Mapping[str, Any]) -> int | None:
+    """Tokens that are read of a text: as many as is asked for, else the model's own up to the usual limit."""
+    own = min(model.maximum_length, OWN_LENGTH_LIMIT) if model.maximum_length else None
+    return parameters.get("maximum_length") or own
+
+
+def _completed(
+    system: System | SystemFields, kept: StoredFiles | Checkpoint | None, parameters: Mapping[str, Any]
+) -> System | SystemFields:
     """What a new system says of itself, with what its checkpoint says where it was silent."""
     if isinstance(system, System) or kept is None:
         return system
@@ -330,7 +339,7 @@ def _completed(system: System | SystemFields, kept: StoredFiles | Checkpoint | N
     return replace(
         system,
         dimension=system.dimension or known.dimension,
-        maximum_length=system.maximum_length or known.maximum_length,
+        maximum_length=system.maximum_length or _length_read(known, parameters),
         parameter_count=system.parameter_count or known.parameters or None,
     )
 

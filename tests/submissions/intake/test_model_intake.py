@@ -13,17 +13,21 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from evaluation.checkpoints import CheckpointDescription, CheckpointKind
 from evaluation.core.errors import InvalidRun
 from leaderboard.core.storage.runs import store_run
 from leaderboard.models import Dataset, Qrels, Run, User
+from leaderboard.systems.records import SystemFields
 from submissions.accounts.teams import personal_team
 from submissions.checkpoints.service import (
     CheckpointArchive,
+    StoredFiles,
     folder_of,
     store_checkpoint,
     store_files,
     sweep_checkpoints,
 )
+from submissions.intake.models import intake
 from submissions.jobs.kinds.score import ScoredResult, current_qrels, evaluate_run, publish_results
 from submissions.jobs.models.run_model import fetched_checkpoint
 from submissions.jobs.withdrawal import set_public
@@ -241,3 +245,17 @@ def test_depths_of_a_re_ranker_are_drawn_and_told(api: Api, tmp_path: Path) -> N
     answer = api.get(f"submissions/{identifier}/").body["jobs"][0]
     assert [variant["configuration"] for variant in answer["variants"]] == ["top 10", "top 50"]
     assert answer["facts"]["dimension"] == 8
+
+
+@pytest.mark.parametrize(
+    ("own", "parameters", "read"),
+    [(512, {}, 512), (32_768, {}, 8_192), (32_768, {"maximum_length": 20_000}, 20_000), (None, {}, None)],
+)
+def test_boards_say_how_much_of_a_text_was_read(
+    own: int | None, parameters: dict[str, int], read: int | None
+) -> None:
+    kind = CheckpointKind.SENTENCE_ENCODER
+    model = CheckpointDescription(kind, ("model",), "qwen3", 1, 1, "0" * 64, maximum_length=own)
+    kept = StoredFiles("0" * 64, "m.zip", model)
+    system = intake._completed(SystemFields("It", "dense"), kept, parameters)
+    assert system.maximum_length == read

@@ -134,3 +134,20 @@ def test_the_page_shows_a_range_and_then_a_time(
     page = signed_in.get("/submit/model/?engine=bm25").content.decode()
     assert " to 2 min" in page
     assert told(bm25, dataset)[1] > 60
+
+
+def test_the_length_that_is_read_counts(tmp_path: Path) -> None:
+    """Long documents take longer, as far as they are read; passages read all of them, and more than once."""
+    dataset = sized(tmp_path, "long", 10_000)
+    version = dataset.current_version
+    assert version is not None
+    version.statistics = {**version.statistics, "words_per_document": 4_000.0}
+    version.save()
+
+    def seconds(**parameters: Any) -> float:
+        load = ModelLoad(describe("dense"), "sentence-encoder", 22_700_000, parameters)
+        return load.seconds(dataset) - load.least(dataset)
+
+    short, own = seconds(maximum_length=512), seconds()
+    assert own == pytest.approx(short * 5_200 / 512)
+    assert seconds(passage_words=150, passage_stride=75) == pytest.approx(2 * own)
