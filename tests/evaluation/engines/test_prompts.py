@@ -170,3 +170,18 @@ def test_pack_says_what_is_to_be_known_of_prompts(tmp_path: Path) -> None:
     assert "query_prompt=auto:retrieval_query" in told
     assert "warning: prompt_template" in told
     assert json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
+
+
+def test_a_re_rankers_prompt_stands_before_the_query_as_it_is_written(tmp_path: Path) -> None:
+    """Also where it begins like the word that means the checkpoint's own."""
+    checkpoint = rebuilt(tmp_path, tiny_models.tiny_cross_encoder, CheckpointKind.CROSS_ENCODER)
+    plain, prompted = (
+        created("cross-encoder", checkpoint, reranking_depths="", **chosen).scorer
+        for chosen in ({}, {"query_prompt": "automatic heart "})
+    )
+    texts = [document.text for document in DOCUMENTS]
+    expected = plain.score(["automatic heart stock"] * len(texts), texts)
+    assert prompted.score(["stock"] * len(texts), texts).tolist() == pytest.approx(expected.tolist())
+    assert expected.tolist() != pytest.approx(plain.score(["stock"] * len(texts), texts).tolist())
+    with pytest.raises(InvalidParameter, match="no prompt of this name"):
+        created("cross-encoder", checkpoint, query_prompt="auto:instruction")
