@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.collections.beir import Query, read_corpus
+from evaluation.collections.beir import Document, Query, read_corpus
 from evaluation.core.errors import ModelFailure, is_out_of_memory
 from evaluation.engines.base import AUTO, Engine, EngineDescription, Resources, SearchResult
 
 #: Queries that are compared, the documents taken of each, and how many of these are its best ones.
 SAMPLED_QUERIES, SAMPLED_DOCUMENTS, BEST = 100, 20, 10
+#: Characters of all of these documents, some million word pieces: minutes on a processor too.
+_MOST_CHARACTERS = 4_000_000
 _WHOLE = "float32"
 
 
@@ -43,15 +45,18 @@ def precision_loss(
     asked = {
         ranking.query_id: ranking.document_ids[:SAMPLED_DOCUMENTS] for ranking in rankings[:SAMPLED_QUERIES]
     }
+    documents = _documents(corpus, asked)
+    asked = _affordable(asked, documents)
     wanted = {identifier for identifiers in asked.values() for identifier in identifiers}
-    documents = [document for document in read_corpus(corpus) if document.id in wanted]
+    documents = [document for document in documents if document.id in wanted]
     some = [query for query in queries[:SAMPLED_QUERIES] if asked.get(query.id)]
     if not some:
         return None
     values = {**parameters, **description.main_alone, "compute_dtype": _WHOLE}
     given = resources
     if description.runs[1]:
-        given = replace(resources, runs=(_write_run(rankings[:SAMPLED_QUERIES], folder / "run.txt"),))
+        taken = [ranking for ranking in rankings if ranking.query_id in asked]
+        given = replace(resources, runs=(_write_run(taken, folder / "run.txt"),))
         values |= {"mode": "candidates"} if "mode" in values else {}
     else:
         (folder / "own").mkdir()
@@ -70,6 +75,26 @@ def precision_loss(
         raise
     lost = [_lost(asked[query.id], found[query.id]) for query in some if asked[query.id]]
     return sum(lost) / len(lost) if lost else None
+
+
+def _documents(corpus: Path, asked: Mapping[str, Sequence[str]]) -> list[Document]:
+    wanted = {identifier for identifiers in asked.values() for identifier in identifiers}
+    return [document for document in read_corpus(corpus) if document.id in wanted]
+
+
+def _affordable(asked: Mapping[str, list[str]], documents: Sequence[Document]) -> dict[str, list[str]]:
+    """The first of these queries, one at least, whose documents have no more than _MOST_CHARACTERS together."""
+    sizes = {document.id: len(document.text) for document in documents}
+    kept: dict[str, list[str]] = {}
+    counted: set[str] = set()
+    spent = 0
+    for query, identifiers in asked.items():
+        spent += sum(sizes.get(each, 0) for each in {*identifiers} - counted)
+        if kept and spent > _MOST_CHARACTERS:
+            break
+        counted.update(identifiers)
+        kept[query] = identifiers
+    return kept
 
 
 def _lost(ours: Sequence[str], theirs: Sequence[str]) -> float:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.engines import ENGINES, InvalidParameter, Resources, Retrieval, retrieve
+from evaluation.collections.beir import Document
+from evaluation.engines import ENGINES, InvalidParameter, Resources, Retrieval, precision, retrieve
 from evaluation.engines.precision import computed_in
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import DOCUMENTS, QUERIES, created, rebuilt, run_bytes, searched
@@ -135,11 +136,11 @@ def test_the_loss_is_that_of_the_best_ten_over_a_hundred_queries(encoder: Path, 
     asked = [{"_id": f"q{n}", "text": words[n % len(words)] + " fox" * (n % 5)} for n in range(130)]
     queries = write_lines(tmp_path / "queries.jsonl", asked)
     best: dict[str, list[set[str]]] = {}
-    for precision in ("float32", "bfloat16"):
-        out, chosen = tmp_path / f"{precision}.txt", {"compute_dtype": precision}
+    for name in ("float32", "bfloat16"):
+        out, chosen = tmp_path / f"{name}.txt", {"compute_dtype": name}
         done = retrieve("dense", corpus, queries, out, chosen, resources=Resources(encoder))
         run = read_run(out)
-        best[precision] = [set(list(run[f"q{number}"])[:10]) for number in range(100)]
+        best[name] = [set(list(run[f"q{number}"])[:10]) for number in range(100)]
     kept = [len(one & other) / 10 for one, other in zip(best["float32"], best["bfloat16"], strict=True)]
     assert done.facts["precision_loss"] == pytest.approx(1 - sum(kept) / 100)
     assert sum(kept) < 100
@@ -150,3 +151,10 @@ def test_auto_is_bfloat16_on_a_gpu_alone() -> None:
     assert computed_in({"compute_dtype": "auto"}, "cpu") == "float32"
     assert computed_in({"compute_dtype": "float16"}, "cuda:0") == "float16"
     assert computed_in({}, "cuda") == ""
+
+
+def test_long_documents_leave_fewer_queries() -> None:
+    documents = [Document(f"d{number}", "", "x" * 1_500_000) for number in range(5)]
+    asked = {"q1": ["d0", "d1"], "q2": ["d1", "d0"], "q3": ["d2"], "q4": ["d0"]}
+    assert list(precision._affordable(asked, documents)) == ["q1", "q2"]
+    assert list(precision._affordable({"q": [f"d{number}" for number in range(5)]}, documents)) == ["q"]
