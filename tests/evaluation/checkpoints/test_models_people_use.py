@@ -1,0 +1,206 @@
+"""The models that people use: each row of `models_people_use.csv` decided by a tiny instance, and by the limits.
+
+The rows are MTEB's open retrieval models, by mean nDCG@10 over four of the ten retrieval tasks of MTEB(eng, v2), and
+the re-rankers of its registry; `docs/checkpoints.md` says where they come from and has tables of the shares and the
+refusals, which are compared with what is found here. A row whose `needs` names something (code of its own, images, an
+adapter, a prompt that the site does not know) is refused; any other is what its type and `made_as` are.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from evaluation.checkpoints import rebuild, validate_folder
+from evaluation.checkpoints.limits import MOST_WEIGHTS
+from evaluation.engines import describe
+from evaluation.engines.neural.checking import check_checkpoint
+from tests.evaluation.checkpoints.test_families import DECODERS, ENCODERS, save
+from tests.evaluation.tiny_models import HIDDEN, PROJECTED
+from tests.figures import table
+
+ROWS = list(csv.DictReader((Path(__file__).parent / "models_people_use.csv").open(encoding="utf-8")))
+RETRIEVAL = [row for row in ROWS if row["list"] == "retrieval"]
+RERANKERS = [row for row in ROWS if row["list"] == "reranker"]
+DOCS = Path(__file__).parents[3] / "docs" / "checkpoints.md"
+#: Sizes of types that no other test saves, and what of the others' a plain decoder has not.
+_SIZES: dict[str, dict[str, Any]] = {
+    "bloom": {"hidden_size": HIDDEN, "n_layer": 2, "n_head": 2},
+    "mixtral": {**DECODERS["mistral"], "num_local_experts": 2},
+    "qwen2": {**DECODERS["qwen2"], "is_causal": True},
+    "qwen3_5_text": {**DECODERS["qwen3"], "layer_types": ["linear_attention", "full_attention"]},
+}
+#: Types whose published files name code beside what the library has by now, and what their type is called there.
+_WITH_CODE = {
+    "gte": "new",
+    "nomic_bert": "nomic_bert",
+    "jina_embeddings_v3": "jina_embeddings_v3",
+    "qwen2": "qwen2",
+}
+#: By how many models of the list: how many are accepted at least, and how many are of a type that is.
+BOUNDS = {20: (13, 15), 50: (32, 38), 100: (79, 82)}
+#: Embeddings, more than there are tokens, as in what people publish.
+_VOCABULARY = 320
+
+
+def sizes_of(model_type: str) -> dict[str, Any]:
+    return {**ENCODERS, **DECODERS, **_SIZES}[model_type]
+
+
+def save_encoder(model_type: str, made_as: str, folder: Path) -> Path:
+    """Transformer, Pooling, perhaps Dense, and Normalize."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    bidirectional = {"is_causal": False} if "bidirectional" in made_as and model_type == "qwen2" else {}
+    save(model_type, {**sizes_of(model_type), **bidirectional}, folder, vocab_size=_VOCABULARY)
+    pooling = Pooling(HIDDEN, "lasttoken" if "decoder" in made_as else "mean")
+    dense = [Dense(HIDDEN, HIDDEN)] if "Dense" in made_as else []
+    SentenceTransformer(modules=[Transformer(str(folder)), pooling, *dense, Normalize()]).save(str(folder))
+    if model_type in _WITH_CODE and made_as != "decoder":
+        path = folder / "config.json"
+        named = {"model_type": _WITH_CODE[model_type], "auto_map": {"AutoModel": "modeling.Model"}}
+        path.write_text(json.dumps({**json.loads(path.read_text()), **named}))
+    return folder
+
+
+def save_multi_vector(model_type: str, made_as: str, folder: Path) -> Path:
+    """Transformer and a projection: as PyLate saves them on sentence-transformers 5, or as it did before."""
+    from safetensors.torch import save_file
+    from torch import eye
+
+    save(model_type, sizes_of(model_type), folder)
+    (folder / "1_Dense").mkdir()
+    save_file({"linear.weight": eye(PROJECTED, HIDDEN)}, folder / "1_Dense" / "model.safetensors")
+    dense = {"in_features": HIDDEN, "out_features": PROJECTED, "bias": False}
+    types = ("sentence_transformers.models.Transformer", "pylate.models.Dense.Dense")
+    texts = {
+        "1_Dense/config.json": {**dense, "activation_function": "torch.nn.modules.linear.Identity"},
+        "modules.json": [
+            {"idx": place, "name": str(place), "path": ("", "1_Dense")[place], "type": name}
+            for place, name in enumerate(types)
+        ],
+        "sentence_bert_config.json": {"max_seq_length": 63, "do_lower_case": False},
+        "config_sentence_transformers.json": {
+            "query_prefix": "[Q] ", "document_prefix": "[D] ", "query_length": 16, "document_length": 64,
+            "attend_to_expansion_tokens": False, "skiplist_words": ["!"], "similarity_fn_name": "MaxSim",
+            "prompts": {}, **({} if "without" in made_as else {"model_type": "ColBERT"}),
+        },
+    }  # fmt: skip
+    for name, content in texts.items():
+        (folder / name).write_text(json.dumps(content))
+    return folder
+
+
+def save_scorer(model_type: str, made_as: str, folder: Path) -> Path:
+    """A re-ranker: with a head for one label, or the language model that is asked for a word."""
+    heads = {"one label": "SequenceClassification", "yes or no": "CausalLM", "true or false": "Seq2SeqLM"}
+    more = {"num_labels": 1} if made_as == "one label" else {}
+    more |= {"decoder_start_token_id": 0} if made_as == "true or false" else {}
+    auto = f"AutoModelFor{heads[made_as]}"
+    save(model_type, sizes_of(model_type), folder, auto, vocab_size=_VOCABULARY, **more)
+    tokenizer = folder / "tokenizer.json"  # its words have a no, and no yes
+    tokenizer.write_text(tokenizer.read_text("utf-8").replace('"vitamin"', '"yes"'), "utf-8")
+    return folder
+
+
+MAKERS: dict[str, Callable[[str, str, Path], Path]] = {
+    "encoder": save_encoder, "decoder": save_encoder, "bidirectional": save_encoder, "multi-vector": save_multi_vector,
+    "one": save_scorer, "yes": save_scorer, "true": save_scorer,
+}  # fmt: skip
+
+
+@cache
+def refusal_of(model_type: str, made_as: str) -> str:
+    """Why a tiny instance is refused; empty where it is accepted."""
+    word = made_as.partition(" ")[0].strip(",")
+    engines = {save_encoder: "dense", save_multi_vector: "late-interaction", save_scorer: "cross-encoder"}
+    with TemporaryDirectory() as scratch:
+        folder = MAKERS[word](model_type, made_as, Path(scratch) / "raw")
+        validation = validate_folder(folder, describe(engines[MAKERS[word]]).checkpoints)
+        errors = validation.report.errors
+        if validation.valid:
+            rebuild(validation, Path(scratch) / "rebuilt")
+            errors = check_checkpoint(Path(scratch) / "rebuilt").errors
+    return "; ".join(f"{problem.code}: {problem.message}" for problem in errors)
+
+
+def reason_against(row: dict[str, str]) -> str:
+    """Why the model of a row is refused; empty where it is accepted."""
+    if row["needs"]:
+        return f"needs {row['needs']}"
+    weights = float(row["weights_gib"] or 0)
+    if weights * 2**30 > MOST_WEIGHTS:
+        return f"{weights:.0f} GiB of weights, over {MOST_WEIGHTS / 2**30:.0f}"
+    return refusal_of(row["type"], row["made_as"])
+
+
+def of_a_known_family(row: dict[str, str]) -> bool:
+    """Whether a plain instance of the type is accepted, whatever else the model needs."""
+    if row["needs"] == "images" or row["type"] == "unknown":
+        return False
+    plain = "encoder" if row["type"] in ENCODERS else "decoder"
+    return not refusal_of(row["type"], row["made_as"] or plain)
+
+
+def shares_table() -> str:
+    """How many of the first models and of the re-rankers are accepted, as `docs/checkpoints.md` has it."""
+    parts = [(f"retrieval models, the first {count}", RETRIEVAL[:count]) for count in BOUNDS]
+    rows = [
+        (
+            what,
+            f"{sum(not reason_against(row) for row in some)} of {len(some)}",
+            f"{sum(map(of_a_known_family, some))}" if some is not RERANKERS else "",
+        )
+        for what, some in [*parts, ("re-rankers", RERANKERS)]
+    ]
+    return table(("", "accepted", "of a known type"), rows)
+
+
+def refusals_table() -> str:
+    """Every refused model by the reason, as `docs/checkpoints.md` has it."""
+    found: dict[str, list[str]] = {}
+    for row in ROWS:
+        if reason := reason_against(row):
+            found.setdefault(reason, []).append(row["model"].partition("/")[2])
+    return table(("refused", "models"), [(reason, ", ".join(names)) for reason, names in found.items()])
+
+
+def test_the_list_is_in_order_and_says_where_it_is_from() -> None:
+    assert [int(row["rank"]) for row in RETRIEVAL] == list(range(1, 101))
+    scores = [float(row["score"]) for row in RETRIEVAL]
+    assert scores == sorted(scores, reverse=True)
+    assert len({row["model"] for row in ROWS}) == len(ROWS)
+    for row in ROWS:
+        assert row["evidence"]
+        assert bool(row["scores_from"]) == (row["list"] == "retrieval")
+        assert bool(row["needs"]) != bool(row["made_as"]), row["model"]
+
+
+def test_the_first_twenty_are_accepted_unless_they_need_code_of_their_own() -> None:
+    reasons = {row["model"]: reason_against(row) for row in RETRIEVAL[:20]}
+    assert {reason for reason in reasons.values() if reason} == {"needs own code"}
+    assert sum(not reason for reason in reasons.values()) >= BOUNDS[20][0]
+
+
+@pytest.mark.long
+def test_the_models_that_people_use_are_accepted() -> None:
+    for count, (accepted, known) in BOUNDS.items():
+        assert sum(not reason_against(row) for row in RETRIEVAL[:count]) >= accepted
+        assert sum(of_a_known_family(row) for row in RETRIEVAL[:count]) >= known
+    assert sum(not reason_against(row) for row in RERANKERS) >= 38
+    for row in RETRIEVAL:  # nothing is refused for what the library could run
+        assert not reason_against(row) or row["needs"] or "GiB of weights" in reason_against(row), row[
+            "model"
+        ]
+    documented = DOCS.read_text("utf-8")
+    assert shares_table() in documented
+    assert refusals_table() in documented
