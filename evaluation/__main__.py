@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from evaluation.cli import pack, retrieve, score, upload
+from evaluation.cli import pack, retrieve, score, train_augmentation, upload
 
 
 def main(words: list[str] | None = None) -> int:
@@ -21,6 +21,7 @@ def main(words: list[str] | None = None) -> int:
     score.add_parser(commands)
     retrieve.add_parser(commands)
     pack.add_parser(commands)
+    train_augmentation.add_parser(commands)
     upload.add_parser(commands)
     arguments = parser.parse_args(words)
     try:

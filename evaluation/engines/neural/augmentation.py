@@ -40,42 +40,45 @@ class _Encoder:
 
 
 class AugmentationModel:
-    """a(q) = ReLU(W · enc(q)[CLS]) and w(q)_i = ReLU(uᵀ enc(q)_i). Raises ModelFailure where it cannot be loaded."""
+    """a(q) = ReLU(W · enc(q)[CLS]) and w(q)_i = ReLU(uᵀ enc(q)_i). Raises ModelFailure where it cannot be loaded.
+
+    `projection` is W, with a row for each piece, and `weighting` is u.
+    """
 
     def __init__(self, part: Path, device: str, longest: int, pieces: int) -> None:
         self._device = device
-        self._model, tokenizer = load_transformer(part, _Encoder, device)
-        self.maximum_length = maximum_length(self._model, tokenizer, longest)
-        self._padding_id = tokenizer.pad_token_id or 0
+        self.encoder, tokenizer = load_transformer(part, _Encoder, device)
+        self.maximum_length = maximum_length(self.encoder, tokenizer, longest)
+        self.padding_id = tokenizer.pad_token_id or 0
         self._check = OutputCheck()
-        dimension = self._model.config.hidden_size
+        dimension = self.encoder.config.hidden_size
         with model_failures():
             tensors = safetensors.torch.load_file(part / FILE_NAME, device)
         missing = {"W", "u"} - set(tensors)
         if missing:
             raise ModelFailure("missing_weights", f"{FILE_NAME} lacks {' and '.join(sorted(missing))}")
-        self._projection, self._weighting = tensors["W"].float(), tensors["u"].float().reshape(-1)
-        rows, columns = self._projection.shape if self._projection.ndim == 2 else (0, 0)
-        if rows < pieces or columns != dimension or len(self._weighting) != dimension:
+        self.projection, self.weighting = tensors["W"].float(), tensors["u"].float().reshape(-1)
+        rows, columns = self.projection.shape if self.projection.ndim == 2 else (0, 0)
+        if rows < pieces or columns != dimension or len(self.weighting) != dimension:
             raise ModelFailure(
                 "not_loadable",
-                f"W is {'×'.join(map(str, self._projection.shape))} and u has {len(self._weighting)} values, "
+                f"W is {'×'.join(map(str, self.projection.shape))} and u has {len(self.weighting)} values, "
                 f"for {pieces} word pieces and vectors of {dimension}",
             )
-        self._projection = self._projection[:pieces]  # rows behind the last piece only fill up a matrix
+        self.projection = self.projection[:pieces]  # rows behind the last piece only fill up a matrix
 
     def encode(self, inputs: Sequence[Sequence[int]]) -> list[QueryWeights]:
         """What the model says of queries given as token numbers, special ones included. Raises ModelFailure."""
-        tokens = Tokenised.of(inputs, self._padding_id)
+        tokens = Tokenised.of(inputs, self.padding_id)
         lengths = tokens.lengths
         found: dict[int, QueryWeights] = {}
 
         def run(indices: Indices) -> tuple[torch.Tensor, torch.Tensor]:
             features = tokens.padded(indices, self._device)
-            vectors = self._model(**features).last_hidden_state.float()
+            vectors = self.encoder(**features).last_hidden_state.float()
             self._check.see(input_keys(features), vectors[:, 0])
-            added = torch.relu(vectors[:, 0] @ self._projection.T)
-            weights = torch.relu(vectors @ self._weighting)
+            added = torch.relu(vectors[:, 0] @ self.projection.T)
+            weights = torch.relu(vectors @ self.weighting)
             return added.cpu(), weights.cpu()
 
         def keep(indices: Indices, outputs: tuple[torch.Tensor, torch.Tensor]) -> None:
