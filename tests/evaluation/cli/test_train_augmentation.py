@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.checkpoints import CheckpointKind, validate_folder
+from evaluation.checkpoints import CheckpointKind, open_checkpoint, validate_folder
 from evaluation.engines import Resources
-from tests.evaluation.neural import rebuilt
 from tests.evaluation.real_collections import SHARED, scores_of
 from tests.evaluation.tiny_models import tiny_dense
 
@@ -96,11 +95,7 @@ def test_it_beats_bm25_over_the_same_pieces_on_a_real_collection(
     trained, plain = scores_in(capsys.readouterr().out) or (0.0, 0.0)
     assert plain == pytest.approx(0.3137, abs=0.0005)
     assert trained > plain + 0.01
-    checkpoint = rebuilt(
-        tmp_path / "taken",
-        lambda folder: (tmp_path / "model").rename(folder),
-        CheckpointKind.QUERY_AUGMENTATION,
-    )
+    checkpoint = open_checkpoint(tmp_path / "model", [CheckpointKind.QUERY_AUGMENTATION], tmp_path)
     resources = Resources(checkpoint, threads=len(os.sched_getaffinity(0)))
     found = scores_of("query-augmentation", "nfcorpus", tmp_path, resources)
     assert found["ndcg_cut_10"] == pytest.approx(trained, abs=0.0005)
