@@ -145,9 +145,12 @@ def read_configuration(
     values = typed_values(values, findings, shown)
     if model_type == "new":
         _use_linear_scaling(values)
+    rows, columns = _embeddings(tensors) or (None, None)
+    counts = [count for count in (_first_count(values, ("vocab_size",)), rows) if count]
+    hidden = _first_count(values, _HIDDEN) or columns
     result = Configuration(
-        renamed, values, _classes(found), _labels(found), _vocabulary(values, tensors), _first_count(values, _HIDDEN)
-    )  # fmt: skip
+        renamed, values, _classes(found), _labels(found), min(counts, default=None), hidden
+    )
     _check_claims(result, tensors or {}, findings, shown)
     return result
 
@@ -229,21 +232,18 @@ def _use_linear_scaling(values: dict[str, Any]) -> None:
     values["rope_parameters"] = scaled
 
 
-def _vocabulary(values: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> int | None:
-    """How many tokens have an embedding: the rows of the table where it is told by its name, else what is said."""
-    said = values.get("vocab_size")
-    rows = [
-        tensor.shape[0]
+def _embeddings(tensors: Mapping[str, Tensor] | None) -> tuple[int, int] | None:
+    """Rows and columns of the table of embeddings, where there is one by a usual name."""
+    tables = [
+        (tensor.shape[0], tensor.shape[1])
         for name, tensor in (tensors or {}).items()
         if len(tensor.shape) == 2 and _EMBEDDING.search(name)
     ]
-    if type(said) is int and said > 0:
-        return min([said, *rows])
-    return max(rows, default=None)
+    return max(tables, default=None)
 
 
 _EMBEDDING = re.compile(
-    r"(^|\.)(word_embeddings|tok_embeddings|embed_tokens|shared|wte|embeddings|word_embedding)\.weight$"
+    r"(^|\.)(word_embeddings?|tok_embeddings|embed_tokens|shared|wte|embeddings)\.weight$"
 )
 
 

@@ -62,9 +62,9 @@ def open_checkpoint(
     """
     kinds = frozenset(CheckpointKind(kind) for kind in wanted_kinds)
     if (folder / description.FILE_NAME).is_file():
-        kind = CheckpointDescription.read(folder).kind
-        if kinds and kind not in kinds:
-            message = f"{folder.name} is a {kind}; wanted is {' or '.join(sorted(kinds))}"
+        described = CheckpointDescription.read(folder)
+        if kinds and kinds.isdisjoint(described.kinds):
+            message = f"{folder.name} is a {described.kind}; wanted is {' or '.join(sorted(kinds))}"
             raise InvalidContent.of(
                 Problem("error", "wrong_kind", 1, message, "Give a checkpoint of that kind.")
             )

@@ -23,9 +23,10 @@ from evaluation.checkpoints.allowance import CheckpointAllowance
 from evaluation.checkpoints.packing import write_archive
 from evaluation.checkpoints.safetensors import read_tensors
 from evaluation.core.errors import InvalidContent
+from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation import tiny_models
 from tests.evaluation.hostile_archives import tarred
-from tests.evaluation.small_checkpoint import arrays, files, safetensors, write, zipped
+from tests.evaluation.small_checkpoint import arrays, files, safetensors, tokenizer, write, zipped
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -307,3 +308,31 @@ def test_headers_alone_are_enough_for_a_check(tmp_path: Path, monkeypatch: pytes
     assert checked.plan is not None
     refused = validate_archive(archive, tmp_path / "two").report
     assert [problem.code for problem in refused.errors] == ["weights_header"]
+
+
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        r"\s+",
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        _WORDS.format("{1,3}"),
+        _WORDS.format(""),
+    ],
+    ids=["blanks", "GPT-2", "Llama 3", "Qwen 2"],
+)
+def test_expressions_of_well_known_tokenizers_are_taken(expression: str, tmp_path: Path) -> None:
+    content = files()
+    split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+    content["tokenizer.json"] = json.dumps({**tokenizer(), "pre_tokenizer": split}).encode()
+
+    validation = validate_folder(write(content, tmp_path / "folder"))
+
+    assert validation.report.problems == ()
+    rebuild(validation, tmp_path / "rebuilt")
+    assert check_checkpoint(tmp_path / "rebuilt").problems == ()
