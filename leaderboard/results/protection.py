@@ -34,8 +34,6 @@ Part = EvaluationPart.Part
 
 #: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
 HIDDEN_DECIMALS = 3
-#: Of the deviation of a seed set, which is a second number for the same unit of quota.
-HIDDEN_DEVIATION_DECIMALS = 2
 #: With hidden judgements every measure shown is another look at them.
 MOST_MEASURES = 3
 
@@ -68,9 +66,16 @@ class ProtectionPolicy:
         return HIDDEN_DECIMALS if self.hidden else None
 
     @property
-    def step(self) -> float:
-        """The steps in which the board's values are told; 0 where they have decimals instead."""
-        return PUBLIC_STEP if self.competition else 0.0
+    def told_measures(self) -> tuple[str, ...]:
+        """The measures whose values are told: in a competition, until its private part is, the primary one alone."""
+        return self.measures[:1] if self.competition else self.measures
+
+    @property
+    def steps(self) -> dict[str, float]:
+        """The steps in which the board's values are told, by measure; of those that have decimals instead nothing."""
+        if not self.hidden:
+            return {}
+        return dict.fromkeys(self.measures if self.competition else self.measures[1:], PUBLIC_STEP)
 
     @property
     def sentences(self) -> list[str]:
@@ -84,20 +89,11 @@ class ProtectionPolicy:
             "read them. Who downloads a pool to have it judged learns which pairs are judged already. Each reading of "
             f"either kind is logged.{texts}"
         )
-        yield (
-            f"Published: {' and '.join(_listed(self.measures))}, {self._rounded}. Differences, means and ranks are "
-            "computed from the rounded values."
-        )
+        yield f"Published: {self._rounded}. Differences, means and ranks are computed from the rounded values."
         yield "Not published: scores by query, intervals, tests, wins, and how many judged queries a run has."
         if limits := " and ".join(self._limits()):
             yield f"A person, and a team, may submit {limits} (UTC). The seeds of one system are one submission."
-        if self.competition:
-            yield "Of seeds their mean is told, and nothing of single ones."
-        else:
-            yield (
-                f"Of seeds their mean and, with {HIDDEN_DEVIATION_DECIMALS} decimals, their standard deviation are "
-                "told, and nothing of single ones."
-            )
+        yield "Of seeds their mean is told, and nothing of single ones."
         yield from self._of_newcomers()
         yield "Runs that look like probes are taken, and looked at by a curator."
         if self.competition:
@@ -105,9 +101,13 @@ class ProtectionPolicy:
 
     @property
     def _rounded(self) -> str:
+        first, further, every = (
+            " and ".join(_listed(names)) for names in (self.measures[:1], self.measures[1:], self.measures)
+        )
+        decimals = f"rounded to {HIDDEN_DECIMALS} decimals"
         if self.competition:
-            return f"in steps of {PUBLIC_STEP}, the private part rounded to {HIDDEN_DECIMALS} decimals"
-        return f"rounded to {HIDDEN_DECIMALS} decimals"
+            return f"{first} in steps of {PUBLIC_STEP}, and of the private part {every}, {decimals}"
+        return f"{first}, {decimals}" + (f", and {further} in steps of {PUBLIC_STEP}" if further else "")
 
     def _limits(self) -> Iterator[str]:
         if self.daily_quota is not None:
@@ -119,7 +119,11 @@ class ProtectionPolicy:
         if settings.TEAM_APPROVAL:
             yield "A curator approves a team before it first submits here."
         if days := settings.YOUNG_TEAM_DAYS:
-            later = "" if self.competition else " What is not told then is told after that time."
+            later = (
+                ""
+                if self.competition
+                else " After that time a run whose result was not told can be sent again."
+            )
             yield (
                 f"For {days} days after its approval a team's first result is told, and further ones where they are "
                 f"better by more than {YOUNG_STEP}. Of such teams {settings.YOUNG_TEAM_READINGS} results are told a "

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Q
 
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
-from leaderboard.results.protection import HIDDEN_DECIMALS, HIDDEN_DEVIATION_DECIMALS, part_means, policy_of
+from leaderboard.results.protection import HIDDEN_DECIMALS, part_means, policy_of
 
 #: How much of what a run shows was judged. Both follow from a stored evaluation, and are published beside the scores
 #: wherever judgements are open. Over hidden ones never: they would tell which documents are judged.
@@ -67,20 +67,23 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
     """
     policy = policy_of(dataset)
     means = part_means(evaluation, EvaluationPart.Part.PUBLIC) if policy.competition else evaluation.means
-    return _shown(means, dataset, policy.step) | ({} if dataset.hidden else judged_shares(evaluation))
+    told = _shown(means, dataset, policy.told_measures, policy.steps)
+    return told | ({} if dataset.hidden else judged_shares(evaluation))
 
 
 def published_private_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
     """The means over a competition's private part, as they leave the scorer when they are revealed."""
     if not policy_of(dataset).competition:
         return {}
-    return _shown(part_means(evaluation, EvaluationPart.Part.PRIVATE), dataset)
+    return _shown(part_means(evaluation, EvaluationPart.Part.PRIVATE), dataset, dataset.measures, {})
 
 
-def _shown(means: Mapping[str, float], dataset: Dataset, step: float = 0.0) -> dict[str, float]:
+def _shown(
+    means: Mapping[str, float], dataset: Dataset, measures: Sequence[str], steps: Mapping[str, float]
+) -> dict[str, float]:
     return {
-        name: published_value(means[name], hidden=dataset.hidden, step=step)
-        for name in dataset.measures
+        name: published_value(means[name], hidden=dataset.hidden, step=steps.get(name, 0.0))
+        for name in measures
         if name in means
     }
 
@@ -94,27 +97,24 @@ def shown_seed_scores(scores: Mapping[str, float], dataset: Dataset) -> dict[str
 
 
 def aggregate_seeds(
-    seeds: Sequence[Mapping[str, float]], *, hidden: bool, step: float = 0.0
+    seeds: Sequence[Mapping[str, float]], dataset: Dataset, *, private: bool = False
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Mean and sample standard deviation (n − 1) of the published values, for the measures that all seeds have.
 
-    The mean leaves as a single value does. Over hidden judgements both are all that is told of a set (see
-    `shown_seed_scores`), and the deviation has two decimals: with three the two of a set of two would give both values
-    back. A competition, whose values have `step`, tells the mean alone: a deviation would be a second reading.
+    The mean leaves as a single value does. Over hidden judgements it is all that is told of a set (see
+    `shown_seed_scores`): a deviation would be a second reading. `private`: they are of a competition's private part.
     """
+    hidden, steps = dataset.hidden, {} if private else policy_of(dataset).steps
     columns = {
         measure: [scores[measure] for scores in seeds]
         for measure in seeds[0]
         if all(measure in scores for scores in seeds)
     }
-    return (
-        {name: published_value(fmean(values), hidden=hidden, step=step) for name, values in columns.items()},
-        {
-            name: round(stdev(values), HIDDEN_DEVIATION_DECIMALS) if hidden else stdev(values)
-            for name, values in columns.items()
-            if not step
-        },
-    )
+    means = {
+        name: published_value(fmean(values), hidden=hidden, step=steps.get(name, 0.0))
+        for name, values in columns.items()
+    }
+    return means, {} if hidden else {name: stdev(values) for name, values in columns.items()}
 
 
 def judged_shares(evaluation: Evaluation) -> dict[str, float]:

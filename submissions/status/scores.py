@@ -74,16 +74,9 @@ def describe_held(entry: Entry) -> str:
             "a dataset with hidden judgements, and of a competition none before its baseline is published. As a rule "
             "it is decided within 24 hours. Nothing is lost."
         )
-    later = (
-        f" The result is told on {entry.due_at:%-d %B %Y}, when your team is new no longer."
-        if entry.due_at
-        else ""
-    )
     if best_shown_result(entry) is None:
-        return (
-            f"No significant change. Nothing else is told of this result{' for now' if later else ''}.{later}"
-        )
-    return f"No significant change. The scores are those that your team has already; nothing else is told.{later}"
+        return "No significant change. Nothing else is told of this result."
+    return "No significant change. The scores are those that your team has already; nothing else is told."
 
 
 def outcome_text(submission: Submission, dataset: Dataset | None = None) -> str:

@@ -20,6 +20,8 @@ from tests.attack.prober import QUERIES, Collection
 Values = NDArray[np.float64]
 #: Decimals of a hidden dataset's published values, and of those that nobody rounds.
 DECIMALS, FULL = 3, 15
+#: Measures that a hidden dataset shows, by default and at most.
+MEASURES = 3
 #: The share of a competition's judged queries that its board shows.
 SHARE = 1 / 3
 
@@ -31,7 +33,8 @@ class Rules:
     `ladder`: of every team in a competition, of young teams elsewhere, results are told that beat what they know.
     `one_party`: teams that nobody `approved` count as one. `baseline`: a competition's first results are held against
     the baseline. `wide`: further results of young teams have a larger step to take, `tries`: and one that grows with
-    what they have tried. `coarse`: a competition tells steps. `budget`: so many results are told a day, None: all.
+    what they have tried. `coarse`: a competition tells steps, and other datasets measures beside the primary one.
+    `primary_alone`: a competition tells no such measures. `budget`: so many results are told a day, None: all.
     """
 
     competition: bool
@@ -42,6 +45,7 @@ class Rules:
     baseline: bool = True
     wide: bool = True
     coarse: bool = True
+    primary_alone: bool = True
     tries: bool = True
     budget: int | None = 6
 
@@ -52,6 +56,14 @@ class Rules:
             return 10.0**-FULL
         return PUBLIC_STEP if self.competition and self.coarse else 10.0**-DECIMALS
 
+    @property
+    def further(self) -> list[float]:
+        """The steps in which each measure is told that is shown beside the primary one, by default and at most."""
+        if self.competition and self.primary_alone:
+            return []
+        step = PUBLIC_STEP if self.rounding and self.coarse else self.step
+        return [step] * (MEASURES - 1)
+
     def published(self, value: float) -> float:
         """A mean as it is published."""
         return round(round(value / self.step) * self.step, FULL)
@@ -60,7 +72,8 @@ class Rules:
 def before(*, competition: bool) -> Rules:
     """The protections of the release before: the Ladder in competitions alone, by team, and first results for free."""
     return Rules(
-        competition, ladder=competition, one_party=False, baseline=False, wide=False, coarse=False, tries=False,
+        competition, ladder=competition, one_party=False, baseline=False, wide=False, coarse=False,
+        primary_alone=False, tries=False,
         budget=None,
     )  # fmt: skip
 

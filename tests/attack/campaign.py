@@ -87,17 +87,28 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
     share = SHARE if rules.competition else 1.0
     reader = Reader(given.collection.totals, share, rules.step, seed=number)
     sent = {}
-    for day in range(days):
+
+    def learn(result: Result) -> None:
+        choice, beside = sent[result]
+        _learn(reader, choice, result)
+        if result.told_on is not None:
+            for other, step in zip(beside, rules.further, strict=True):
+                shown = np.where(other, given.other, given.plain)[given.public]
+                reader.told_beside(other, float(shown.mean()), step)
+
+    for day in range(days + 1):
         for result in board.next_day():
-            _learn(reader, sent[result], result)
+            learn(result)
+        if day == days:  # the teams are young no longer: what was held of them is not told
+            break
         for team in range(teams):
             if (day + team) % EVERY:
                 continue
             choice = reader.design()
             values = np.where(choice, given.other, given.plain)
             result = board.submit(team, values)
-            sent[result] = choice
-            _learn(reader, choice, result)
+            sent[result] = choice, [reader.beside() for _ in rules.further]
+            learn(result)
     gain = np.where(reader.final(), given.other - given.plain, 0.0)
     told = sum(result.told_on is not None for result in board.results)
     private = float(gain[~given.public].mean()) if rules.competition else 0.0
@@ -156,14 +167,15 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     found = {"all": full}
     if not full.approved:
         found["without: unapproved teams count as one"] = replace(full, one_party=False)
-    found["without: the Ladder of young teams" if not full.competition else "without: the Ladder"] = replace(
+    found["without: the Ladder" + ("" if full.competition else " of young teams")] = replace(
         full, ladder=False
     )
     found["without: the wide step"] = replace(full, wide=False)
     found["without: a step that grows with tries"] = replace(full, tries=False)
     if full.competition:
         found["without: first results against BM25"] = replace(full, baseline=False)
-        found["without: values in steps"] = replace(full, coarse=False)
+        found["without: the primary measure alone"] = replace(full, primary_alone=False)
+    found["without: values in steps"] = replace(full, coarse=False)
     found["without: rounding"] = replace(full, rounding=False)
     found["without: the daily budget"] = replace(full, budget=None)
     found[BEFORE] = before(competition=full.competition)
@@ -187,7 +199,7 @@ def _gains(figures: Figures, competition: bool, splits: int, pool: ProcessPoolEx
             if name == "all":
                 shown += f" ({figures.bound(f'{party}, {policy}, shown', mean[0], SHOWN)})"
                 private += f" ({figures.bound(f'{party}, {policy}, private', mean[1], PRIVATE)})"
-            elif name == BEFORE and not approved:
+            elif name == BEFORE:
                 figures.bound(f"{party}, {policy}: what the control lacks", CONTROL - mean[0], 0)
             highest = f"{np.percentile(played[:, 0], 95):+.4f}"
             rows.append([party, name, shown, highest, private, f"{mean[2]:.0f} of {teams * DAYS // EVERY}"])

@@ -5,8 +5,10 @@ are relevant on the whole, and gets the threshold that a result is held against 
 honest ranking and another one, and wants to know which is better. Every run takes the other ranking for many queries at
 once, so that a published mean is one equation in 323 unknowns; they are kept as a Gaussian with all covariances. A
 score is an equation up to rounding; "no significant change" says that it is below a threshold, which is a truncated
-Gaussian, matched by its moments. Ranks, ties, news, exports and aggregates are computed from published values and tell
-nothing more; when something is told says what being told says.
+Gaussian, matched by its moments. Each further measure that is told (R@100 sees documents that nDCG@10 does not) is
+taken for an equation of its own, as if it could be steered apart and said the same of a query. Ranks, ties, news,
+exports and aggregates are computed from published values and tell nothing more; when something is told says what being
+told says.
 """
 
 from __future__ import annotations
@@ -89,6 +91,14 @@ class Reader:
         """A published score."""
         self._observe(choice, score, self.step**2 / 12 + 1e-12)
         self.best = max(score, self.best if self.best is not None else score)
+
+    def told_beside(self, choice: NDArray[np.bool_], value: float, step: float) -> None:
+        """The value of a further measure, which is as good as a score of another choice, in its own steps."""
+        self._observe(choice, round(value / step) * step, step**2 / 12 + 1e-12)
+
+    def beside(self) -> NDArray[np.bool_]:
+        """What the next run asks by a further measure: half of the queries."""
+        return np.asarray(self.random.random(QUERIES) < 0.5)
 
     def held(self, choice: NDArray[np.bool_], below: float) -> None:
         """No significant change: the score is below this."""

@@ -17,11 +17,14 @@ from django.utils import timezone
 
 from evaluation.judgements import splits as judged_parts
 from leaderboard.core.audit import acting
-from leaderboard.models import Entry, Team
+from leaderboard.models import Dataset, Entry, Team
+from leaderboard.models.datasets import Protection
+from leaderboard.results.measures import shown_measures
+from leaderboard.results.protection import MOST_MEASURES, policy_of
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.results.publishing.scheduling import publish_due
 from submissions.queue.queue import create_requested_jobs
-from tests.attack.board import SHARE, Board, Rules, before, secret
+from tests.attack.board import DECIMALS, MEASURES, SHARE, Board, Rules, before, secret
 from tests.attack.campaign import CONTROL, INSIDERS, PRIVATE, SHOWN, SOCK_PUPPETS, attack, serve, world
 from tests.attack.reader import rankings
 from tests.attack.site import SLUG, Account, bring
@@ -29,6 +32,23 @@ from tests.factories import make_user, team_of
 from tests.submissions.workers import work
 
 PARTIES = [(SOCK_PUPPETS, False), (INSIDERS, True)]
+
+
+def test_the_model_tells_as_many_measures_as_a_hidden_dataset_does() -> None:
+    assert len(shown_measures("nDCG@10", [], hidden=True)) == MEASURES == MOST_MEASURES
+    for competition in (False, True):
+        policy = policy_of(
+            Dataset(
+                hidden=True,
+                measures=list("abc"),
+                protection=Protection.COMPETITION if competition else Protection.STANDARD,
+            )
+        )
+        rules = Rules(competition)
+        assert [policy.steps.get(name, 10.0**-DECIMALS) for name in policy.told_measures] == [
+            rules.step,
+            *rules.further,
+        ]
 
 
 def mean_gain(rules: Rules, teams: int, splits: int, days: int = 90) -> tuple[float, float]:
@@ -44,6 +64,9 @@ def test_many_accounts_gain_nothing_that_holds_and_did_before(competition: bool)
         assert private <= PRIVATE
     # The same reader reads where the protections are those of the release before: it knows how.
     assert mean_gain(before(competition=competition), SOCK_PUPPETS, 1, days=24)[0] >= CONTROL
+    # In a competition five teams were told a dozen results, worth as much over all of the long test's splits alone.
+    control = Rules(True, approved=True, ladder=False) if competition else before(competition=False)
+    assert mean_gain(control, INSIDERS, 4)[0] >= CONTROL
 
 
 @pytest.mark.long
@@ -56,6 +79,7 @@ def test_three_months_of_an_attack_gain_nothing_that_holds(
     shown, private = mean_gain(Rules(competition, approved=approved), teams, splits)
     assert shown <= SHOWN
     assert private <= PRIVATE
+    assert mean_gain(before(competition=competition), teams, splits)[0] >= CONTROL
 
 
 @pytest.mark.parametrize("competition", [False, True], ids=["standard", "competition"])
@@ -113,6 +137,10 @@ def test_the_site_tells_what_the_model_tells(
         publish_due()
         board.next_day()
         _require_same(sent, board)
+    clock[0] += timedelta(days=90)  # the teams are young no longer: what was held of them is still not told
+    publish_due()
+    assert not board.waiting
+    _require_same(sent, board)
     told = [each for each in board.results if each.told_on is not None]
     assert len(told) >= (2 if approved else 1)
     assert not approved or any(each.told_on != each.day for each in told), (

@@ -20,7 +20,6 @@ from evaluation.measures.registry import SPEC_VERSION
 from leaderboard.core.measures import better
 from leaderboard.models import Entry, Evaluation, Rescore, Seed
 from leaderboard.results.kinds import rank_values
-from leaderboard.results.protection import policy_of
 from leaderboard.results.publishing.ladder_places import evaluations_of
 from leaderboard.results.values import (
     HOLE,
@@ -221,11 +220,11 @@ def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> MovedEn
     scores = published[0]
     deviations: dict[str, float] = {}
     if seeds:
-        scores, deviations = aggregate_seeds(published, hidden=dataset.hidden, step=policy_of(dataset).step)
+        scores, deviations = aggregate_seeds(published, dataset)
     private: dict[str, float] = {}
     if entry.private_scores:  # revealed before: what is told of the other part is of the same judgements
         found = [published_private_scores(evaluation, dataset) for evaluation in after]
-        private = aggregate_seeds(found, hidden=dataset.hidden)[0] if seeds else found[0]
+        private = aggregate_seeds(found, dataset, private=True)[0] if seeds else found[0]
     return MovedEntry(
         entry=entry,
         seeds=seeds,

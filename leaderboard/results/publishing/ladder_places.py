@@ -126,8 +126,7 @@ def published_mean(dataset: Dataset, evaluations: Sequence[Evaluation]) -> float
         for each in evaluations:
             protection.evaluate_parts(each)
     scores = [published_scores(each, dataset) for each in evaluations]
-    step = protection.policy_of(dataset).step
-    means = scores[0] if len(scores) == 1 else aggregate_seeds(scores, hidden=dataset.hidden, step=step)[0]
+    means = scores[0] if len(scores) == 1 else aggregate_seeds(scores, dataset)[0]
     return means.get(dataset.primary_measure)
 
 

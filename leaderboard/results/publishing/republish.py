@@ -6,7 +6,6 @@ from django.db import transaction
 
 from leaderboard.models import BoardChange, Dataset, Entry, Seed
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.protection import policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.values import (
     aggregate_seeds,
@@ -40,14 +39,13 @@ def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
     )
     changed: list[Entry] = []
     seeds: list[Seed] = []
-    step = policy_of(dataset).step
     for entry in rows.iterator(chunk_size=200):
         of_seeds = list(entry.seeds.all()) if entry.evaluation is None else []
         published = _published(entry, of_seeds, dataset)
         for seed, scores in zip(of_seeds, published, strict=False):
             seed.scores = shown_seed_scores(scores, dataset)
         entry.scores, entry.deviations = (
-            aggregate_seeds(published, hidden=dataset.hidden, step=step) if of_seeds else (published[0], {})
+            aggregate_seeds(published, dataset) if of_seeds else (published[0], {})
         )
         entry.private_scores = private_scores_of(entry, dataset) if entry.private_scores else {}
         seeds += of_seeds
@@ -69,4 +67,4 @@ def private_scores_of(entry: Entry, dataset: Dataset) -> dict[str, float]:
     if entry.evaluation is not None:
         return published_private_scores(entry.evaluation, dataset)
     seeds = [published_private_scores(seed.evaluation, dataset) for seed in entry.seeds.all()]
-    return aggregate_seeds(seeds, hidden=dataset.hidden)[0]
+    return aggregate_seeds(seeds, dataset, private=True)[0]

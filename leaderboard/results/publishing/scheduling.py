@@ -3,8 +3,8 @@
 A result that the Ladder lets pass is told at once, but of a young team only while the dataset's daily budget lasts.
 Beyond it every result waits, HELD with the time from which it is due, whether the Ladder would let it pass or not, and
 `publish_due` decides later: those first of whom least was told, then by age, each held against what was told meanwhile.
-What the Ladder holds in a competition stays held, and waits where no baseline is published yet; elsewhere it is due
-when its team is young no longer.
+What the Ladder holds stays held, but waits in a competition where no baseline is published yet. A team that is young no
+longer sends such a run again: told all at once, what was held would be as many readings.
 """
 
 from __future__ import annotations
@@ -46,20 +46,18 @@ def decide_publication(
             return False, timezone.now()
     if is_significant(dataset, evaluations, scores.get(dataset.primary_measure), submitter):
         return True, None
-    return False, _due_when_held(dataset, team, evaluations)
+    return False, _due_when_held(dataset, evaluations)
 
 
-def _due_when_held(dataset: Dataset, team: Team | None, evaluations: Sequence[Evaluation]) -> datetime | None:
-    """When a result that is not told is due: in a competition with a baseline never."""
-    if protection.policy_of(dataset).competition:
-        return None if has_baseline(dataset, evaluations[0]) else timezone.now()
-    return None if team is None else protection.established_at(team)
+def _due_when_held(dataset: Dataset, evaluations: Sequence[Evaluation]) -> datetime | None:
+    """When a result that is not told is due: never, but in a competition once there is a baseline."""
+    waits = protection.policy_of(dataset).competition and not has_baseline(dataset, evaluations[0])
+    return timezone.now() if waits else None
 
 
 def _due() -> QuerySet[Entry]:
-    """Held results that are due. A team may be young no longer since less time is asked of it."""
-    held = Entry.objects.filter(visibility=Visibility.HELD, due_at__isnull=False)
-    return held.filter(Q(due_at__lte=timezone.now()) | Q(system__team__in=protection.established_teams()))
+    """Held results that are due."""
+    return Entry.objects.filter(visibility=Visibility.HELD, due_at__lte=timezone.now())
 
 
 def reconsider_held(team: Team) -> None:
@@ -87,9 +85,8 @@ def _publish_due_of(key: int) -> int:
             continue
         evaluations = evaluations_of(entry)
         if not is_significant(dataset, evaluations, published_mean(dataset, evaluations), entry.submitter):
-            due_at = _due_when_held(dataset, team, evaluations)
-            if due_at is None or due_at > timezone.now():  # else it waits on, with its age
-                Entry.objects.filter(pk=entry.pk).update(due_at=due_at)
+            if _due_when_held(dataset, evaluations) is None:  # else it waits on, with its age
+                Entry.objects.filter(pk=entry.pk).update(due_at=None)
             continue
         left -= young
         told[entry.system.team_id] += 1

@@ -137,9 +137,7 @@ def publish_seed_set(
     if known is not None:
         return known.entry
     published = {label: _scores_of(evaluation, dataset) for label, evaluation in seeds.items()}
-    scores, deviations = aggregate_seeds(
-        list(published.values()), hidden=dataset.hidden, step=policy_of(dataset).step
-    )
+    scores, deviations = aggregate_seeds(list(published.values()), dataset)
     columns = _columns(dataset, list(seeds.values()), scores, public=public, submitter=submitter)
     held = columns["visibility"] == Entry.Visibility.HELD
     entry = Entry.objects.create(

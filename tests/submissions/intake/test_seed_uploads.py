@@ -99,12 +99,15 @@ def test_cancelling_what_is_left_of_a_set_leaves_no_result(demo: Dataset, api: A
     assert not Entry.objects.exists()
 
 
-def test_over_hidden_judgements_mean_and_deviation_have_three_decimals(secret: Dataset, api: Api) -> None:
+def test_over_hidden_judgements_the_mean_has_three_decimals_and_no_deviation_is_told(
+    secret: Dataset, api: Api
+) -> None:
     identifier = api.submit(file=seeds(0, 1, 2), dataset="secret").body["id"]
     work()
     (found,) = api.get(f"submissions/{identifier}/").body["seed_sets"]
-    values = [*found["scores"].values(), *found["deviations"].values()]
+    values = found["scores"].values()
     assert values
+    assert found["deviations"] == {}
     assert all(round(value, 3) == value for value in values)
 
 
@@ -132,7 +135,7 @@ def test_over_hidden_judgements_no_seed_is_told_before_its_set_or_after(
     scores, page = told()
     assert scores == [{}, {}]
     assert [seed.scores for seed in entry.seeds.all()] == [{}, {}]
-    assert f"{entry.scores['nDCG@10']:.3f}</b> ± {entry.deviations['nDCG@10']:.3f}" in page
+    assert f"{entry.scores['nDCG@10']:.3f}</b>" in page
     assert f"nDCG@10 {entry.scores['nDCG@10']:.3f}" in outcome_text(Submission.objects.get())
 
 

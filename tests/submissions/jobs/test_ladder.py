@@ -107,9 +107,9 @@ def test_the_board_shows_the_public_part_and_nothing_of_the_private_one(contest:
     private = [query for query in JUDGED if query not in public]
     assert len(public) == 5
     half = submit(api, [*private, *public[:2]])
-    assert entry_of(half).scores == {"nDCG@10": 0.4, "RR@10": 0.4}
+    assert entry_of(half).scores == {"nDCG@10": 0.4}
     whole = submit(api, [*private, *public], configuration="more")
-    assert told(api, whole).body["jobs"][0]["scores"] == {"nDCG@10": 1.0, "RR@10": 1.0}
+    assert told(api, whole).body["jobs"][0]["scores"] == {"nDCG@10": 1.0}
     assert Entry.objects.get(pk=entry_of(whole).pk).private_scores == {}
 
 
@@ -130,7 +130,7 @@ def test_a_result_that_is_no_significant_change_moves_nothing_and_is_told_to_nob
 
     job = told(api, worse).body["jobs"][0]
     assert job["held"] is True
-    assert job["scores"] == {"nDCG@10": 0.8, "RR@10": 0.8}
+    assert job["scores"] == {"nDCG@10": 0.8}
     assert "No significant change" in job["meaning"]
     page = signed_in.get(f"/submissions/{worse.pk}/").content.decode()
     assert "No significant change" in page
@@ -233,7 +233,7 @@ def test_a_seed_set_is_held_by_its_mean_and_tells_no_seed(
     assert [job["scores"] for job in body["jobs"]] == [{}, {}]
     seeds = body["seed_sets"][0]
     assert (seeds["held"], seeds["published"], seeds["deviations"]) == (True, False, {})
-    assert seeds["scores"] == {"nDCG@10": 0.8, "RR@10": 0.8}
+    assert seeds["scores"] == {"nDCG@10": 0.8}
     entry = entry_of(submission)
     assert [seed.scores for seed in entry.seeds.all()] == [{}, {}]
     page = signed_in.get(f"/submissions/{submission.pk}/").content.decode()
