@@ -65,7 +65,7 @@ def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset, tmp_path: 
     entry = job.entry
     assert entry is not None
     assert (entry.provenance, entry.visibility) == (Entry.Provenance.MEASURED, Entry.Visibility.PUBLIC)
-    assert entry.facts == {"dimension": 31}
+    assert entry.facts == {"dimension": 31, "query_prompt": ""}
     assert run_of(entry).startswith("q1 Q0 d")
     measured = entry.measurements.get()
     assert measured.figures["latency_ms"]["p50"] > 0

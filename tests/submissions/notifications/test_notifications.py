@@ -135,9 +135,7 @@ def test_a_rejected_file_is_told_with_lines_and_hints(demo: Dataset, api: Api, a
     notice = only_notice(alice)
     assert notice.kind == NoticeKind.REJECTED
     assert notice.subject == "Not scored: My system on Demo"
-    assert (
-        "- 7 documents are not in the corpus (lines 1, 2, 3, 4, 5, …). Use the corpus's ids." in notice.text
-    )
+    assert "- 7 documents are not in the corpus (lines 1, 2, 3, 4, 5 …). Use the corpus's ids." in notice.text
     assert notice.path == f"/submissions/{identifier}/"
 
 
