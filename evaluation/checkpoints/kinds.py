@@ -318,7 +318,10 @@ def _pooled_here(
             "missing_projection", shown, "it is a plain encoder, without a projection of its tokens"
         )
         return None
-    sparse = CheckpointKind.SPARSE_ENCODER in wanted.kinds or (masked and not wanted.kinds)
+    sparse = masked or bool(wanted.kinds)
+    if wanted.kinds - {CheckpointKind.SPARSE_ENCODER}:  # a dense one would do: its head and the pooling say
+        predicts = masked and wanted.pooling in ("", "max", "sum")
+        sparse = CheckpointKind.SPARSE_ENCODER in wanted.kinds and (predicts or wanted.pooling == SPARTA)
     kind = CheckpointKind.SPARSE_ENCODER if sparse else CheckpointKind.SENTENCE_ENCODER
     if not wanted.allows(kind):
         findings.refuse(

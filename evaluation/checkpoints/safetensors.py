@@ -108,6 +108,7 @@ def _read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tenso
     header.pop("__metadata__", None)
     allowance.take_tensors(len(header))
     tensors = _tensors(header, path, 8 + length)
+    allowance.take_weights(path, sum(tensor.end - tensor.start for tensor in tensors.values()))
     end = max((tensor.end for tensor in tensors.values()), default=8 + length)
     if allowance.without_weights and size == 8 + length < end:
         allowance.left_out = True

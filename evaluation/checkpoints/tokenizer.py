@@ -49,7 +49,8 @@ _UNREMARKED = frozenset(_UNREMARKED_TEXT.split())
 class Tokenizer:
     """A tokenizer as it was understood: what is written, and what others need to know of it.
 
-    `chat_template` is the text that came with it, empty where there is none.
+    `chat_template` is the text that came with it, empty where there is none. `generic` is whether its class is that of
+    no family: such a one gives no token types unless its settings name them.
     """
 
     content: dict[str, Any]
@@ -58,6 +59,7 @@ class Tokenizer:
     inputs: tuple[str, ...]
     maximum_length: int | None
     chat_template: str
+    generic: bool
 
     def id_of(self, token: str) -> int | None:
         """The id of a token in the vocabulary, where this is one of tokens and ids."""
@@ -66,7 +68,7 @@ class Tokenizer:
 
     def settings(self, maximum_length: int, token_types: bool) -> dict[str, Any]:
         """tokenizer_config.json of the rebuilt model: the class that takes tokenizer.json as it stands."""
-        plain = [name for name in _INPUTS if token_types or name != "token_type_ids"]
+        plain = [name for name in _INPUTS if (token_types and not self.generic) or name != "token_type_ids"]
         return {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": maximum_length,
@@ -125,6 +127,7 @@ def read_tokenizer(
         _read_inputs(settings.get("model_input_names")),
         min(int(longest), MOST_POSITIONS) if stated and longest is not None else None,
         template,
+        settings.get("tokenizer_class") == "TokenizersBackend",
     )
 
 

@@ -17,7 +17,7 @@ _FORBIDDEN = re.compile(
     r"|transformers_weights|.*quanti[sz]ation.*|quant_method|.*kernels?|device_map|offload_.*|base_model.*"
     r"|(.*_)?(file|files|path|url|dir|folder)|.*revision|_commit_hash|use_safetensors|weights_only|fusion_config"
     r"|(model|tokenizer|processor|config|loader|init|backend)_(kwargs|args)|backend_(path|model).*|peft.*|adapters?.*"
-    r"|tokenizer_name_or_path|gguf.*|export|provider|load_in_.*|code|module_path",
+    r"|tokenizer_name_or_path|gguf.*|export|provider|load_in_.*|code|module_path|attribute_map|base_config_key|sub_configs.*",
     re.IGNORECASE,
 )
 #: The same words, in keys that libraries write into every file, and that say nothing to them when reading.
@@ -109,6 +109,7 @@ _BOUNDS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
         (r".*experts?.*", number(0, limits.MOST_EXPERTS)),
         (r".*heads?", whole(0, limits.MOST_HEADS)),
         (r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)", whole(1, limits.MOST_INNER_WIDTH)),
+        (r"projection_dim", whole(0, limits.MOST_WIDTH)),  # 0 is none, as in DPR
         (r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim", whole(1, limits.MOST_WIDTH)),
         (r".*(_features|dimension)|k|k_aux", whole(0, limits.MOST_DIMENSION)),
         (

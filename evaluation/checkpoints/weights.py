@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from evaluation.checkpoints.allowance import WeightsTooLarge
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, listed, quoted
 from evaluation.checkpoints.json_reading import read_object
@@ -53,7 +54,8 @@ def _read_file(source: ModelFiles, name: str, findings: Findings) -> Tensors | N
     try:
         return read_tensors(source.path(name), source.allowance)
     except NotSafetensors as error:
-        findings.refuse("weights_header", source.shown(name), str(error))
+        too_large = isinstance(error.__cause__, WeightsTooLarge)
+        findings.refuse("file_too_large" if too_large else "weights_header", source.shown(name), str(error))
         return None
 
 

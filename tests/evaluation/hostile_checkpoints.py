@@ -121,6 +121,8 @@ def _configurations() -> None:
         "base-model-elsewhere": {"base_model_name_or_path": "/var/other"},
         "device-map": {"device_map": {"": "disk"}},
         "offload-folder": {"offload_folder": "/tmp"},
+        "keys-by-other-names": {"attribute_map": {"zzz": "auto_map"}, "zzz": "flex_attention"},
+        "parts-of-another-class": {"sub_configs_defaults": {"text_config": {}}},
     }.items():
         _json(name, "forbidden_key", "config.json", change)
     custom = {"model_type": "custom", "auto_map": {"AutoModel": "modeling_custom.Model"}}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ _PLAIN = {
     CheckpointKind.TERM_WEIGHTING: transformers.AutoModelForTokenClassification,
     CheckpointKind.QUERY_AUGMENTATION: transformers.AutoModel,
 }
+#: What configurations of every class still take from files before transformers 5, by a property that sets what is new.
+_OLDER = frozenset({"rope_scaling"})
 #: Weights that no engine uses: an encoder's pooler where tokens are pooled otherwise.
 _POOLER = re.compile(r"(^|\.)pooler\.")
 _AWKWARD = ("", "a", " \n\t" * 400, "ab" * 2000, "漢字かな " * 300, "\u0301" * 500, "9" * 2000, "!?" * 1000)
@@ -136,7 +138,7 @@ def _configuration(folder: Path, shown: str, findings: Findings) -> Any:
         findings.refuse("model_type", shown + _CONFIG, what, "model_type")
         return None
     config_class = transformers.CONFIG_MAPPING[model_type]
-    declared = {*config_class.__dataclass_fields__, *config_class.attribute_map}
+    declared = {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _OLDER
     for key in values.keys() - declared - {"model_type"}:
         there = getattr(config_class, key, None)
         if there is not None and not isinstance(there, bool | int | float | str):

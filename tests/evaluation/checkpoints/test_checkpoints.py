@@ -310,6 +310,19 @@ def test_headers_alone_are_enough_for_a_check(tmp_path: Path, monkeypatch: pytes
     assert [problem.code for problem in refused.errors] == ["weights_header"]
 
 
+def test_headers_that_claim_more_weights_than_are_taken_are_refused(tmp_path: Path) -> None:
+    shape = [1_048_576, 16_384]  # 64 GiB
+    entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * shape[0] * shape[1]]}
+    header = json.dumps({"embeddings.word_embeddings.weight": entry}).encode()
+    content = {**files(), "model.safetensors": len(header).to_bytes(8, "little") + header}
+    archive = zipped(content, tmp_path / "large.zip")
+
+    report = validate_archive(archive, tmp_path / "one", without_weights=True).report
+
+    (found,) = [problem for problem in report.errors if problem.code == "file_too_large"]
+    assert "all weights together have over 32 GiB" in found.message
+
+
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -122,6 +122,90 @@ def test_a_cross_encoder_scores_as_its_sender_does(model_type: str, labels: int,
     np.testing.assert_array_equal(*found)
 
 
+_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64}  # fmt: skip
+#: What model cards of these families have in config.json, saved before transformers 5.
+OLDER = {
+    "gemma3_text": {"rope_scaling": None, "rope_theta": 1_000_000.0, "rope_local_base_freq": 10_000.0},
+    "llama": {"rope_scaling": _LLAMA3, "rope_theta": 500_000.0},
+    "mistral": {"rope_theta": 10_000.0, "sliding_window": 64},
+    "phi3": {"rope_scaling": None, "rope_theta": 10_000.0, "sliding_window": 64},
+    "qwen2": {"rope_scaling": None, "rope_theta": 1_000_000.0, "use_sliding_window": False},
+    "qwen3": {"rope_scaling": None, "rope_theta": 1_000_000, "sliding_window": None},
+}
+
+
+@pytest.mark.parametrize("model_type", OLDER)
+def test_a_decoder_saved_before_transformers_5_encodes_as_its_sender_does(
+    model_type: str, tmp_path: Path
+) -> None:
+    import torch
+    import transformers
+
+    folder = save(model_type, DECODERS[model_type], tmp_path / "raw")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    newer = ("rope_parameters", "layer_types", "dtype", "transformers_version")
+    older = {key: value for key, value in config.items() if key not in newer} | OLDER[model_type]
+    (folder / "config.json").write_text(json.dumps({**older, "torch_dtype": "float32"}), encoding="utf-8")
+
+    validation = validate_folder(folder, CheckpointKind.SENTENCE_ENCODER, "lasttoken")
+    assert validation.report.errors == ()
+    rebuild(validation, tmp_path / "rebuilt")
+    assert check_checkpoint(tmp_path / "rebuilt").errors == ()
+
+    tokens = torch.arange(4, 40)[None]
+    theirs, ours = (
+        transformers.AutoModel.from_pretrained(each).eval()(tokens).last_hidden_state.detach()
+        for each in (folder, tmp_path / "rebuilt" / "model")
+    )
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("classes", [("DPRQuestionEncoder", "DPRContextEncoder"), ("BertModel", "BertModel")])
+def test_two_plain_folders_are_a_dense_model(classes: tuple[str, str], tmp_path: Path) -> None:
+    import transformers
+
+    config = transformers.DPRConfig if "DPR" in classes[0] else transformers.BertConfig
+    for name, kind in zip(("question_encoder", "ctx_encoder"), classes, strict=True):
+        folder = save("bert", ENCODERS["bert"], tmp_path / "raw" / name)
+        (folder / "model.safetensors").unlink()
+        sizes = {**_WIDTH, "vocab_size": len(tiny_models.vocabulary()), "max_position_embeddings": 130}
+        getattr(transformers, kind)(config(**sizes)).save_pretrained(folder)
+
+    for kinds in ((), (CheckpointKind.SENTENCE_ENCODER,)):
+        validation = validate_folder(tmp_path / "raw", kinds, "cls")
+        assert validation.report.errors == ()
+    described = rebuild(validation, tmp_path / "rebuilt")
+
+    assert (described.kind, described.pooling) == (CheckpointKind.SENTENCE_ENCODER, "cls")
+    assert set(described.parts) == {"query", "document"}
+    assert check_checkpoint(tmp_path / "rebuilt").errors == ()
+
+
+def test_a_tokenizer_of_no_family_gives_a_cross_encoder_no_token_types(tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    from evaluation.engines.neural import loading
+
+    loading.prepare(threads=1)
+    folder = save(
+        "bert", ENCODERS["bert"], tmp_path / "raw", "AutoModelForSequenceClassification", num_labels=1
+    )
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert settings["tokenizer_class"] == "TokenizersBackend"
+    del settings["model_input_names"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+
+    rebuild(validate_folder(folder), tmp_path / "rebuilt")
+
+    pairs = [(TEXTS[0], other) for other in TEXTS]
+    theirs, ours = (
+        CrossEncoder(str(each), device="cpu", model_kwargs=loading.safe_model(each)).predict(pairs)
+        for each in (folder, tmp_path / "rebuilt" / "model")
+    )
+    np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize("model_type", ["bart", "mbart", "pegasus", "t5", "umt5"])
 def test_a_writer_is_taken(model_type: str, tmp_path: Path) -> None:
     ends = {
