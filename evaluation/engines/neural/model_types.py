@@ -37,7 +37,8 @@ def _reads_texts(auto_class: Any, model_type: str) -> bool:
         config_class = transformers.CONFIG_MAPPING[model_type]
         found = auto_class._model_mapping[config_class]
         kind = found[0] if isinstance(found, tuple) else found
-        return kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
+        texts = kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
+        return bool(texts and not config_class.sub_configs)
     except (ImportError, KeyError, ValueError, AttributeError):
         return False
 
