@@ -323,6 +323,8 @@ class EngineDescription:
     runs: tuple[int, int] = (0, 0)
     #: Names of the parameters that decide what `encode_shard` writes; None where it does not encode in shards.
     encoding_parameters: tuple[str, ...] | None = None
+    #: Whether its model writes texts; what fewer bits lose is not found then, since all would be written again.
+    writes_texts: bool = False
     #: Whether it needs the corpus at all.
     reads_corpus: bool = True
     #: The parameters, and their values, with which it gives the same main ranking and no variants beside it.

@@ -17,6 +17,7 @@ import orjson
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document
 from evaluation.engines.base import (
+    COMPUTE_DTYPE,
     LONGEST_TEXT,
     EngineDescription,
     FactValue,
@@ -58,7 +59,7 @@ class DocumentExpansion(WordEngine, ShardedEngine):
         }
         spoken = resolve_language(parameters, resources)
         search = {name: spoken[name] for name in ("k1", "b", "stemming", "language")}
-        return cls(**search, writer=load_writer(resources), sampling=sampling)
+        return cls(**search, writer=load_writer(parameters, resources), sampling=sampling)
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write queries for the documents, and both into the empty `folder`. Raises ModelFailure."""
@@ -96,13 +97,13 @@ class DocumentExpansion(WordEngine, ShardedEngine):
         }
 
 
-def load_writer(resources: Resources) -> TextWriter:
+def load_writer(parameters: Mapping[str, Any], resources: Resources) -> TextWriter:
     """The sequence-to-sequence model of the checkpoint. Raises ModelFailure."""
     from evaluation.engines.neural.generation import TextWriter
     from evaluation.engines.neural.loading import prepare
 
     prepare(resources.threads)
-    return TextWriter(resources.first_part, resources.device)
+    return TextWriter(resources.first_part, resources.device, parameters["compute_dtype"])
 
 
 _SAMPLING = (
@@ -111,6 +112,7 @@ _SAMPLING = (
     Parameter("maximum_length", 512, "how many tokens of a text are read", least=8, most=LONGEST_TEXT),
     Parameter("generated_tokens", 64, "how many tokens a generated text has at most", least=1, most=512),
     Parameter("seed", 0, "which draws are made", least=0, most=2**31 - 1),
+    COMPUTE_DTYPE,
 )
 
 DESCRIPTIONS = (
@@ -123,5 +125,6 @@ DESCRIPTIONS = (
         create=DocumentExpansion.create,
         checkpoints=(CheckpointKind.SEQ2SEQ,),
         encoding_parameters=tuple(parameter.name for parameter in _SAMPLING),
+        writes_texts=True,
     ),
 )

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
 from evaluation.engines.base import (
+    COMPUTE_DTYPE,
     LONGEST_TEXT,
     EngineDescription,
     FactValue,
@@ -85,8 +86,8 @@ class QueryAugmentation(WordPieceEngine):
         prepare(resources.threads)
         pieces = WordPieces(resources.model, resources.threads)
         settings = dict(parameters)
-        longest = settings.pop("maximum_length")
-        model = AugmentationModel(resources.first_part, resources.device, longest, pieces.behind_last)
+        dtype, longest = settings.pop("compute_dtype"), settings.pop("maximum_length")
+        model = AugmentationModel(resources.first_part, resources.device, dtype, longest, pieces.behind_last)
         return cls(**settings, pieces=pieces, model=model)
 
     def open(self, folder: Path) -> None:
@@ -235,6 +236,7 @@ DESCRIPTIONS = (
             Parameter(
                 "maximum_length", 512, "how many tokens of a query are read", least=8, most=LONGEST_TEXT
             ),
+            COMPUTE_DTYPE,
         ),
         create=QueryAugmentation.create,
         checkpoints=(CheckpointKind.QUERY_AUGMENTATION,),

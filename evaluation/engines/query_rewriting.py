@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
 from evaluation.engines.base import (
+    COMPUTE_DTYPE,
     LONGEST_TEXT,
     EngineDescription,
     FactValue,
@@ -51,7 +52,7 @@ class QueryRewriting(BM25):
         }
         spoken = resolve_language(parameters, resources)
         search = {parameter.name: spoken[parameter.name] for parameter in SEARCH_PARAMETERS}
-        return cls(load_writer(resources), parameters["prompt"], expansion, **search)
+        return cls(load_writer(parameters, resources), parameters["prompt"], expansion, **search)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents that have a term of it, or of its expansion."""
@@ -87,6 +88,7 @@ _WRITING = (
     Parameter("beams", 1, "how many beams the search for a text has; 1 is greedy", least=1, most=16),
     Parameter("maximum_length", 512, "how many tokens of a query are read", least=8, most=LONGEST_TEXT),
     Parameter("generated_tokens", 64, "how many tokens an expansion has at most", least=1, most=512),
+    COMPUTE_DTYPE,
 )
 
 DESCRIPTIONS = (
@@ -98,5 +100,6 @@ DESCRIPTIONS = (
         parameters=(*_WRITING, *SEARCH_PARAMETERS),
         create=QueryRewriting.create,
         checkpoints=(CheckpointKind.SEQ2SEQ,),
+        writes_texts=True,
     ),
 )

@@ -108,10 +108,11 @@ def _tell_precision(
     """Add to the facts what the model computed in, and what that lost. Last of all: it takes memory of its own."""
     if not (computed := computed_in(done.parameters, resources.device)):
         return
-    everything = [done.facts, *done.variant_facts.values()]
+    own = [label for label in engine.variants if isinstance(engine.variant(label), type(engine))]
+    everything = [done.facts, *(done.variant_facts[label] for label in own)]  # another engine's has no model
     for facts in everything:
         facts["compute_dtype"] = computed
-    if computed != "float32":
+    if computed != "float32" and not description.writes_texts:
         place = folder / "precision"
         place.mkdir()
         lost = precision_loss(

@@ -20,6 +20,7 @@ import orjson
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document
 from evaluation.engines.base import (
+    COMPUTE_DTYPE,
     LONGEST_TEXT,
     EngineDescription,
     FactValue,
@@ -59,7 +60,8 @@ class TermWeighting(WordEngine, ShardedEngine):
 
         prepare(resources.threads)
         settings = resolve_language(parameters, resources)
-        weigher = TermWeigher(resources.first_part, resources.device, settings.pop("maximum_length"))
+        dtype, longest = settings.pop("compute_dtype"), settings.pop("maximum_length")
+        weigher = TermWeigher(resources.first_part, resources.device, dtype, longest)
         return cls(**settings, weigher=weigher)
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
@@ -114,6 +116,7 @@ DESCRIPTIONS = (
         description="BM25 over term frequencies that a model gives to the words of each document (DeepCT).",
         parameters=(
             _LENGTH,
+            COMPUTE_DTYPE,
             Parameter("scale", 100.0, "what weights are multiplied by", least=0.01, most=1000.0),
             K1,
             B,
@@ -122,6 +125,6 @@ DESCRIPTIONS = (
         ),
         create=TermWeighting.create,
         checkpoints=(CheckpointKind.TERM_WEIGHTING,),
-        encoding_parameters=(_LENGTH.name,),
+        encoding_parameters=(_LENGTH.name, COMPUTE_DTYPE.name),
     ),
 )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
 from evaluation.engines.neural.batching import Indices, OutputCheck, Tokenised, input_keys, run_in_batches
-from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures
+from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures, use_dtype
 
 FILE_NAME = "augmentation.safetensors"
 
@@ -45,9 +45,10 @@ class AugmentationModel:
     `projection` is W, with a row for each piece, and `weighting` is u.
     """
 
-    def __init__(self, part: Path, device: str, longest: int, pieces: int) -> None:
+    def __init__(self, part: Path, device: str, dtype: str, longest: int, pieces: int) -> None:
         self._device = device
         self.encoder, tokenizer = load_transformer(part, _Encoder, device)
+        use_dtype(self.encoder, dtype, device)
         self.maximum_length = maximum_length(self.encoder, tokenizer, longest)
         self.padding_id = tokenizer.pad_token_id or 0
         self._check = OutputCheck()

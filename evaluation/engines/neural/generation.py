@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from evaluation.core.errors import ModelFailure
 from evaluation.engines.base import Progress, ignore
 from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches, tokenise
-from evaluation.engines.neural.loading import load_transformer, model_failures, positions
+from evaluation.engines.neural.loading import load_transformer, model_failures, positions, use_dtype
 
 #: Texts that are written at the same time. Each holds the attention over its whole input in memory.
 CPU_ROWS, CUDA_ROWS = 40, 640
@@ -24,10 +24,11 @@ CPU_ROWS, CUDA_ROWS = 40, 640
 class TextWriter:
     """A sequence-to-sequence model, loaded. Raises ModelFailure where it cannot be."""
 
-    def __init__(self, part: Path, device: str) -> None:
+    def __init__(self, part: Path, device: str, dtype: str) -> None:
         self._device = device
         self._rows = CUDA_ROWS if device.startswith("cuda") else CPU_ROWS
         self._model, self._tokenizer = load_transformer(part, transformers.AutoModelForSeq2SeqLM, device)
+        use_dtype(self._model, dtype, device)
         config = self._model.config
         start = config.decoder_start_token_id
         if start is None:
@@ -105,7 +106,8 @@ class TextWriter:
             features = tokens.padded(indices, self._device)
             memory = self._model.get_encoder()(**features).last_hidden_state
             mask = features["attention_mask"].unsqueeze(-1)
-            self._check.see(input_keys(features), (memory * mask).sum(1) / mask.sum(1).clamp(min=1))
+            means = (memory.float() * mask).sum(1) / mask.sum(1).clamp(min=1)
+            self._check.see(input_keys(features), means)
             return write(features, memory, indices)
 
         def keep(indices: Indices, written: list[list[str]]) -> None:

@@ -177,11 +177,19 @@ def longest_text(model: Any, own: int | None, wanted: int) -> int:
 
 
 def use_dtype(model: Module, name: str, device: str) -> None:
-    """Have a model compute in what the parameter `compute_dtype` names."""
+    """Have a model compute in what the parameter `compute_dtype` names.
+
+    As when transformers loads it so: some weights stay float32, such as those of T5 that need the range. So do buffers:
+    the angles of rotary positions, in eight bits, are wrong by radians some thousand tokens on.
+    """
     if name == AUTO:
         name = "bfloat16" if device.startswith("cuda") else "float32"
-    if name != "float32":
-        model.to(getattr(torch, name))
+    dtype = getattr(torch, name)
+    plans = (m._get_dtype_plan(dtype) for m in model.modules() if isinstance(m, transformers.PreTrainedModel))
+    kept = {part for plan in plans for part in plan}
+    for path, weight in model.named_parameters():
+        if kept.isdisjoint(path.split(".")):
+            weight.data = weight.data.to(dtype)
 
 
 def features_of(

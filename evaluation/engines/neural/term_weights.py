@@ -22,17 +22,18 @@ from evaluation.engines.neural.batching import (
     input_keys,
     run_in_batches,
 )
-from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures
+from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures, use_dtype
 
 
 class TermWeigher:
     """A token classifier with one label, loaded. Raises ModelFailure where it cannot be, or has more labels."""
 
-    def __init__(self, part: Path, device: str, longest: int) -> None:
+    def __init__(self, part: Path, device: str, dtype: str, longest: int) -> None:
         self._device = device
         self._model, self._tokenizer = load_transformer(
             part, transformers.AutoModelForTokenClassification, device
         )
+        use_dtype(self._model, dtype, device)
         labels = self._model.config.num_labels
         if labels != 1:
             raise ModelFailure(

@@ -106,6 +106,8 @@ def retrieved(name: str, checkpoint: Path, folder: Path, **parameters: Any) -> R
         ("learned-sparse", tiny_models.tiny_splade, CheckpointKind.SPARSE_ENCODER),
         ("late-interaction", tiny_models.tiny_colbert, CheckpointKind.MULTI_VECTOR),
         ("cross-encoder", tiny_models.tiny_cross_encoder, CheckpointKind.CROSS_ENCODER),
+        ("deepct", tiny_models.tiny_deepct, CheckpointKind.TERM_WEIGHTING),
+        ("query-augmentation", tiny_models.tiny_augmentation, CheckpointKind.QUERY_AUGMENTATION),
     ],
 )
 def test_the_loss_of_fewer_bits_is_told(name: str, make: Any, kind: CheckpointKind, tmp_path: Path) -> None:
@@ -118,8 +120,43 @@ def test_the_loss_of_fewer_bits_is_told(name: str, make: Any, kind: CheckpointKi
     lost = half.facts["precision_loss"]
     assert isinstance(lost, float)
     assert 0 <= lost < 0.5
+    assert (tmp_path / "half" / "run.txt").read_bytes() != (tmp_path / "whole" / "run.txt").read_bytes()
     if half.variant_facts:
         assert half.variant_facts[list(half.variants)[-1]] == half.facts
+    assert "compute_dtype" not in half.variant_facts.get("bm25-wordpiece", {})  # which has no model
+
+
+@pytest.mark.parametrize("name", ["doc2query", "query-rewriting"])
+def test_texts_are_not_written_twice_to_know_what_fewer_bits_lose(name: str, tmp_path: Path) -> None:
+    checkpoint = rebuilt(tmp_path / "c", tiny_models.tiny_t5, CheckpointKind.SEQ2SEQ)
+    half = retrieved(name, checkpoint, tmp_path / "half", compute_dtype="bfloat16", generated_tokens=4)
+    assert half.facts["compute_dtype"] == "bfloat16"
+    assert "precision_loss" not in half.facts
+
+
+def test_bfloat16_is_as_the_library_loads_it(tmp_path: Path) -> None:
+    """Rotary angles stay float32; in eight bits they are wrong by radians some thousand tokens on."""
+    import torch
+    from safetensors.torch import load_file, save_file
+    from sentence_transformers import SentenceTransformer
+
+    from evaluation.engines.neural.loading import use_dtype
+
+    weights = tiny_models.tiny_modernbert(tmp_path / "model") / "model.safetensors"
+    sharp = {name: weight * 8 if "Wqkv" in name else weight for name, weight in load_file(weights).items()}
+    save_file(sharp, weights, metadata={"format": "pt"})  # so that places matter
+    text = " ".join(tiny_models._WORDS * 12)
+
+    def loaded(**options: Any) -> SentenceTransformer:
+        return SentenceTransformer(str(tmp_path / "model"), device="cpu", model_kwargs=options)
+
+    ours = loaded()
+    use_dtype(ours, "bfloat16", "cpu")
+    models = (ours, loaded(dtype="bfloat16"), loaded().to(torch.bfloat16), loaded())
+    found, expected, coarse, whole = (model.encode(text, convert_to_tensor=True).float() for model in models)
+    assert torch.equal(found, expected)
+    assert not torch.equal(found, coarse)
+    assert not torch.equal(found, whole)
 
 
 def test_the_loss_is_that_of_the_best_ten_over_a_hundred_queries(encoder: Path, tmp_path: Path) -> None:

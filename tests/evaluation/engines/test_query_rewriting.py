@@ -30,11 +30,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return rebuilt(tmp_path_factory.mktemp("model"), tiny_t5, CheckpointKind.SEQ2SEQ)
 
 
-def written_by_the_library(checkpoint: Path, text: str, beams: int, tokens: int) -> str:
+def written_by_the_library(
+    checkpoint: Path, text: str, beams: int, tokens: int, dtype: str = "float32"
+) -> str:
     from transformers import AutoTokenizer, T5ForConditionalGeneration
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoint / "model")
-    model = T5ForConditionalGeneration.from_pretrained(checkpoint / "model").eval()
+    model = T5ForConditionalGeneration.from_pretrained(checkpoint / "model", dtype=dtype).eval()
     encoded = tokenizer(text, return_tensors="pt", truncation=True, max_length=512)
     output = model.generate(**encoded, max_new_tokens=tokens, do_sample=False, num_beams=beams)
     return " ".join(tokenizer.decode(output[0], skip_special_tokens=True).split())
@@ -60,6 +62,15 @@ def test_what_is_searched_is_the_query_and_its_expansion(
         "maximum_length": 512,
     }
     assert set(engine.clock.seconds) == {"query_encoding", "search"}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_fewer_bits_write_what_the_library_writes_in_them(checkpoint: Path, dtype: str) -> None:
+    """In float16 T5's last layers are float32, as the library loads them."""
+    texts = [f"{query.text} {document.text}" for query in QUERIES for document in DOCUMENTS]
+    engine = created("query-rewriting", checkpoint, generated_tokens=20, compute_dtype=dtype)
+    written = [engine.expansions([text])[0] for text in texts]
+    assert written == [written_by_the_library(checkpoint, text, 1, 20, dtype) for text in texts]
 
 
 @pytest.mark.parametrize("beams", [1, 3])
