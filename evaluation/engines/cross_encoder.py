@@ -8,7 +8,6 @@ first stage at k. One search scores the greatest k; the rankings of smaller ones
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,18 +23,18 @@ from evaluation.engines.base import (
     BATCH_TOKENS,
     COMPUTE_DTYPE,
     MAXIMUM_LENGTH,
-    Engine,
     EngineDescription,
+    EngineOfSizes,
     FactValue,
-    InvalidParameter,
+    NamedNumbers,
     Parameter,
-    PartTimer,
     Resources,
     SearchResult,
+    labels_of,
     opened,
 )
 from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
-from evaluation.engines.passages import FIELDS, PASSAGE_PARAMETERS, PassageReader, check_passages
+from evaluation.engines.passages import FIELDS_PARAMETER, PASSAGE_PARAMETERS, PassageReader, check_passages
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
 if TYPE_CHECKING:
@@ -44,21 +43,21 @@ if TYPE_CHECKING:
 _MOST = 1000
 #: The most depths that one job makes rankings of, with that of the run itself.
 MOST_DEPTHS = 5
+_NAMED_DEPTHS = NamedNumbers("reranking_depths", _MOST, MOST_DEPTHS - 1, "reranking_depth")
 
 
-class CrossEncoderReRanking(Engine):
-    """A re-ranking engine; see `engines.base.Engine` for its methods."""
+class CrossEncoderReRanking(EngineOfSizes):
+    """A re-ranking engine, whose sizes are depths; see `engines.base` for its methods."""
 
     #: Enough pairs that those of like length stand together, few enough that progress is seen.
     queries_at_once = 8
 
     def __init__(
-        self, scorer: PairScorer, first_stage: FirstStage, depths: tuple[int, ...], texts_of: PassageReader
+        self, scorer: PairScorer, first_stage: FirstStage, depths: Mapping[str, int], texts_of: PassageReader
     ) -> None:
-        super().__init__()
+        super().__init__(depths)
         self.scorer = scorer
         self.first_stage = first_stage
-        self.depths = depths
         self.texts_of = texts_of
         self._read = self._passages = 0
         self.texts: Texts | None = None
@@ -68,16 +67,13 @@ class CrossEncoderReRanking(Engine):
         """An engine with all of PARAMETERS given, its model loaded. Raises InvalidParameter and ModelFailure."""
         from evaluation.engines.neural.pair_scoring import PairScorer
 
-        depths = depths_of(parameters["reranking_depths"], parameters["reranking_depth"])
-        first_stage = FirstStage(resources)
+        depths, first_stage = _depths(parameters), FirstStage(resources)
         return cls(PairScorer(resources, parameters), first_stage, depths, PassageReader(parameters))
 
     @property
     def analyser_name(self) -> str:
         """What is re-ranked, as printed beside results."""
-        return (
-            f"top {self.depths[-1]} of {self.first_stage.name}, {self.scorer.maximum_length} tokens at most"
-        )
+        return f"top {self.main_size} of {self.first_stage.name}, {self.scorer.maximum_length} tokens at most"
 
     @property
     def documents(self) -> int:
@@ -98,38 +94,15 @@ class CrossEncoderReRanking(Engine):
         """Bytes of the texts and of the first stage's index."""
         return opened(self.texts).size() + self.first_stage.size()
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The re-ranked documents of each query, the best `depth` of them."""
+    def _search(
+        self, queries: Sequence[Query], depth: int, sizes: Mapping[str, int]
+    ) -> Iterator[Mapping[str, SearchResult]]:
         for found in self._scored(queries):
-            yield _ranking(found, self.depths[-1], depth)
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """One label for each depth, if there are several."""
-        return _labels(self.depths)
-
-    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
-        """The rankings for all depths, from one set of scores."""
-        for found in self._scored(queries):
-            yield {_label(one): _ranking(found, one, depth) for one in self.depths}
-
-    def variant(self, label: str) -> CrossEncoderReRanking:
-        """An engine over the same index that re-ranks only so many documents."""
-        engine = copy(self)
-        engine.clock = PartTimer()
-        engine.depths = (next(depth for depth in self.depths if _label(depth) == label),)
-        return engine
+            yield {label: _ranking(found, size, depth) for label, size in sizes.items()}
 
     def facts(self) -> Mapping[str, FactValue]:
         """How many documents are re-ranked, and how much of them is read."""
-        return self._facts(self.depths[-1])
-
-    def variant_facts(self, label: str) -> Mapping[str, FactValue]:
-        """As `facts`, for the depth of this label."""
-        return self._facts(next(depth for depth in self.depths if _label(depth) == label))
-
-    def _facts(self, depth: int) -> dict[str, FactValue]:
-        facts = {"depth": min(depth, self.documents), "maximum_length": self.scorer.maximum_length}
+        facts = {"depth": min(self.main_size, self.documents), "maximum_length": self.scorer.maximum_length}
         passages = {"passages_per_document": self._passages / max(self._read, 1)}
         return {**facts, **(passages if self.texts_of.words else {})}
 
@@ -137,7 +110,7 @@ class CrossEncoderReRanking(Engine):
         """The first stage's documents in its order, with the model's scores; the longest of all queries first."""
         texts = opened(self.texts)
         with self.clock.part("first_stage"):
-            candidates = self.first_stage.rankings(queries, self.depths[-1])
+            candidates = self.first_stage.rankings(queries, self.main_size)
         with self.clock.part("search"):
             read = [
                 (query.text, self.texts_of(texts[number]))
@@ -166,42 +139,17 @@ class CrossEncoderReRanking(Engine):
 
 def depths_of(text: str, deepest: int) -> tuple[int, ...]:
     """The depths that a text such as "10,50,100,200" names below `deepest`, and that. Raises InvalidParameter."""
-    return (*sorted(depth for depth in _named_depths(text) if depth < deepest), deepest)
+    return (*(depth for depth in _NAMED_DEPTHS(text) if depth < deepest), deepest)
 
 
-def _named_depths(text: str) -> set[int]:
-    try:
-        depths = {int(part) for part in text.split(",") if part.strip()}
-    except ValueError:
-        depths = {0}
-    if any(not 1 <= depth <= _MOST for depth in depths):
-        raise InvalidParameter(
-            f"reranking_depths = {text!r} is not possible; it takes numbers from 1 to {_MOST}, such as 10,50,100."
-        )
-    if len(depths) >= MOST_DEPTHS:
-        raise InvalidParameter(
-            f"reranking_depths names {len(depths)} depths; it takes at most {MOST_DEPTHS - 1} beside reranking_depth, "
-            "such as 10,50,100."
-        )
-    return depths
-
-
-def _label(depth: int) -> str:
-    return f"top {depth}"
-
-
-def _labels(depths: tuple[int, ...]) -> tuple[str, ...]:
-    return tuple(map(_label, depths)) if len(depths) > 1 else ()
-
-
-def _variants(parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    return _labels(depths_of(parameters["reranking_depths"], parameters["reranking_depth"]))
+def _depths(parameters: Mapping[str, Any]) -> dict[str, int]:
+    depths = depths_of(parameters["reranking_depths"], parameters["reranking_depth"])
+    return {f"top {depth}": depth for depth in depths}
 
 
 def _check_parameters(parameters: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
     check_passages(parameters)
-    if checkpoint is not None:
-        check_prompts(checkpoint.prompts, parameters)
+    check_prompts(parameters, checkpoint)
 
 
 def _ranking(found: SearchResult, re_ranked: int, depth: int) -> SearchResult:
@@ -219,9 +167,9 @@ PARAMETERS = (
         "reranking_depths",
         "10,50,100,200",
         f"smaller depths that are shown too, from the same scores, at most {MOST_DEPTHS - 1}; empty for none",
-        check=_named_depths,
+        check=_NAMED_DEPTHS,
     ),
-    Parameter("fields", "title+text", "what of a document is read", choices=tuple(FIELDS)),
+    FIELDS_PARAMETER,
     *PROMPT_PARAMETERS,
     Parameter(
         "template",
@@ -246,7 +194,7 @@ DESCRIPTIONS = (
         checkpoints=(CheckpointKind.CROSS_ENCODER, CheckpointKind.SEQ2SEQ),
         runs=(0, 1),
         main_alone={"reranking_depths": ""},
-        variants=_variants,
+        variants=lambda parameters: labels_of(_depths(parameters)),
         check_parameters=_check_parameters,
     ),
 )

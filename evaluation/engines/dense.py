@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +25,17 @@ from evaluation.engines.base import (
     COMPUTE_DTYPE,
     MAXIMUM_LENGTH,
     EngineDescription,
+    EngineOfSizes,
     FactValue,
     InvalidParameter,
+    NamedNumbers,
     Parameter,
-    PartTimer,
     Progress,
     Resources,
     SearchResult,
     ShardedEngine,
     ignore,
+    labels_of,
     opened,
     shard_name,
 )
@@ -49,7 +50,7 @@ from evaluation.engines.index.vector_index import (
     write_leading,
 )
 from evaluation.engines.passages import (
-    FIELDS,
+    FIELDS_PARAMETER,
     PASSAGE_PARAMETERS,
     PassageReader,
     best_documents,
@@ -57,7 +58,7 @@ from evaluation.engines.passages import (
     count_documents,
     passage_ids,
 )
-from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts, prompt_of
+from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts, prompts_of
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.encoding import Encoder
@@ -72,10 +73,11 @@ _SAMPLE = 100
 _MOST_DIMENSIONS = 65_536
 #: Numbers of dimensions that are searched beside the main one.
 MOST_SMALLER = 6
+_NAMED_DIMENSIONS = NamedNumbers("dimensions", _MOST_DIMENSIONS, MOST_SMALLER, "all dimensions")
 
 
-class DenseRetrieval(ShardedEngine):
-    """A dense engine; see `engines.base` for its methods."""
+class DenseRetrieval(EngineOfSizes, ShardedEngine):
+    """A dense engine, whose sizes are dimensions of vectors; see `engines.base` for its methods."""
 
     #: All of them in one pass over the documents, as far as that can be.
     queries_at_once = 1_024
@@ -84,7 +86,6 @@ class DenseRetrieval(ShardedEngine):
         from evaluation.engines.neural import loading
         from evaluation.engines.neural.encoding import Encoder, EncoderSettings
 
-        super().__init__()
         self.parameters = parameters
         self.resources = resources
         self.checkpoint = CheckpointDescription.read(resources.model)
@@ -111,8 +112,8 @@ class DenseRetrieval(ShardedEngine):
         }
         self._documents: Encoder = encoders.get("document") or encoders["model"]
         self._queries: Encoder = encoders.get("query") or encoders["model"]
-        #: By label; of an engine without variants one.
-        self._dimensions = _dimensions(parameters, self._documents.dimension)
+        super().__init__(_dimensions(parameters, self._documents.dimension))
+        self._prompts = prompts_of(self.checkpoint.prompts, parameters)
         self._indexes: dict[int, VectorIndex] = {}
         self._sample: list[NDArray[np.float32]] = []
 
@@ -125,11 +126,7 @@ class DenseRetrieval(ShardedEngine):
     @property
     def _index(self) -> VectorIndex:
         """The main variant's index."""
-        return opened(self._indexes.get(self._dimension))
-
-    @property
-    def _dimension(self) -> int:
-        return list(self._dimensions.values())[-1]
+        return opened(self._indexes.get(self.main_size))
 
     @property
     def documents(self) -> int:
@@ -140,7 +137,7 @@ class DenseRetrieval(ShardedEngine):
         """Write the vectors of the documents, or their passages (texts × dimension, float32), and their ids."""
         texts = [self.texts_of(document) for document in documents]
         vectors = new_vectors(folder / VECTORS, sum(map(len, texts)), self._documents.dimension)
-        self._documents.encode(list(chain.from_iterable(texts)), self._prompt("document"), vectors, progress)
+        self._documents.encode(list(chain.from_iterable(texts)), self._prompts["document"], vectors, progress)
         with StringsWriter(folder, IDS) as ids:
             for document, own in zip(documents, texts, strict=True):
                 for name in passage_ids(document.id, len(own)) if self.texts_of.words else [document.id]:
@@ -149,7 +146,7 @@ class DenseRetrieval(ShardedEngine):
     def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Open the shards for exact search, or index them approximately; once for each number of dimensions."""
         ids = [str(name, "utf-8") for shard in shards for name in Strings(shard, IDS)]
-        for dimension in self._dimensions.values():
+        for dimension in self.sizes.values():
             vectors = [shard / VECTORS for shard in shards]
             own = self._folder(folder, dimension)
             if own != folder:
@@ -167,7 +164,7 @@ class DenseRetrieval(ShardedEngine):
         self._counted = int(json.loads((folder / _COUNTED).read_text(encoding="utf-8")))
         self._indexes = {
             dimension: VectorIndex(self._folder(folder, dimension), self.parameters, self.resources)
-            for dimension in self._dimensions.values()
+            for dimension in self.sizes.values()
         }
 
     def _folder(self, folder: Path, dimension: int) -> Path:
@@ -178,41 +175,17 @@ class DenseRetrieval(ShardedEngine):
         """Bytes of vectors (or their index) and ids."""
         return self._index.size()
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query."""
-        main = list(self._dimensions)[-1]
-        for rankings in self._search(queries, depth, {main: self._dimension}):
-            yield rankings[main]
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """One label for each number of dimensions, if there are several."""
-        return tuple(self._dimensions) if len(self._dimensions) > 1 else ()
-
-    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
-        """The rankings for all numbers of dimensions, from one encoding."""
-        return self._search(queries, depth, self._dimensions)
-
-    def variant(self, label: str) -> DenseRetrieval:
-        """An engine over the same vectors that searches only so many of their dimensions."""
-        engine = copy(self)
-        engine.clock = PartTimer()
-        engine._dimensions = {label: self._dimensions[label]}
-        return engine
-
     def _search(
-        self, queries: Sequence[Query], depth: int, dimensions: Mapping[str, int]
+        self, queries: Sequence[Query], depth: int, sizes: Mapping[str, int]
     ) -> Iterator[Mapping[str, SearchResult]]:
         waiting = iter(queries)
         while some := list(islice(waiting, self.queries_at_once)):
             vectors = np.zeros((len(some), self._queries.dimension), np.float32)
             with self.clock.part("query_encoding"):
-                self._queries.encode([query.text for query in some], self._prompt("query"), vectors)
+                self._queries.encode([query.text for query in some], self._prompts["query"], vectors)
             self._sample += list(vectors[: _SAMPLE - len(self._sample)])
             with self.clock.part("search"):
-                found = {
-                    label: self._best(dimension, vectors, depth) for label, dimension in dimensions.items()
-                }
+                found = {label: self._best(size, vectors, depth) for label, size in sizes.items()}
             for place, query in enumerate(some):
                 yield {label: SearchResult(query.id, *best[place]) for label, best in found.items()}
 
@@ -228,7 +201,7 @@ class DenseRetrieval(ShardedEngine):
 
     def facts(self) -> Mapping[str, FactValue]:
         """Dimension, similarity, lengths; what an approximate search or float16 loses, over up to 100 queries."""
-        dimension, stored, index = self._dimension, self.parameters["stored_dtype"], self._index
+        dimension, stored, index = self.main_size, self.parameters["stored_dtype"], self._index
         texts = index.documents / max(self.documents, 1)
         facts: dict[str, FactValue] = {
             "dimension": dimension,
@@ -250,46 +223,16 @@ class DenseRetrieval(ShardedEngine):
                 facts["overlap_with_float32"] = index.overlap_with_exact(sample)
         return facts
 
-    def variant_facts(self, label: str) -> Mapping[str, FactValue]:
-        """As `facts`, for the dimensions of this label."""
-        return self.variant(label).facts()
-
-    def _prompt(self, side: Literal["query", "document"]) -> str:
-        return prompt_of(self.checkpoint.prompts, side, self.parameters[f"{side}_prompt"])
-
 
 def _dimensions(parameters: Mapping[str, Any], own: int) -> dict[str, int]:
     """By label how many dimensions of vectors are searched, all that are encoded last. Raises InvalidParameter."""
-    smaller, wanted = named_dimensions(parameters["dimensions"]), parameters["truncate_dimension"]
+    smaller, wanted = _NAMED_DIMENSIONS(parameters["dimensions"]), parameters["truncate_dimension"]
     if smaller and smaller[-1] >= own:
         raise InvalidParameter(
             f"dimensions = {smaller[-1]} is not possible: the main result has {own} dimensions."
         )
     main = f"{wanted} dimensions" if wanted else "all dimensions"
     return {**{f"{number} dimensions": number for number in smaller}, main: own}
-
-
-def _labels(parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    labels = tuple(_dimensions(parameters, _MOST_DIMENSIONS + 1))
-    return labels if len(labels) > 1 else ()
-
-
-def named_dimensions(text: str) -> list[int]:
-    """The numbers of dimensions that a text such as "64,128,256" names, in order. Raises InvalidParameter."""
-    try:
-        numbers = sorted({int(part) for part in text.split(",") if part.strip()})
-    except ValueError:
-        numbers = [0]
-    if any(not 1 <= number <= _MOST_DIMENSIONS for number in numbers):
-        raise InvalidParameter(
-            f"dimensions = {text!r} is not possible; it takes numbers from 1 to {_MOST_DIMENSIONS:,}, such as "
-            "64,128,256."
-        )
-    if len(numbers) > MOST_SMALLER:
-        raise InvalidParameter(
-            f"dimensions names {len(numbers)} numbers; it takes at most {MOST_SMALLER} beside all dimensions."
-        )
-    return numbers
 
 
 def check_parameters(values: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
@@ -299,23 +242,17 @@ def check_parameters(values: Mapping[str, Any], checkpoint: CheckpointDescriptio
             f"search = {values['search']} builds an index of its own from float32; leave stored_dtype at that."
         )
     check_passages(values)
+    check_prompts(values, checkpoint)
     _dimensions(
         values, values["truncate_dimension"] or (checkpoint and checkpoint.dimension) or _MOST_DIMENSIONS + 1
     )
-    if checkpoint is None:
-        return
-    if checkpoint.kind == CheckpointKind.STATIC_EMBEDDINGS and values["pooling"] not in (AUTO, "mean"):
+    static = checkpoint is not None and checkpoint.kind == CheckpointKind.STATIC_EMBEDDINGS
+    if static and values["pooling"] not in (AUTO, "mean"):
         raise InvalidParameter("pooling is the mean of static embeddings; leave it at auto.")
-    check_prompts(checkpoint.prompts, values)
 
 
 PARAMETERS = (
-    Parameter(
-        "fields",
-        "title+text",
-        "what is encoded: title and text with a blank between, or one of them",
-        choices=tuple(FIELDS),
-    ),
+    FIELDS_PARAMETER,
     Parameter(
         "similarity",
         AUTO,
@@ -344,7 +281,7 @@ PARAMETERS = (
         "",
         "smaller numbers of leading dimensions that are searched too, from one encoding (Matryoshka), at most "
         f"{MOST_SMALLER}, such as 64,128,256; empty for none",
-        check=named_dimensions,
+        check=_NAMED_DIMENSIONS,
     ),
     *PASSAGE_PARAMETERS,
     COMPUTE_DTYPE,
@@ -382,7 +319,7 @@ DESCRIPTIONS = (
             "batch_tokens",
         ),
         main_alone={"dimensions": ""},
-        variants=_labels,
+        variants=lambda parameters: labels_of(_dimensions(parameters, _MOST_DIMENSIONS + 1)),
         check_parameters=check_parameters,
     ),
 )

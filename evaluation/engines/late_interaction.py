@@ -43,7 +43,7 @@ from evaluation.engines.base import (
 from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.engines.index.token_store import NearestTokens, TokenStore, TokenWriter
-from evaluation.engines.passages import FIELDS
+from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ PARAMETERS = (
         "nearest_vectors", 500, "end-to-end: vectors sought for each of the query's", least=1, most=16_384
     ),
     Parameter("probes", 32, "end-to-end: lists of vectors that are read for each", least=1, most=16_384),
-    Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(FIELDS)),
+    FIELDS_PARAMETER,
     *PROMPT_PARAMETERS,
     replace(
         MAXIMUM_LENGTH,
@@ -267,8 +267,6 @@ DESCRIPTIONS = (
             "compute_dtype",
             "batch_tokens",
         ),
-        check_parameters=lambda parameters, checkpoint: (
-            check_prompts(checkpoint.prompts, parameters) if checkpoint else None
-        ),
+        check_parameters=check_prompts,
     ),
 )

@@ -32,7 +32,7 @@ from evaluation.engines.index.weighted_index import (
     write_sparse_shard,
     write_weighted_index,
 )
-from evaluation.engines.passages import FIELDS
+from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ PARAMETERS = (
         least=0,
         most=1_000_000,
     ),
-    Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(FIELDS)),
+    FIELDS_PARAMETER,
     *PROMPT_PARAMETERS,
     MAXIMUM_LENGTH,
     COMPUTE_DTYPE,
@@ -140,8 +140,6 @@ DESCRIPTIONS = (
             "compute_dtype",
             "batch_tokens",
         ),
-        check_parameters=lambda parameters, checkpoint: (
-            check_prompts(checkpoint.prompts, parameters) if checkpoint else None
-        ),
+        check_parameters=check_prompts,
     ),
 )

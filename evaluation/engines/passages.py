@@ -47,6 +47,14 @@ FIELDS: dict[str, Callable[[Document], str]] = {
 }
 
 
+FIELDS_PARAMETER = Parameter(
+    "fields",
+    "title+text",
+    "what of a document is read: title and text with a blank between, or one of them",
+    choices=tuple(FIELDS),
+)
+
+
 class PassageReader:
     """The texts of a document that a model reads: all of it, or one for each passage."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evaluation.checkpoints.codes import CODES
-from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.findings import listed, quote
 from evaluation.core.problems import Problem
 from evaluation.engines.base import AUTO, InvalidParameter, Parameter
@@ -58,10 +58,15 @@ def prompt_of(prompts: Mapping[str, str], side: Side, asked: str) -> str:
     return prompts[name]
 
 
-def check_prompts(prompts: Mapping[str, str], parameters: Mapping[str, Any]) -> None:
+def prompts_of(prompts: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[Side, str]:
+    """What is put before the texts of each side, by a checkpoint's prompts. Raises InvalidParameter."""
+    return {side: prompt_of(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
+
+
+def check_prompts(parameters: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
     """Raise InvalidParameter where the parameters name a prompt that the checkpoint does not have."""
-    for side in SIDES:
-        prompt_of(prompts, side, parameters[f"{side}_prompt"])
+    if checkpoint is not None:
+        prompts_of(checkpoint.prompts, parameters)
 
 
 @dataclass(frozen=True, slots=True)

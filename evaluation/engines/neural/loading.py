@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -23,18 +23,16 @@ os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from torch.nn import Embedding, Module
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import AUTO, OWN_LENGTH_LIMIT, Resources
-from evaluation.engines.neural.batching import MOST_CHARACTERS, Indices
-from evaluation.engines.prompts import prompt_of
+from evaluation.engines.base import OWN_LENGTH_LIMIT, Resources
+from evaluation.engines.neural.batching import MOST_CHARACTERS
+from evaluation.engines.precision import computed_in
 
 Model = TypeVar("Model")
 #: How weights are read, whatever the folder says.
@@ -139,10 +137,6 @@ Role = Literal["query", "document"]
 ROLES: tuple[Role, ...] = ("query", "document")
 #: Tokens of a text that are read where neither a checkpoint nor a submission says, as in the BEIR paper (§4).
 USUAL_LENGTH = 512
-#: A token has about so many characters, or bytes of UTF-8 where a character is a word.
-_BYTES_PER_TOKEN = 4
-#: Where a prompt may stand in a checkpoint, by what it is for.
-_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 def load_roles(resources: Resources, load: Callable[[Path], Model]) -> dict[Role, Model]:
@@ -159,16 +153,6 @@ def part_folder(checkpoint: Path, role: Role) -> Path:
     return checkpoint / (role if role in parts else parts[0])
 
 
-def prompts_of(models: Mapping[Role, Any], parameters: Mapping[str, Any]) -> dict[Role, str | None]:
-    """What stands before each text: what the parameters say, or what the model itself has under a name."""
-    prompts: dict[Role, str | None] = {}
-    for role, model in models.items():
-        own = (model.prompts[name] for name in _PROMPT_NAMES[role] if model.prompts.get(name))
-        wanted = parameters[f"{role}_prompt"]
-        prompts[role] = next(own, None) if wanted == AUTO else prompt_of(model.prompts, role, wanted)
-    return prompts
-
-
 def longest_text(model: Any, own: int | None, wanted: int) -> int:
     """Tokens of a text that are read: `wanted`, 0 for the checkpoint's own, as far as the model has positions."""
     asked = wanted or min(own or USUAL_LENGTH, OWN_LENGTH_LIMIT)
@@ -182,26 +166,12 @@ def use_dtype(model: Module, name: str, device: str) -> None:
     As when transformers loads it so: some weights stay float32, such as those of T5 that need the range. So do buffers:
     the angles of rotary positions, in eight bits, are wrong by radians some thousand tokens on.
     """
-    if name == AUTO:
-        name = "bfloat16" if device.startswith("cuda") else "float32"
-    dtype = getattr(torch, name)
+    dtype = getattr(torch, computed_in({"compute_dtype": name}, device))
     plans = (m._get_dtype_plan(dtype) for m in model.modules() if isinstance(m, transformers.PreTrainedModel))
     kept = {part for plan in plans for part in plan}
     for path, weight in model.named_parameters():
         if kept.isdisjoint(path.split(".")):
             weight.data = weight.data.to(dtype)
-
-
-def features_of(
-    model: Any, texts: Sequence[str], indices: Indices, role: Role, prompt: str | None, device: str
-) -> dict[str, Any]:
-    """Some of the texts as the library itself prepares them for the model, on its device."""
-    some = [readable_part(texts[index], model.max_seq_length) for index in indices.tolist()]
-    features = model.preprocess(some, prompt=prompt, task=role)
-    return {
-        name: value.to(device) if isinstance(value, torch.Tensor) else value
-        for name, value in features.items()
-    }
 
 
 def readable_part(text: str, tokens: int | None) -> str:
@@ -216,13 +186,6 @@ def readable_part(text: str, tokens: int | None) -> str:
 @lru_cache
 def _first_words(count: int) -> re.Pattern[str]:
     return re.compile(rf"(?:\s*\S+){{0,{count}}}")
-
-
-def estimated_tokens(texts: Sequence[str], most: int | None) -> NDArray[np.int64]:
-    """About how many tokens of each text are read, special ones among them, for batches of texts of like length."""
-    most = most or USUAL_LENGTH
-    sizes = (len(text[: 8 * most].encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 2 for text in texts)
-    return np.fromiter((min(size, most) for size in sizes), np.int64, len(texts))
 
 
 def positions(model: Any, wanted: int) -> int:

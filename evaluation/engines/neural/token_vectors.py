@@ -17,33 +17,23 @@ from evaluation.checkpoints.description import HEADS, CheckpointKind
 from evaluation.core.errors import ModelFailure
 from evaluation.engines.base import Progress, Resources, ignore
 from evaluation.engines.index.token_store import Block
-from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys, run_in_batches
+from evaluation.engines.neural.batching import Indices, OutputCheck, input_keys
 from evaluation.engines.neural.encoding import PROBE
 from evaluation.engines.neural.heads import load_token_model
-from evaluation.engines.neural.loading import (
-    Role,
-    estimated_tokens,
-    features_of,
-    load_roles,
-    longest_text,
-    prompts_of,
-    use_dtype,
-)
+from evaluation.engines.neural.loading import Role, load_roles, longest_text
+from evaluation.engines.neural.sides import SidedEncoder
 
 #: Takes some texts' indices, how many vectors each has, and these vectors, one text's behind the other's.
 Keep = Callable[[NDArray[np.intp], NDArray[np.int64], NDArray[np.float32]], None]
 _Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-class TokenEncoder:
+class TokenEncoder(SidedEncoder[_Batch]):
     """A late-interaction model of sentence-transformers, PyLate or the Stanford code."""
 
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
-        self._device, self._batch_tokens = resources.device, parameters["batch_tokens"]
-        self._models = load_roles(resources, lambda folder: _load(folder, self._device))
-        for model in set(self._models.values()):
-            use_dtype(model, parameters["compute_dtype"], self._device)
-        self._prompts = prompts_of(self._models, parameters)
+        models = load_roles(resources, lambda folder: _load(folder, resources.device))
+        super().__init__(models, parameters, resources.device)
         self.maximum_length = _limit_lengths(self._models, parameters["maximum_length"])
         self.mean = self._models["query"].similarity_fn_name == "meanmaxsim"
         self.dimension = 0
@@ -58,21 +48,11 @@ class TokenEncoder:
         progress: Progress = ignore,
     ) -> None:
         """Give `keep` the vectors of all texts, batch by batch, the longest texts first. Raises ModelFailure."""
-        check = OutputCheck()
 
         def keep_batch(indices: Indices, batch: _Batch) -> None:
             keep(indices, batch[1].cpu().numpy(), batch[0].cpu().float().numpy())
 
-        run_in_batches(
-            estimated_tokens(texts, self._models[role].max_seq_length),
-            lambda indices: self._outputs(texts, indices, role, check),
-            keep_batch,
-            tokens=self._batch_tokens,
-            device=self._device,
-            progress=progress,
-        )
-        if role == "document":
-            check.finish()
+        self._run(texts, role, keep_batch, progress)
 
     def encode_queries(self, texts: Sequence[str]) -> list[torch.Tensor]:
         """The vectors of each query (tokens × dimension, float32), on the device."""
@@ -90,12 +70,11 @@ class TokenEncoder:
         self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck | None
     ) -> _Batch:
         """(vectors of some of the texts, one behind the other; how many each has)."""
-        model = self._models[role]
-        features: dict[str, Any] = features_of(model, texts, indices, role, self._prompts[role], self._device)
+        features = self._features(texts, indices, role)
         if not features["input_ids"].shape[1]:  # no words, and no special tokens beside them
             return torch.zeros(0, self.dimension), torch.zeros(len(indices), dtype=torch.int64)
         keys = input_keys(features)
-        features = model(features, task=role)
+        features = self._models[role](features, task=role)
         vectors, mask = features["token_embeddings"].float(), features["attention_mask"].bool()
         if check is not None:
             check.see(keys, vectors.masked_fill(~mask.unsqueeze(-1), -1e9).amax(1))
