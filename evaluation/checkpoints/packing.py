@@ -20,7 +20,7 @@ def write_archive(rebuilt: Path, out: Path, headers_alone: bool = False) -> None
     `headers_alone`: without the weights, for a check before all of them are sent.
 
     Names, order, times and owners are fixed, so that the same model gives the same bytes. The description is left
-    out: whoever takes the archive makes its own.
+    out: whoever takes the archive makes its own. Numbers are as GNU tar writes them: plain ustar ends at 8 GiB a file.
     """
     partial = out.with_name(f"{out.name}.part-{os.getpid()}")
     try:
@@ -29,7 +29,7 @@ def write_archive(rebuilt: Path, out: Path, headers_alone: bool = False) -> None
             zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(
                 file, closefd=False
             ) as packed,
-            tarfile.open(fileobj=packed, mode="w|", format=tarfile.USTAR_FORMAT) as archive,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as archive,
         ):
             for path in sorted(
                 path for path in rebuilt.rglob("*") if path.is_file() and path.name != FILE_NAME

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 
 from evaluation.checkpoints import (
     CheckpointDescription,
@@ -22,6 +23,7 @@ from evaluation.checkpoints import (
 from evaluation.checkpoints.allowance import CheckpointAllowance
 from evaluation.checkpoints.packing import write_archive
 from evaluation.checkpoints.safetensors import read_tensors
+from evaluation.checkpoints.tar import members
 from evaluation.core.errors import InvalidContent
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation import tiny_models
@@ -349,3 +351,21 @@ def test_expressions_of_well_known_tokenizers_are_taken(expression: str, tmp_pat
     assert validation.report.problems == ()
     rebuild(validation, tmp_path / "rebuilt")
     assert check_checkpoint(tmp_path / "rebuilt").problems == ()
+
+
+@pytest.mark.long
+def test_a_file_of_more_than_eight_gibibytes_is_packed(tmp_path: Path) -> None:
+    folder = tmp_path / "rebuilt"
+    folder.mkdir()
+    size = (8 << 30) + 1
+    with (folder / "model.safetensors").open("wb") as file:
+        file.truncate(size)
+
+    write_archive(folder, tmp_path / "model.tar.zst")
+
+    with (
+        (tmp_path / "model.tar.zst").open("rb") as packed,
+        zstandard.ZstdDecompressor().stream_reader(packed) as expanded,
+    ):
+        member = next(members(expanded.read, lambda count: None))
+    assert (member.name, member.size) == ("model.safetensors", size)
