@@ -24,18 +24,16 @@ from evaluation.engines.base import (
     COMPUTE_DTYPE,
     MAXIMUM_LENGTH,
     EngineDescription,
-    EngineOfSizes,
     FactValue,
-    NamedNumbers,
     Parameter,
     Resources,
     SearchResult,
-    labels_of,
     opened,
 )
 from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
 from evaluation.engines.passages import FIELDS_PARAMETER, PASSAGE_PARAMETERS, PassageReader, check_passages
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
+from evaluation.engines.sizes import EngineOfSizes, NamedNumbers, labels_of
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.pair_scoring import PairScorer

@@ -25,17 +25,14 @@ from evaluation.engines.base import (
     COMPUTE_DTYPE,
     MAXIMUM_LENGTH,
     EngineDescription,
-    EngineOfSizes,
     FactValue,
     InvalidParameter,
-    NamedNumbers,
     Parameter,
     Progress,
     Resources,
     SearchResult,
     ShardedEngine,
     ignore,
-    labels_of,
     opened,
     shard_name,
 )
@@ -59,6 +56,7 @@ from evaluation.engines.passages import (
     passage_ids,
 )
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts, prompts_of
+from evaluation.engines.sizes import EngineOfSizes, NamedNumbers, labels_of
 
 if TYPE_CHECKING:
     from evaluation.engines.neural.encoding import Encoder

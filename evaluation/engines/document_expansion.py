@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document
 from evaluation.engines.base import (
@@ -28,6 +26,7 @@ from evaluation.engines.base import (
     ignore,
 )
 from evaluation.engines.index.inverted_index import IndexBuilder
+from evaluation.engines.index.rows import read_rows, write_rows
 from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, WordEngine, resolve_language
 
 if TYPE_CHECKING:
@@ -67,23 +66,20 @@ class DocumentExpansion(WordEngine, ShardedEngine):
         worded = [number for number, text in enumerate(texts) if text]
         written = self.writer.sample([texts[number] for number in worded], **self.sampling, progress=progress)
         queries = dict(zip(worded, written, strict=True))
-        with (folder / _SHARD_FILE).open("wb") as file:
-            for number, (document, text) in enumerate(zip(documents, texts, strict=True)):
-                row = {"_id": document.id, "text": text, "queries": queries.get(number, [])}
-                file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+        rows = (
+            {"_id": document.id, "text": text, "queries": queries.get(number, [])}
+            for number, (document, text) in enumerate(zip(documents, texts, strict=True))
+        )
+        write_rows(folder / _SHARD_FILE, rows)
 
     def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Index the documents of all shards with their queries into the empty `folder`, and open the index."""
         builder = IndexBuilder(folder, self.analyser)
-        for number, shard in enumerate(shards):
-            with (shard / _SHARD_FILE).open("rb") as file:
-                for line in file:
-                    row = orjson.loads(line)
-                    expansion = " ".join(row["queries"])
-                    self._written += len(row["queries"])
-                    self._words += len(expansion.split())
-                    builder.add(row["_id"], (f"{row['text']} {expansion}",))
-            progress((number + 1) / len(shards))
+        for row in read_rows([shard / _SHARD_FILE for shard in shards], progress):
+            expansion = " ".join(row["queries"])
+            self._written += len(row["queries"])
+            self._words += len(expansion.split())
+            builder.add(row["_id"], (f"{row['text']} {expansion}",))
         builder.finish()
         self.open(folder)
 

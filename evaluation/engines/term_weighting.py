@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document
@@ -31,6 +30,7 @@ from evaluation.engines.base import (
     ignore,
 )
 from evaluation.engines.index.inverted_index import IndexBuilder
+from evaluation.engines.index.rows import read_rows, write_rows
 from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, WordEngine, resolve_language
 
 if TYPE_CHECKING:
@@ -68,20 +68,17 @@ class TermWeighting(WordEngine, ShardedEngine):
         """Write the weights of the documents' words into the empty `folder`. Raises ModelFailure."""
         texts = [f"{document.title} {document.text}".strip() for document in documents]
         weighed = self.weigher.weigh(texts, progress)
-        with (folder / _SHARD_FILE).open("wb") as file:
-            for document, weights in zip(documents, weighed, strict=True):
-                row = {"_id": document.id, "words": list(weights), "weights": list(weights.values())}
-                file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+        rows = (
+            {"_id": document.id, "words": list(weights), "weights": list(weights.values())}
+            for document, weights in zip(documents, weighed, strict=True)
+        )
+        write_rows(folder / _SHARD_FILE, rows)
 
     def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Index the weighted words of all shards into the empty `folder`, and open the index."""
         builder = IndexBuilder(folder)
-        for number, shard in enumerate(shards):
-            with (shard / _SHARD_FILE).open("rb") as file:
-                for line in file:
-                    row = orjson.loads(line)
-                    builder.add_counts(row["_id"], self._frequencies(row["words"], row["weights"]))
-            progress((number + 1) / len(shards))
+        for row in read_rows([shard / _SHARD_FILE for shard in shards], progress):
+            builder.add_counts(row["_id"], self._frequencies(row["words"], row["weights"]))
         builder.finish()
         self.open(folder)
 
