@@ -78,6 +78,11 @@ class ZipPolicy:
         plausible = max(self.ratio_floor_bytes, int(self.max_ratio * stored_bytes))
         return plausible if self.max_expanded_bytes is None else min(plausible, self.max_expanded_bytes)
 
+    def check_disk_space(self, folder: Path) -> None:
+        """Raise OSError (ENOSPC) where the folder's disk has less free than is left to others."""
+        if self.free_bytes and shutil.disk_usage(folder).free < self.free_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
 
 class ZipAllowance:
     """How many bytes may come out of a zip, or of several that came together and share it."""
@@ -140,7 +145,7 @@ class Archive:
                 )
         for info in wanted:
             target = targets[info.filename]
-            self._check_disk_space(target.parent)
+            self._policy.check_disk_space(target.parent)
             with target.open("wb") as writer:
                 for block in self._blocks(info, target.parent):
                     writer.write(block)
@@ -167,12 +172,7 @@ class Archive:
             message = f"{allowed.expanding} to more than {limit} at {_quote(info.filename)}"
             raise _refusal(EXPANSION, message, self._policy.expansion_hint)
         if (allowed.total - allowed.left) % _DISK_INTERVAL < more:
-            self._check_disk_space(folder)
-
-    def _check_disk_space(self, folder: Path) -> None:
-        reserve = self._policy.free_bytes
-        if reserve and shutil.disk_usage(folder).free < reserve:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+            self._policy.check_disk_space(folder)
 
 
 class _BoundedReader(io.BufferedReader):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tarfile import TarInfo
-from typing import BinaryIO
 
 from evaluation.archives.compression import MIB, ExpandedFile, FileLimits, open_expanded
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
@@ -170,13 +166,8 @@ class _Stream:
 
 def _copy(stream: _Stream, member: TarInfo, target: Path, policy: ZipPolicy) -> None:
     with target.open("xb") as file:
-        _check_disk_space(file, policy)
+        policy.check_disk_space(target.parent)
         for block in stream.blocks(member.size):
             file.write(block)
             if file.tell() % _FREE_INTERVAL < len(block):
-                _check_disk_space(file, policy)
-
-
-def _check_disk_space(file: BinaryIO, policy: ZipPolicy) -> None:
-    if policy.free_bytes and shutil.disk_usage(Path(file.name).parent).free < policy.free_bytes:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
+                policy.check_disk_space(target.parent)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ from evaluation.checkpoints.allowance import AllowanceSpent
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.limits import MOST_JSON_FILE
+from evaluation.core.files import open_regular
 
 #: Brackets and commas, of which each may become an object in memory: this many take up to 300 MB.
 _MOST_VALUES = 3_000_000
@@ -29,16 +29,11 @@ class FileTooLarge(NotJson):
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """The bytes of a regular file with one name, at most `most`. Raises NotJson where it is another or larger."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
-            raise NotJson("it is no regular file")
-        if facts.st_size > most:
-            raise FileTooLarge(
-                f"it has {describe_bytes(facts.st_size)}, over the limit of {describe_bytes(most)}"
-            )
+    """The bytes of a regular file, at most `most`. Raises FileTooLarge, and OSError where it is another."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise FileTooLarge(f"it has {describe_bytes(size)}, over the limit of {describe_bytes(most)}")
         return file.read(most)
 
 

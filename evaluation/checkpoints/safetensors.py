@@ -9,7 +9,6 @@ import json
 import math
 import os
 import re
-import stat
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 from evaluation.archives.compression import MIB
 from evaluation.checkpoints.allowance import AllowanceSpent, CheckpointAllowance
 from evaluation.checkpoints.json_reading import NotJson, parse
+from evaluation.core.files import open_regular
 
 _MOST_DIMENSIONS = 8
 _MOST_NAME = 256
@@ -65,16 +65,11 @@ class Tensor:
         return self.dtype in _BUFFERS
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """The file opened for reading. Raises NotSafetensors where it is a link or anything but a file."""
+def _open(path: Path) -> BinaryIO:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_regular(path)
     except OSError as error:
         raise NotSafetensors("it cannot be opened") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotSafetensors("it is no regular file")
-    return os.fdopen(descriptor, "rb")
 
 
 def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor]:
@@ -89,7 +84,7 @@ def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor
 
 
 def _read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor]:
-    with open_regular(path) as file:
+    with _open(path) as file:
         size = os.fstat(file.fileno()).st_size
         first = file.read(8)
         if len(first) < 8:
@@ -159,7 +154,7 @@ def is_shard_name(name: object) -> bool:
 
 def blocks(tensor: Tensor) -> Iterator[bytes]:
     """The tensor's bytes, a few MiB at a time. Raises NotSafetensors where the file has become shorter."""
-    with open_regular(tensor.path) as file:
+    with _open(tensor.path) as file:
         file.seek(tensor.start)
         left = tensor.end - tensor.start
         while left:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
 from collections.abc import Collection, Mapping
@@ -15,6 +14,7 @@ from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.findings import quote
 from evaluation.collections.beir import read_queries
 from evaluation.core.errors import ModelFailure
+from evaluation.core.files import open_regular
 from evaluation.core.problems import Problem
 from evaluation.efficiency.hardware import describe as describe_hardware
 from evaluation.efficiency.measurements import EfficiencyFigures
@@ -257,15 +257,10 @@ def is_plain_file(path: Path) -> bool:
 
 def _read_file(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_regular(path) as file:
+            content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise InvalidOutcome(f"{path.name}: {error.strerror}") from error
-    try:
-        _require(stat.S_ISREG(os.fstat(descriptor).st_mode), f"{path.name} is no file")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(_LARGEST_FILE + 1)
-    finally:
-        os.close(descriptor)
     _require(len(content) <= _LARGEST_FILE, f"{path.name} is too large")
     return content
 
