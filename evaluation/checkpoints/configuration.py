@@ -75,11 +75,11 @@ class Configuration:
     @property
     def positions(self) -> int | None:
         """The most tokens that the model has positions for; None where it does not say."""
-        most = next((self.values[key] for key in _POSITIONS if _is_count(self.values.get(key))), None)
+        most = _first_count(self.values, _POSITIONS)
         if most is None or self.model_type not in _POSITIONS_BEHIND_PADDING:
             return most
         padding = self.values.get("pad_token_id", 1)
-        return int(most) - ((padding if _is_count(padding) else 0) + 1)
+        return most - ((padding if _is_count(padding) else 0) + 1)
 
     @property
     def token_types(self) -> bool:
@@ -103,16 +103,18 @@ class Configuration:
 
 def read_name(source: ModelFiles) -> str:
     """What config.json calls the model that it was made from; empty where it does not say."""
-    found = read_object(source, NAME, Findings()) if source.has(NAME) else None
-    name = (found or {}).get("_name_or_path")
+    name = _stated(source).get("_name_or_path")
     return name if isinstance(name, str) else ""
 
 
 def read_classes(source: ModelFiles) -> tuple[str, ...]:
     """What config.json calls its classes, before anything else is known; empty where it does not say."""
-    if not source.has(NAME):
-        return ()
-    return _classes(read_object(source, NAME, Findings()) or {})
+    return _classes(_stated(source))
+
+
+def _stated(source: ModelFiles) -> dict[str, Any]:
+    """What config.json says, right or wrong."""
+    return (read_object(source, NAME, Findings()) if source.has(NAME) else None) or {}
 
 
 def read_configuration(
@@ -164,28 +166,23 @@ def _check_claims(
     """
     if not tensors:
         return
-    largest = max(max(tensor.shape, default=1) for tensor in tensors.values())
+    count, largest = len(tensors), max(max(tensor.shape, default=1) for tensor in tensors.values())
+    paid_for = (
+        (r"((num|n)_[a-z_]*|encoder_|decoder_|n_)layers?|.*_types", count),
+        (r"(num|n)_.*experts", max(count, largest)),
+        ("|".join(("vocab_size", *_HIDDEN)), largest),
+    )
     for key, value in found.values.items():
-        most = 0
-        if re.fullmatch(r"((num|n)_[a-z_]*|encoder_|decoder_|n_)layers?", key):
-            most = len(tensors)
-        elif re.fullmatch(r"(num|n)_.*experts", key):
-            most = max(len(tensors), largest)
-        elif key == "vocab_size" or key in _HIDDEN:
-            most = largest
-        if most and type(value) is int and value > most:
-            what = (
-                f"it says {value:,}, and the weights are {len(tensors):,} tensors of at most {largest:,} rows"
-            )
+        claimed = len(value) if isinstance(value, list) else value
+        most = next((most for keys, most in paid_for if re.fullmatch(keys, key)), None)
+        if most is not None and type(claimed) is int and claimed > most:
+            what = f"it claims {claimed:,}, and the weights are {count:,} tensors of at most {largest:,} rows"
             findings.refuse("weights_shape", shown, what, key)
-    for key, value in found.values.items():
-        if key.endswith("_types") and isinstance(value, list) and len(value) > len(tensors):
-            findings.refuse("weights_shape", shown, f"it lists {len(value):,} layers", key)
     layers = _product(found.values, r"(num|n)_hidden_layers|n_layers?|num_layers")
     if layers * _product(found.values, r"(num|n)_.*experts") > MOST_EXPERTS_IN_ALL:
         what = f"its layers have more than {MOST_EXPERTS_IN_ALL:,} experts together"
         findings.refuse("dimension_cap", shown, what)
-    if _product(found.values, r"num_hidden_groups|inner_group_num") > len(tensors):
+    if _product(found.values, r"num_hidden_groups|inner_group_num") > count:
         findings.refuse("weights_shape", shown, "its groups have more layers than there are tensors")
 
 

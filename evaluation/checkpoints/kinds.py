@@ -64,7 +64,7 @@ def make_plan(source: ModelFiles, wanted: Requirements, findings: Findings) -> P
     elif source.has(CONFIG):
         plan = _from_transformers(source, wanted, findings)
     elif (pair := _two_folders(source)) is not None:
-        plan = _two_encoders(pair, wanted, findings)
+        plan = _two_encoders(source, pair, wanted, findings)
     else:
         findings.refuse(
             "missing_config", source.shown(CONFIG), "there is neither modules.json nor config.json"
@@ -180,40 +180,35 @@ def _from_router(
         return None
     chains: dict[str, Chain] = {}
     for route, modules in sorted(routes.items(), reverse=True):  # queries first, as everywhere
-        own = kind
-        if kind in _ENCODERS:
-            own = _ENCODERS[modules[0].role == m.STATIC]
+        own = _ENCODERS[modules[0].role == m.STATIC] if kind in _ENCODERS else kind
         chain = read_chain(modules, own, source.shown(route), findings)
         if chain is None:
             return None
         chains[route] = chain
-    return _two_chains(chains, kind, settings, source, findings)
+    plans = {route: _plan_of(chain, kind, settings) for route, chain in chains.items()}
+    plan = _joined(plans, kind, settings.prompts, source, findings)
+    if plan is None or kind is not CheckpointKind.SPARSE_ENCODER:
+        return plan
+    part = combine_routes(chains) | ModelPart({SETTINGS: settings.written("SparseEncoder")})
+    return replace(plan, parts={"model": part})
 
 
-def _two_chains(
-    chains: Mapping[str, Chain],
+def _joined(
+    plans: Mapping[str, Plan],
     kind: CheckpointKind,
-    settings: EncoderDefaults,
+    prompts: Mapping[str, str],
     source: ModelFiles,
     findings: Findings,
 ) -> Plan | None:
-    """A dense model as two that load by themselves, a sparse one as the library's own Router."""
-    query, document = chains["query"], chains["document"]
-    widths = {route: chain.dimension for route, chain in chains.items()}
-    if widths["query"] != widths["document"]:
-        what = f"queries have {widths['query']} dimensions, and documents {widths['document']}"
+    """The plan of a model with an encoder for queries and one for documents, each of which loads by itself."""
+    query, document = plans["query"], plans["document"]
+    if query.dimension != document.dimension:
+        what = f"queries have {query.dimension} dimensions, and documents {document.dimension}"
         findings.refuse("dimension_mismatch", source.prefix, what)
         return None
-    if kind is CheckpointKind.SPARSE_ENCODER:
-        parts = {"model": combine_routes(chains) | ModelPart({SETTINGS: settings.written("SparseEncoder")})}
-    else:
-        own = ModelPart({SETTINGS: settings.written("SentenceTransformer")})
-        parts = {route: chain.part() | own for route, chain in chains.items()}
-    kinds = dict.fromkeys(chain.model_type for chain in (document, query))
-    return Plan(
-        kind, parts, "+".join(kinds), widths["document"], document.maximum_length,
-        document.pooling, settings.similarity, settings.prompts,
-    )  # fmt: skip
+    types = "+".join(dict.fromkeys((document.model_type, query.model_type)))
+    parts = {role: plan.parts["model"] for role, plan in plans.items()}
+    return replace(document, kind=kind, parts=parts, model_type=types, prompts=prompts)
 
 
 def _two_folders(source: ModelFiles) -> dict[str, ModelFiles] | None:
@@ -226,31 +221,25 @@ def _two_folders(source: ModelFiles) -> dict[str, ModelFiles] | None:
     return found if len(found) == 2 else None
 
 
-def _two_encoders(pair: Mapping[str, ModelFiles], wanted: Requirements, findings: Findings) -> Plan | None:
+def _two_encoders(
+    source: ModelFiles, pair: Mapping[str, ModelFiles], wanted: Requirements, findings: Findings
+) -> Plan | None:
     """A folder for queries and one for documents, each a whole encoder."""
     within = Requirements(frozenset({*_ENCODERS, CheckpointKind.SPARSE_ENCODER}), wanted.pooling, wanted.name)
-    plans = {role: make_plan(source, within, findings) for role, source in pair.items()}
-    query, document = plans["query"], plans["document"]
-    if (
-        query is None
-        or document is None
-        or not _right_kind(document.kind, wanted, pair["document"], findings)
-    ):
+    made = {role: make_plan(folder, within, findings) for role, folder in pair.items()}
+    plans = {role: plan for role, plan in made.items() if plan is not None}
+    if len(plans) < 2 or not _right_kind(plans["document"].kind, wanted, pair["document"], findings):
         return None
+    query, document = plans["query"], plans["document"]
     if set(query.parts) != {"model"} or set(document.parts) != {"model"}:
         findings.refuse("module_order", "", "an encoder for queries cannot have two parts itself")
-        return None
-    if query.dimension != document.dimension:
-        what = f"queries have {query.dimension} dimensions, and documents {document.dimension}"
-        findings.refuse("dimension_mismatch", "", what)
         return None
     kind = query.kind if query.kind is document.kind else CheckpointKind.SENTENCE_ENCODER
     if CheckpointKind.SPARSE_ENCODER in (query.kind, document.kind) and query.kind is not document.kind:
         findings.refuse("wrong_kind", "", f"queries have a {query.kind}, and documents a {document.kind}")
         return None
-    prompts = {role: plan.prompts[role] for role, plan in plans.items() if plan and role in plan.prompts}
-    parts = {"query": query.parts["model"], "document": document.parts["model"]}
-    return replace(document, kind=kind, parts=parts, prompts=prompts)
+    prompts = {role: plan.prompts[role] for role, plan in plans.items() if role in plan.prompts}
+    return _joined(plans, kind, prompts, source, findings)
 
 
 def _from_transformers(source: ModelFiles, wanted: Requirements, findings: Findings) -> Plan | None:

@@ -126,19 +126,29 @@ def read_module_list(source: ModelFiles, findings: Findings) -> list[Listed] | N
             findings.refuse("json_damaged", shown, "a module is no object { … }", f"[{number}]")
             return None
         refuse_unknown(entry, ("idx", "name", "path", "type", "kwargs"), findings, shown)
-        role = _role(entry.get("type"), f"[{number}].type", shown, findings)
-        path = entry.get("path", "")
-        folder = _folder(path)
-        if folder is None:
-            what = f"{quoted(path)} is no folder beside modules.json"
-        elif (within := source.within(folder)) in [each.source for each in modules]:
-            what = f"{quoted(path)} is named twice"  # every copy would be read and written, however large
-        else:
-            modules.append(Listed(role, str(entry.get("type")), within))
-            continue
-        findings.refuse("value", shown, what, f"[{number}].path")
-        return None
-    return None if any(not each.role for each in modules) else modules
+        keys = f"[{number}].path", f"[{number}].type"
+        _list_module(modules, entry.get("path", ""), entry.get("type"), keys, source, shown, findings)
+    return modules if len(modules) == len(found) else None
+
+
+def _list_module(
+    modules: list[Listed],
+    path: object,
+    name: object,
+    keys: tuple[str, str],
+    source: ModelFiles,
+    shown: str,
+    findings: Findings,
+) -> None:
+    """Put a module behind those before it, or refuse its folder or its class; `keys` are of these in the file."""
+    role, folder = _role(name, keys[1], shown, findings), _folder(path)
+    if folder is None:
+        findings.refuse("value", shown, f"{quoted(path)} is no folder beside it", keys[0])
+    elif (within := source.within(folder)) in [each.source for each in modules]:
+        # every copy would be read and written, however large
+        findings.refuse("value", shown, f"{quoted(path)} is named twice", keys[0])
+    elif role:
+        modules.append(Listed(role, str(name), within))
 
 
 def _folder(path: object) -> str | None:
@@ -185,34 +195,19 @@ def read_routes(source: ModelFiles, findings: Findings) -> dict[str, list[Listed
     parameters = found.get("parameters") or {}
     if not isinstance(parameters, dict) or parameters.get("route_mappings"):
         findings.refuse("value", shown, "only an empty object is taken", "parameters.route_mappings")
-    routes = {}
+    routes: dict[str, list[Listed]] = {}
     for role, names in structure.items():
-        route = _route(names, types, source, f"structure.{role}", shown, findings)
-        if route is None:
+        if not isinstance(names, list) or not 0 < len(names) <= _MOST_MODULES:
+            findings.refuse("value", shown, "it is no list of modules", f"structure.{role}")
             return None
-        routes[role] = route
+        routes[role] = []
+        for each in names:
+            kept_as = types.get(each) if isinstance(each, str) else None
+            keys = f"structure.{role}", f"types.{each}"
+            _list_module(routes[role], each, kept_as, keys, source, shown, findings)
+        if len(routes[role]) < len(names):
+            return None
     return routes
-
-
-def _route(
-    names: object, types: Mapping[str, Any], source: ModelFiles, key: str, shown: str, findings: Findings
-) -> list[Listed] | None:
-    if not isinstance(names, list) or not 0 < len(names) <= _MOST_MODULES:
-        findings.refuse("value", shown, "it is no list of modules", key)
-        return None
-    route = []
-    for number, each in enumerate(names):
-        if each in names[:number]:  # every copy would be written, however large
-            findings.refuse("value", shown, f"{quoted(each)} is named twice", key)
-            return None
-        if not isinstance(each, str) or not _FOLDER.fullmatch(each) or each not in types:
-            findings.refuse("value", shown, f"{quoted(each)} is no folder beside it", key)
-            return None
-        role = _role(types[each], f"types.{each}", shown, findings)
-        if not role:
-            return None
-        route.append(Listed(role, str(types[each]), source.within(each)))
-    return route
 
 
 def read_module(listed: Listed, findings: Findings) -> Module | None:

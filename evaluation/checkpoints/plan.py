@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.safetensors import Tensor
+from evaluation.checkpoints.templates import recognise
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,21 @@ class Plan:
     prompts: Mapping[str, str] = field(default_factory=dict)
     chat_template: str = ""
     also: tuple[CheckpointKind, ...] = ()
+
+    def describe(self, size: int = 0, sha256: str = "") -> CheckpointDescription:
+        """The description of what is made of it, which has so many bytes, and this identity."""
+        return CheckpointDescription(
+            self.kind,
+            tuple(self.parts),
+            self.model_type,
+            sum(part.parameters for part in self.parts.values()),
+            size,
+            sha256,
+            self.dimension,
+            self.maximum_length,
+            self.pooling,
+            self.similarity,
+            dict(self.prompts),
+            recognise(self.chat_template),
+            self.also,
+        )

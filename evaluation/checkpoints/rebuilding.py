@@ -13,7 +13,6 @@ from evaluation.checkpoints import description
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.safetensors import NotSafetensors, Tensor, blocks, header_of
-from evaluation.checkpoints.templates import recognise
 from evaluation.checkpoints.validation import Validation, validate_folder
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
@@ -44,10 +43,8 @@ def rebuild(
                 digest.update(block)
                 written += len(block)
                 progress(min(1.0, written / total))
-            file.flush()
-            os.fsync(file.fileno())
         digests[name] = digest.digest()
-    described = _describe(plan, digests, written)
+    described = plan.describe(written, _identity(digests))
     described.write(target)
     _sync(target)
     return described
@@ -104,31 +101,18 @@ def _size(part: ModelPart) -> int:
     return sum(t.end - t.start for tensors in part.weights.values() for t in tensors.values())
 
 
-def _describe(plan: Plan, digests: Mapping[str, bytes], size: int) -> CheckpointDescription:
+def _identity(digests: Mapping[str, bytes]) -> str:
+    """The sha256 over the names and hashes of all files."""
     whole = hashlib.sha256()
     for name, digest in sorted(digests.items()):
         whole.update(name.encode() + b"\0" + digest)
-    return CheckpointDescription(
-        kind=plan.kind,
-        parts=tuple(plan.parts),
-        model_type=plan.model_type,
-        parameters=sum(part.parameters for part in plan.parts.values()),
-        size=size,
-        sha256=whole.hexdigest(),
-        dimension=plan.dimension,
-        maximum_length=plan.maximum_length,
-        pooling=plan.pooling,
-        similarity=plan.similarity,
-        prompts=dict(plan.prompts),
-        template=recognise(plan.chat_template),
-        also=plan.also,
-    )
+    return whole.hexdigest()
 
 
 def _sync(target: Path) -> None:
-    """Put the names of all files on the disk too."""
-    for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    """Put all files, and their names, on the disk."""
+    for path in (*target.rglob("*"), target):
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

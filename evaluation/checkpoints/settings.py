@@ -12,7 +12,7 @@ from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
 from evaluation.checkpoints.limits import MOST_POSITIONS
 from evaluation.checkpoints.modules import WORDS
-from evaluation.checkpoints.transformer import is_expansion
+from evaluation.checkpoints.transformer import EXPANSION
 from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
@@ -43,7 +43,7 @@ _PROMPTS = Rule(
 LATE: Mapping[str, Rule] = {
     "query_prefix": text(64), "document_prefix": text(64), "query_length": whole(1, MOST_POSITIONS),
     "document_length": whole(1, MOST_POSITIONS), "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH,
-    "query_expansion": Rule(is_expansion, "a known way to lengthen queries"), "skiplist_words": WORDS,
+    "query_expansion": EXPANSION, "skiplist_words": WORDS,
 }  # fmt: skip
 _RULES: Mapping[str, Rule] = {
     **LATE,

@@ -9,7 +9,7 @@ from evaluation.checkpoints.files import CHAT_TEMPLATE, ModelFiles
 from evaluation.checkpoints.findings import Findings, listed, quoted
 from evaluation.checkpoints.json_reading import NotJson, read_file, read_object
 from evaluation.checkpoints.limits import MOST_POSITIONS, MOST_TOKENIZER, MOST_VOCABULARY
-from evaluation.checkpoints.tokenizer_parts import MOST_TOKEN, check_parts, inserted_ids
+from evaluation.checkpoints.tokenizer_parts import MOST_TOKEN, check_parts
 from evaluation.checkpoints.values import (
     TRUTH,
     read_values,
@@ -102,14 +102,11 @@ def read_tokenizer(
     if ids is None or added is None:
         return None
     ids |= {token["content"]: token["id"] for token in added}
-    _check_ids({*ids.values(), *inserted_ids(found.get("post_processor"))}, rows, shown, findings)
-    truncation = found.get("truncation") if keep_truncation else None
-    if not _is_truncation(truncation):
-        findings.refuse("tokenizer_value", shown, "it is not as the library writes it", "truncation")
+    _check_ids(set(ids.values()), rows, shown, findings)
     parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
     content = {
         "version": "1.0",
-        "truncation": truncation,
+        "truncation": found.get("truncation") if keep_truncation else None,
         "padding": None,
         "added_tokens": added,
         **{key: found.get(key) for key in parts},
@@ -162,20 +159,6 @@ def _check_ids(ids: set[int], rows: int | None, shown: str, findings: Findings) 
     elif rows is not None and highest >= rows:
         what = f"a token has the id {highest:,}, and the model has {rows:,} embeddings"
         findings.refuse("tokenizer_vocabulary", shown, what)
-
-
-def _is_truncation(value: object) -> bool:
-    if value is None:
-        return True
-    if not isinstance(value, dict) or set(value) - {"direction", "max_length", "strategy", "stride"}:
-        return False
-    return (
-        type(value.get("max_length")) is int
-        and 0 < value["max_length"] <= 1_000_000
-        and value.get("strategy") in ("LongestFirst", "OnlyFirst", "OnlySecond")
-        and value.get("direction", "Right") in ("Right", "Left")
-        and value.get("stride") == 0
-    )
 
 
 def _read_settings(source: ModelFiles, name: str, findings: Findings) -> dict[str, Any]:

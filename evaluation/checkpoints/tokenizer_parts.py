@@ -7,7 +7,7 @@ token has an id of its own, and that a word is cut the same way each time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from evaluation.checkpoints.findings import Findings, quoted
@@ -46,17 +46,13 @@ _SIMPLE = re.compile(
 def check_parts(found: Mapping[str, Any], shown: str, findings: Findings) -> dict[str, int] | None:
     """Check all parts of a tokenizer; the ids of its vocabulary, or None where there is none to be had."""
     model = found.get("model")
-    own = (
-        {key: value for key, value in model.items() if key not in ("vocab", "merges")}
-        if isinstance(model, dict)
-        else {}
-    )
-    roles = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-    for role, part in (*((role, found.get(role)) for role in roles), ("model", own)):
-        _check_setting(part, role, shown, findings)
+    for role in ("truncation", "normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        _check_setting(found.get(role), role, shown, findings)
     if not isinstance(model, dict):
         findings.refuse("tokenizer_value", shown, "it is no object { … }", "model")
         return None
+    own = {key: value for key, value in model.items() if key not in ("vocab", "merges")}
+    _check_setting(own, "model", shown, findings)
     merges, longest = model.get("merges"), model.get("max_input_chars_per_word")
     if isinstance(merges, list) and len(merges) > _MOST_MERGES:
         findings.refuse("tokenizer_value", shown, f"it has over {_MOST_MERGES:,} pairs", "model.merges")
@@ -90,16 +86,6 @@ def is_harmless(expression: str) -> bool:
     return expression in _KNOWN_EXPRESSIONS or (
         len(expression) <= 200 and _SIMPLE.fullmatch(expression) is not None
     )
-
-
-def inserted_ids(part: Any, depth: int = 0) -> Iterator[int]:
-    """The ids that a post-processor puts around texts, as far as they are whole numbers."""
-    if isinstance(part, dict | list) and depth <= _MOST_DEPTH:
-        for key, inner in part.items() if isinstance(part, dict) else enumerate(part):
-            if type(inner) is int and key != "type_id":
-                yield inner
-            else:
-                yield from inserted_ids(inner, depth + 1)
 
 
 def _read_vocabulary(vocab: Any, shown: str, findings: Findings) -> dict[str, int] | None:

@@ -37,9 +37,18 @@ TASKS: dict[Head, str] = {
 }
 #: Up to how many tokens a model without an end of its own reads.
 _RELATIVE_LENGTH = 512
-_EXPANSION = {
+_EXPANSION_KEYS = {
     "strategy": choice("fixed", "min"), "attend": TRUTH, "length": whole(1, 512), "token": text(64)
 }  # fmt: skip
+#: How a late-interaction model lengthens queries.
+EXPANSION = Rule(
+    lambda value: (
+        isinstance(value, dict)
+        and set(value) <= set(_EXPANSION_KEYS)
+        and all(inner is None or _EXPANSION_KEYS[key].accepts(inner) for key, inner in value.items())
+    ),
+    "a known way to lengthen queries",
+)
 _LENGTH = whole(1, MOST_POSITIONS)
 _RULES = {
     "max_seq_length": _LENGTH,
@@ -47,7 +56,7 @@ _RULES = {
     "transformer_task": choice(*TASKS.values()),
     "query_length": _LENGTH,
     "document_length": _LENGTH,
-    "query_expansion": Rule(lambda value: is_expansion(value), "a known way to lengthen queries"),
+    "query_expansion": EXPANSION,
 }
 #: What the library makes itself of the task; models of texts alone have it no other way.
 _UNREMARKED = ("modality_config", "module_output_name", "unpad_inputs", "processing_kwargs")
@@ -86,15 +95,6 @@ class Transformer:
         own = {"transformer_task": TASKS[self.head], "max_seq_length": self.maximum_length}
         lower = {"do_lower_case": True} if self.lower_case else {}
         return self.plain() | ModelPart({SETTINGS: {**own, **lower, **self.settings}})
-
-
-def is_expansion(value: object) -> bool:
-    """Whether this is how a late-interaction model lengthens queries."""
-    return (
-        isinstance(value, dict)
-        and set(value) <= set(_EXPANSION)
-        and all(inner is None or _EXPANSION[key].accepts(inner) for key, inner in value.items())
-    )
 
 
 def read_transformer(

@@ -72,38 +72,25 @@ def _read_shards(source: ModelFiles, findings: Findings) -> Tensors | None:
     if bad:
         findings.refuse("weights_index", shown, f"{quoted(bad[0])} is no file beside it", "weight_map")
         return None
-    named: dict[str, set[str]] = {}
-    for tensor, file in places.items():
-        named.setdefault(file, set()).add(tensor)
-    if len(named) > MOST_SHARDS:
-        what = f"it names {len(named):,} files; at most {MOST_SHARDS}"
+    files = sorted(set(places.values()))
+    if len(files) > MOST_SHARDS:
+        what = f"it names {len(files):,} files; at most {MOST_SHARDS}"
         findings.refuse("weights_index", shown, what, "weight_map")
         return None
     tensors: Tensors = {}
-    for file, expected in sorted(named.items()):
-        found = _read_shard(source, file, expected, findings)
+    for file in files:
+        if not source.has(file):
+            findings.refuse("missing_weights", source.shown(file), "the index names it, and it is missing")
+            return None
+        found = _read_file(source, file, findings)
         if found is None:
+            return None
+        if wrong := sorted(found.keys() ^ {name for name, place in places.items() if place == file}):
+            what = f"{listed(wrong)}: either the index says that it is here, or the file has it, and not both"
+            findings.refuse("weights_index", source.shown(file), what)
             return None
         tensors |= found
     return tensors
-
-
-def _read_shard(source: ModelFiles, file: str, expected: set[str], findings: Findings) -> Tensors | None:
-    """The tensors of one shard, which have to be those that the index names; None where it is refused."""
-    if not source.has(file):
-        findings.refuse("missing_weights", source.shown(file), "the index names it, and it is missing")
-        return None
-    found = _read_file(source, file, findings)
-    if found is None:
-        return None
-    if missing := sorted(expected - found.keys()):
-        what = f"{listed(missing)}: the index says that it is here, and it is not"
-    elif more := sorted(found.keys() - expected):
-        what = f"{listed(more)}: the index does not say that it is here"
-    else:
-        return found
-    findings.refuse("weights_index", source.shown(file), what)
-    return None
 
 
 def refuse_shape(name: str, tensor: Tensor, wanted: Iterable[int], file: str, findings: Findings) -> None:

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
@@ -19,6 +19,9 @@ from evaluation.core.problems import Report
 
 #: What is copied; pickles beside them are converted, everything else is left.
 _TAKEN = (".json", ".safetensors", ".metadata")
+_PICKLES = frozenset({"pytorch_model.bin", "pytorch_model.bin.index.json"})
+_VOCABULARIES = frozenset({"vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model"})
+_CONVERTED = _PICKLES | _VOCABULARIES | set(PICKLED_HEADS)
 _SIDE_FOLDERS = frozenset({"onnx", "openvino", "coreml", ".git", ".cache", "__pycache__"})
 #: Engines that try a model's own work; other engines run the same kinds without all of it.
 _TRYING = {CheckpointKind.SEQ2SEQ: "doc2query"}
@@ -101,40 +104,31 @@ def _check_deeply(rebuilt: Path) -> None:
 
 def _copy_model_files(folder: Path, target: Path) -> Path:
     """The files that matter, copied, and what had to be converted for them. Links are followed: they are yours."""
-    pickled, unpickled, heads = [], [], set()
-    for path in _walk(folder):
+    files = list(_walk(folder))
+    for path in files:
         place = target / path.relative_to(folder)
+        place.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix in _TAKEN and path.name != "pytorch_model.bin.index.json":
-            place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
-        if path.name in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
-            pickled.append(path.parent)
-        if path.name in PICKLED_HEADS:
-            heads.add(path.parent)
-        if path.name in ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model"):
-            unpickled.append(path.parent)
-    target.mkdir(parents=True, exist_ok=True)
-    for source in pickled:
-        place = target / source.relative_to(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        if not any(place.glob("model*.safetensors")):
-            from evaluation.engines.neural.converting import convert_weights
-
-            convert_weights(source, place)
-            print(f"{source.name}: pickled weights were converted to safetensors", file=sys.stderr)
-    for source in heads:
-        from evaluation.engines.neural.converting import convert_heads
-
-        for name in convert_heads(source, target / source.relative_to(folder)):
-            print(f"{source.name}: the head {name} was converted from a pickle", file=sys.stderr)
-    for source in unpickled:
-        place = target / source.relative_to(folder)
-        if not (place / "tokenizer.json").exists() and (place / "config.json").exists():
-            from evaluation.engines.neural.converting import convert_tokenizer
-
-            if convert_tokenizer(source, place):
-                print(f"{source.name}: tokenizer.json was made from older files", file=sys.stderr)
+    for source in dict.fromkeys(path.parent for path in files):
+        names = {path.name for path in files if path.parent == source}
+        if names & _CONVERTED:
+            _convert_files(source, names, target / source.relative_to(folder))
     return target
+
+
+def _convert_files(source: Path, names: Collection[str], place: Path) -> None:
+    """Write what a folder with files of these names has only as pickles, or in older files, into `place`."""
+    from evaluation.engines.neural import converting
+
+    if _PICKLES.intersection(names) and not any(place.glob("model*.safetensors")):
+        converting.convert_weights(source, place)
+        print(f"{source.name}: pickled weights were converted to safetensors", file=sys.stderr)
+    for name in converting.convert_heads(source, place):
+        print(f"{source.name}: the head {name} was converted from a pickle", file=sys.stderr)
+    lacks = not (place / "tokenizer.json").exists() and (place / "config.json").exists()
+    if lacks and _VOCABULARIES.intersection(names) and converting.convert_tokenizer(source, place):
+        print(f"{source.name}: tokenizer.json was made from older files", file=sys.stderr)
 
 
 def _walk(folder: Path) -> Iterator[Path]:

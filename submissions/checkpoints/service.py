@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -57,6 +57,10 @@ KIND_NAMES = {
 #: The folder of checkpoints that belong to no team: the site's own.
 HOUSE = "house"
 _PARTIAL = ".partial-"
+#: What is said of a checkpoint that was only checked.
+_SUMMARISED = (
+    "kind", "model_type", "parameters", "dimension", "maximum_length", "pooling", "similarity", "prompts",
+)  # fmt: skip
 
 
 Kinds = tuple[CheckpointKind, ...]
@@ -119,16 +123,8 @@ def _summary(validation: Validation, name: str) -> dict[str, Any]:
     plan = validation.plan
     if plan is None:
         return {}
-    model = {
-        "kind": plan.kind.value,
-        "model_type": plan.model_type,
-        "parameters": sum(part.parameters for part in plan.parts.values()),
-        "dimension": plan.dimension,
-        "maximum_length": plan.maximum_length,
-        "pooling": plan.pooling,
-        "similarity": plan.similarity,
-        "prompts": dict(plan.prompts),
-    }
+    described = asdict(plan.describe())
+    model = {key: described[key] for key in _SUMMARISED}
     return {**model, "prompt_template": prompt_template(model, name)}
 
 
@@ -249,12 +245,17 @@ def _validated(
         yield validate_archive(named, unpacked, kinds, pooling, without_weights=without_weights), scratch
 
 
-def wrong_kind(name: str, kind: CheckpointKind | None, wanted: Iterable[CheckpointKind]) -> Refused:
+def in_words(kinds: Collection[CheckpointKind]) -> str:
+    """The kinds of checkpoint that an engine runs."""
+    every = len(kinds) == len(CheckpointKind)
+    return "a checkpoint of any kind" if every else " or ".join(KIND_NAMES[kind] for kind in kinds)
+
+
+def wrong_kind(name: str, kind: CheckpointKind | None, wanted: Kinds) -> Refused:
     """The refusal of a good checkpoint that the chosen engine does not run."""
-    takes = " or ".join(KIND_NAMES[each] for each in wanted)
     return Refused.of(
         WRONG_CHECKPOINT_KIND,
-        f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {takes}.",
+        f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {in_words(wanted)}.",
         "Choose the engine that runs it, or send the checkpoint that this engine needs.",
     )
 
@@ -267,8 +268,6 @@ def _folder(team: Team | None, model_sha256: str) -> Path:
 def _move_into_place(rebuilt: Path, target: Path) -> None:
     """Put the rebuilt files in place, whole and synced; the same model that is there already stays."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path in (*rebuilt.rglob("*"), rebuilt):
-        sync(path)
     try:
         rebuilt.rename(target)
     except OSError:  # it is there: a rename replaces an empty folder only

@@ -27,10 +27,10 @@ from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, secon
 from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.checkpoints.hub import HubModel, fetches
 from submissions.checkpoints.service import (
-    KIND_NAMES,
     CheckpointArchive,
     check_checkpoint,
     describe,
+    in_words,
     prompt_template,
     remarks_on_prompts,
 )
@@ -239,9 +239,7 @@ class ModelPage(SubmissionPage):
     def _needs(self) -> str:
         """The kinds of checkpoint that the engine runs, in words."""
         kinds = kinds_of(self.engine)
-        if len(kinds) == len(CheckpointKind):
-            return "a checkpoint of any kind, for its tokenizer"
-        return " or ".join(KIND_NAMES[kind] for kind in kinds)
+        return in_words(kinds) + (", for its tokenizer" if len(kinds) == len(CheckpointKind) else "")
 
     def _steps(self) -> dict[str, int]:
         """The number of each section that the engine has."""

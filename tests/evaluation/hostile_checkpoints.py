@@ -168,12 +168,13 @@ def _tokenizers() -> None:
         ("tokenizer-nesting", "tokenizer_value", changed(normalizer=_nested(60))),
         ("explosive-expression", "tokenizer_regex", changed(pre_tokenizer=_split("(a+)+$"))),
         ("looking-behind", "tokenizer_regex", changed(normalizer=_replace(r"(?<=(x+x+)+)y"))),
-        ("template-beyond-embeddings", "tokenizer_vocabulary", changed(post_processor=_template(4_000_000))),
         ("tokenizer-key", "tokenizer_value", changed(auto_map="x")),
         ("tokenizer-too-large", "file_too_large", b" " * (33 << 20)),
         ("tokenizer-of-brackets", "json_damaged", b"[" + b"[]," * 4_000_000 + b"[]]"),
     ):
         _replaced(name, code, "tokenizer.json", data)
+    beyond = changed(post_processor=_template(4_000_000))
+    _replaced("template-beyond-embeddings", "tokenizer_vocabulary", "tokenizer.json", beyond, deep=True)
     for name, data in (
         ("no-unknown-token", changed(model={**model, "unk_token": "nowhere"})),
         ("tokenizer-type", changed(pre_tokenizer={"type": "Python"})),

@@ -41,6 +41,7 @@ from evaluation.checkpoints.safetensors import Tensor, read_tensors
 from evaluation.checkpoints.weights import NAME as WEIGHTS
 from evaluation.checkpoints.weights import refuse_shape, sizes
 from evaluation.core.problems import Report
+from evaluation.engines.neural.model_types import reads_texts
 
 _CONFIG, _TOKENIZER, _SETTINGS = "config.json", "tokenizer.json", "sentence_bert_config.json"
 #: What transformers loads where there is no modules.json.
@@ -183,8 +184,7 @@ def _made(config: Any, auto_class: Any, shown: str, findings: Findings) -> Any:
         what = f"the library has no {auto_class.__name__} of it"
         findings.refuse("wrong_kind", shown + _CONFIG, what, "model_type")
         return None
-    texts = kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
-    if not texts or config.sub_configs:
+    if not reads_texts(kind) or config.sub_configs:
         findings.refuse(
             "model_type", shown + _CONFIG, f"{kind.__name__} is no model of texts alone", "model_type"
         )
@@ -230,7 +230,8 @@ def _check_tokenizer(folder: Path, rows: int | None, shown: str, findings: Findi
     try:
         tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
         ids = tokenizer.get_vocab(with_added_tokens=True).values()
-        used = [max(encoding.ids, default=0) for encoding in tokenizer.encode_batch(list(_AWKWARD))]
+        texts = [*_AWKWARD, *((text, text) for text in _AWKWARD)]
+        used = [max(encoding.ids, default=0) for encoding in tokenizer.encode_batch(texts)]
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # what the library's own language calls a panic is no Exception

@@ -27,20 +27,24 @@ def _types_of(auto_class: Any) -> list[str]:
     return sorted(
         model_type
         for model_type in auto_class._model_mapping._model_mapping
-        if model_type in CONFIG_MAPPING_NAMES and _reads_texts(auto_class, model_type)
+        if model_type in CONFIG_MAPPING_NAMES and _has_reader(auto_class, model_type)
     )
 
 
-def _reads_texts(auto_class: Any, model_type: str) -> bool:
-    """Whether texts are all that its model reads; False where that needs what is not installed here."""
+def _has_reader(auto_class: Any, model_type: str) -> bool:
+    """Whether its model reads texts alone; False where that needs what is not installed here."""
     try:
         config_class = transformers.CONFIG_MAPPING[model_type]
         found = auto_class._model_mapping[config_class]
         kind = found[0] if isinstance(found, tuple) else found
-        texts = kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
-        return bool(texts and not config_class.sub_configs)
+        return reads_texts(kind) and not config_class.sub_configs
     except (ImportError, KeyError, ValueError, AttributeError):
         return False
+
+
+def reads_texts(kind: Any) -> bool:
+    """Whether texts are all that a class of models reads."""
+    return kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
 
 
 if __name__ == "__main__":

@@ -261,13 +261,15 @@ def _refuse_unfit(plan: _Plan, kept: StoredFiles | Checkpoint | None) -> None:
     """Raises Refused where parameters do not go with the checkpoint, once that is known."""
     if kept is None:
         return
-    model = kept.description if isinstance(kept, StoredFiles) else checkpoints.describe(kept)
+    model = _description(kept)
     _complete(plan.engine, plan.parameters, model)
     for dataset in plan.datasets:
-        own = plan.prompts.get(dataset.pk, {})
-        _complete(
-            plan.engine, {**plan.parameters, **own}, model, f"prompts of {dataset.slug}: " if own else ""
-        )
+        if own := plan.prompts.get(dataset.pk):
+            _complete(plan.engine, {**plan.parameters, **own}, model, f"prompts of {dataset.slug}: ")
+
+
+def _description(kept: StoredFiles | Checkpoint) -> CheckpointDescription:
+    return kept.description if isinstance(kept, StoredFiles) else checkpoints.describe(kept)
 
 
 def _refuse_other_architecture(engine: EngineDescription, system: System | SystemFields) -> None:
@@ -283,12 +285,10 @@ def _refuse_other_architecture(engine: EngineDescription, system: System | Syste
 def _refuse_wrong_model(engine: EngineDescription, model: Model | None) -> None:
     wanted = kinds_of(engine)
     if wanted and model is None:
-        every = len(wanted) == len(CheckpointKind)
-        takes = "of any kind" if every else " or ".join(checkpoints.KIND_NAMES[kind] for kind in wanted)
         raise Refused.of(
             NO_CHECKPOINT,
             f"{engine.label} runs a model, and none was given.",
-            f"Upload a checkpoint, or choose one sent before: {takes}.",
+            f"Upload a checkpoint, or choose one sent before: {checkpoints.in_words(wanted)}.",
         )
     if not wanted and model is not None:
         raise Refused.of(
@@ -335,7 +335,7 @@ def _completed(
     """What a new system says of itself, with what its checkpoint says where it was silent."""
     if isinstance(system, System) or kept is None:
         return system
-    known = kept.description if isinstance(kept, StoredFiles) else checkpoints.describe(kept)
+    known = _description(kept)
     return replace(
         system,
         dimension=system.dimension or known.dimension,
