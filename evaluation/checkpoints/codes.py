@@ -41,7 +41,7 @@ CODES: Mapping[str, str] = {
     "configuration": "The configuration has to make a model of its class: with values of the types that the class "
     "declares, and sizes that go together. Save it again with save_pretrained of the published release.",
     "too_costly": "The library has to set the model up, without its weights, within a minute and 2 GiB: with fewer "
-    "layers, or fewer parts of a layer.",
+    "layers, fewer parts of a layer, or a tokenizer that does not multiply what it replaces.",
     "dimension_cap": "The size is over what is accepted here; the message names the limit.",
     "wrong_kind": "Choose the architecture that the checkpoint is for, or send another checkpoint.",
     "unknown_kind": "Send a sentence-transformers folder (modules.json), or say what the model is.",

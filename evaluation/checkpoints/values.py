@@ -105,7 +105,10 @@ _BOUNDS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
         (r".*(dropout|_prob|pdrop|_drop|_eps|epsilon|probability)", number(0, 1)),
         (r"type_vocab_size", whole(0, 16)),
         (r".*vocab.*size.*", whole(1, limits.MOST_VOCABULARY)),
-        (r"(num|n)_.*(layers?|blocks?|groups?)|(n_|num_)?layers?|depth|.*_num", whole(0, limits.MOST_LAYERS)),
+        (
+            r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num",
+            whole(0, limits.MOST_LAYERS),
+        ),
         (r".*experts?.*", number(0, limits.MOST_EXPERTS)),
         (r".*heads?", whole(0, limits.MOST_HEADS)),
         (r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)", whole(1, limits.MOST_INNER_WIDTH)),

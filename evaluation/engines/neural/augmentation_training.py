@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from evaluation.collections.beir import Query
-from evaluation.core.errors import ModelFailure
+from evaluation.core.errors import InvalidContent, ModelFailure
+from evaluation.core.problems import Problem
 from evaluation.engines.index.inverted_index import InvertedIndex
 from evaluation.engines.index.ordered_ids import OrderedIds
 from evaluation.engines.index.term_search import inverse_document_frequency, inverse_norms
@@ -98,14 +99,15 @@ def train(
 ) -> Iterator[int]:
     """Train an engine's model over its index; gives the number of each epoch when it is over.
 
-    In between, the engine searches with what has been learned so far. Raises ModelFailure.
+    In between, the engine searches with what has been learned so far. Raises ModelFailure and InvalidContent.
     """
     torch.manual_seed(settings.seed)
     generator = np.random.default_rng(settings.seed)
     pieces = np.array([int(term) for term in searched.index.terms()])
     examples = _examples(model, searched, queries, qrels, pieces)
     if not examples:
-        raise ModelFailure("no_training_data", "no query for training has a relevant document in the corpus")
+        what = "no query for training has a relevant document in the corpus"
+        raise InvalidContent.of(Problem("error", "no_training_data", 1, what, "Name qrels of these queries."))
     learned, matrix = (
         _Learned(model, examples, pieces),
         _document_matrix(searched),

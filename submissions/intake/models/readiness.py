@@ -148,9 +148,7 @@ def refuse_beyond_quota(team: Team, wanted: int) -> None:
     """Raises Refused where the team may not have so many more today, or sent many within an hour that cannot be run."""
     quota = quota_of(team)
     hour_ago = timezone.now() - timedelta(hours=1)
-    jobs = Job.objects.filter(
-        submission__team=team, error_code=CHECKPOINT_REFUSED, finished_at__gte=hour_ago
-    )
+    jobs = Job.objects.filter(submission__team=team, error_code=CHECKPOINT_REFUSED, finished_at__gte=hour_ago)
     refused = jobs.values("submission").distinct().count()  # one for all of its datasets
     if refused >= settings.REFUSED_CHECKPOINTS_PER_HOUR:
         raise Refused.of(
