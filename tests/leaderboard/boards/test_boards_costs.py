@@ -87,6 +87,7 @@ def test_what_was_measured_stands_in_its_columns_and_what_was_not_is_missing() -
         "documents-per-second": "1,234",
         "build-time": "42.0",
         "index-bytes": "12.3",
+        "bytes-per-document": "12,346",
         "peak-memory": "988",
         "model-parameters": "22.7",
     }

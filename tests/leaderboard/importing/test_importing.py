@@ -241,7 +241,8 @@ def test_measures_may_be_chosen(tmp_path: Path) -> None:
 def test_opening_hidden_judgements_publishes_the_scores_unrounded(tmp_path: Path) -> None:
     folder = write_folder(tmp_path)
     entry = score_something(tiny(folder))
-    assert set(entry.scores.values()) == {0.123}
+    assert entry.scores.pop("nDCG@10") == 0.123
+    assert set(entry.scores.values()) == {0.12}  # the other measures have steps
     tiny(folder, hidden=False)
     entry.refresh_from_db()
     assert entry.scores["nDCG@10"] == 0.123456

@@ -68,6 +68,7 @@ def test_a_reader_goes_from_a_filter_to_a_citation(
 
     page.get_by_role("link", name=re.compile("^R@100")).first.click()
     page.wait_for_url(re.compile(r"sort=R@100"))
+    expect(page.locator("#turn-1")).to_contain_text("R@100")  # the address changes before the board does
     page.locator("#then-by").select_option("system")
     page.wait_for_url(re.compile(r"sort=R(@|%40)100.*&sort=system"))
     assert page.locator("[aria-sort]").count() == 1
