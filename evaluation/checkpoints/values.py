@@ -81,19 +81,6 @@ def texts(most: int, length: int) -> Rule:
     )
 
 
-def subset_of(values: Collection[str], most: int) -> Rule:
-    """A list of some words, in any order and number up to `most`."""
-
-    def accepts(value: Any) -> bool:
-        return (
-            isinstance(value, list)
-            and len(value) <= most
-            and all(isinstance(word, str) and word in values for word in value)
-        )
-
-    return Rule(accepts, f"a list of at most {most} of {', '.join(values)}")
-
-
 TRUTH = Rule(lambda value: isinstance(value, bool), "true or false")
 
 #: What numbers may be, by what their key is about: the first that fits. The dotted key of what is nested ends in its

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from itertools import islice
@@ -23,8 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.benchmarks.dense import SHARED, SIDES, in_turn, shared_top_tens  # noqa: E402
-from tests.figures import SKIPPED, Figures, add_option  # noqa: E402
+from tests.benchmarks.dense import SHARED, SIDES, in_turn, parser_of, shared_top_tens  # noqa: E402
+from tests.figures import SKIPPED, Figures  # noqa: E402
 
 COLLECTION = SHARED / "data" / "vaswani"
 DEPTH = 100
@@ -109,17 +108,7 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
 
 def main() -> None:
     """Run the benchmark, or its bare side."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--queries", type=int, default=93)
-    parser.add_argument("--rounds", type=int, default=1, help="of about four minutes on two idle cores")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
-    add_option(parser)
-    arguments = parser.parse_args()
+    arguments = parser_of(__doc__, "queries", 93).parse_args()
     if arguments.bare:
         run_bare(arguments.bare, arguments.model, arguments.threads, arguments.batch_size)
         return

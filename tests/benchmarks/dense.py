@@ -136,19 +136,24 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
     figures.table(["", "ours", "bare", "ratio", "bound"], rows)
 
 
-def main() -> None:
-    """Run the benchmark, or its bare side."""
+def parser_of(description: str | None, what: str, count: int) -> argparse.ArgumentParser:
+    """The options of a benchmark beside a bare library, over `count` documents or queries where nobody says."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--documents", type=int, default=11_429)
+    parser.add_argument(f"--{what}", type=int, default=count)
     parser.add_argument("--rounds", type=int, default=1, help="of about four minutes on two idle cores")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
     add_option(parser)
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Run the benchmark, or its bare side."""
+    arguments = parser_of(__doc__, "documents", 11_429).parse_args()
     if arguments.bare:
         run_bare(arguments.bare, arguments.model, arguments.threads, arguments.batch_size)
         return
