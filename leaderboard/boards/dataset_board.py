@@ -8,7 +8,7 @@ from operator import is_
 from typing import NamedTuple
 
 from leaderboard.boards.columns import marks
-from leaderboard.boards.columns.about import ABOUT_SYSTEM, declared_columns
+from leaderboard.boards.columns.about import ABOUT_SYSTEM, TRAINING, declared_columns
 from leaderboard.boards.columns.baseline import BaselineColumns
 from leaderboard.boards.columns.costs import BoardCosts, CostLine, fill_costs
 from leaderboard.boards.columns.marks import SEEDS, has_seeds, notes_on_challenges
@@ -139,6 +139,8 @@ def dataset_board(
     rows = board.rows
     on_weights = _weigh(board, base, state)
     private = any(column.group == PRIVATE_PART for column in board.columns)
+    board.summary = summarise(board, hidden=facts.hidden, lower_is_better=better(measure) == "lower")
+    board.compared = sum(row.certainty is not None and row.certainty.delta is not None for row in board.rows)
     _leave_out_empty(board, state)
     apply_view(board, state, measure)
     board.notes = [
@@ -195,7 +197,7 @@ def _shared_board(
     sure = SignificanceColumns.of(certainty, measure, versus.shown)
     before_costs = [*_focus_columns(measure, sure, versus.head), *private_columns(shown, measure)]
     after_costs = [other_column(name) for name in measures if name != measure]
-    last = [*ABOUT_SYSTEM, *declared_columns(shown), *_PUBLISHED]
+    last = [*ABOUT_SYSTEM, TRAINING, *declared_columns(shown), *_PUBLISHED]
     lines = list(_lines(facts, shown, measure, current, sure.found))
     rows, columns = [_row(line) for line in lines], [*before_costs, *after_costs, *last]
     fill_cells(rows, columns, lines)
@@ -347,6 +349,7 @@ def _row(line: EntryLine) -> Row:
         facets=facets_of(about, (about.provenance,), (about.training,)),
         entries=(about.pk,),
         certainty=line.certainty,
+        differs=line.certainty is not None and excludes_zero(line.certainty),
     )
 
 

@@ -11,11 +11,12 @@ from typing import Any, Literal
 from leaderboard.boards.columns.costs import describe_costs
 from leaderboard.boards.facets import OF_DATASETS, count_facets, matches_facet, offered_facets
 from leaderboard.boards.model import EFFECTIVENESS, Board, Column, ColumnGroup, Counted, Row, Value
+from leaderboard.boards.presets import choose_columns
 from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
-from leaderboard.results.kinds import QUARANTINED, UNRANKED, rank_values
+from leaderboard.results.kinds import UNRANKED, rank_values
 
 #: What a view of zero-shot results shows. Adaptation to the corpus saw no label; whoever declared nothing may have
 #: trained on anything.
@@ -39,6 +40,7 @@ def apply_view(board: Board, state: BoardState, default: str) -> Board:
     _take_page(board, every, found, state)
     board.ranges = [column for column in board.columns if column.numeric]
     _hide_groups(board, state)
+    choose_columns(board, state)
     describe_costs(board)
     return board
 
@@ -149,13 +151,13 @@ def _of(rows: Sequence[Row], slug: str) -> list[Row]:
 def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
     """The rows as the view orders them: by its last column first, since sorting keeps the order of equals.
 
-    Those under quarantine stand last, whatever it is ordered by."""
+    Each block of the board is ordered by itself: rows scored here come before reported ones, incomplete ones last."""
     found = list(rows)
     for key, order in reversed(board.sorts):
         column = board.column(key)
         if column is not None:
             found = ordered(found, key, order or column.first_order)
-    return sorted(found, key=lambda row: row.ranked_in == QUARANTINED)
+    return sorted(found, key=board.block_of)
 
 
 def _hide_groups(board: Board, state: BoardState) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.utils.text import slugify
 
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED
+from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED, STALE
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.state import Sort
+    from leaderboard.boards.summary import Summary
     from leaderboard.results.history.measurements import Machine, MeasuredEntry
     from leaderboard.results.significance.types import (
         BoardCertainty,
@@ -143,6 +145,16 @@ def _plain(group: str) -> str:
     return next((head for head in _GROUP_SLUGS if group.startswith(head)), group)
 
 
+class Block(IntEnum):
+    """The parts of a board, in the order of the page."""
+
+    SCORED = 0
+    REPORTED = 1
+    #: Of a benchmark: without a value on some of the datasets that count.
+    INCOMPLETE = 2
+    NOT_RANKED = 3
+
+
 class ColumnGroup(NamedTuple):
     """A group of columns that a reader may hide."""
 
@@ -171,6 +183,8 @@ class Row:
     rank: int | None = None
     measured: MeasuredEntry | None = None
     certainty: EntryCertainty | None = None
+    #: Whether it differs from its baseline by more than chance, as far as that is told.
+    differs: bool = False
 
     def __getitem__(self, key: str) -> Cell:
         """The cell of a column; an empty one where the row has none."""
@@ -197,6 +211,7 @@ class Row:
             self.rank,
             self.measured,
             self.certainty,
+            self.differs,
         )
 
     @property
@@ -282,6 +297,14 @@ class Board:
     #: The facets that rows may be chosen by, and those of its datasets, which `of_datasets` has, one for each.
     facets: list[Facet] = field(default_factory=list)
     of_datasets: Sequence[Facets] = ()
+    #: The columns that a page shows, and the presets that it offers, by name and label.
+    shown: list[Column] = field(default_factory=list)
+    presets: Sequence[tuple[str, str]] = ()
+    #: What the whole board says, in one sentence or two, and the column that a complete row has a value of.
+    summary: Summary | None = None
+    complete_by: str = ""
+    #: How many rows have a comparison with the baseline that could be told from chance.
+    compared: int = 0
     #: The groups of columns that it has, hidden ones too, and the columns that ranges can be taken of.
     groups: list[ColumnGroup] = field(default_factory=list)
     ranges: list[Column] = field(default_factory=list)
@@ -321,6 +344,14 @@ class Board:
 
         keys = [column.key for column in self.columns]
         return DataFrame([self.exported(row) for row in self.rows], columns=keys, dtype=object)
+
+    def block_of(self, row: Row) -> Block:
+        """Which part of the table the row stands in: no order mixes them."""
+        if row.ranked_in in (STALE, QUARANTINED):
+            return Block.NOT_RANKED
+        if self.complete_by and row.values.get(self.complete_by) is None:
+            return Block.INCOMPLETE
+        return Block.REPORTED if row.ranked_in == REPORTED else Block.SCORED
 
     def emphasis(self, row: Row, key: str) -> Literal["best", "second", ""]:
         """Whether a value is the best or the second best of its column among rows of its kind."""

@@ -48,6 +48,10 @@ GROUPS = (
     "reported",
     "about",
 )
+#: Choices of columns that have a name; the first is a page's own. `boards.presets` says what each has.
+PRESETS = ("overview", "effectiveness", "efficiency", "training", "all")
+#: So many columns may be chosen one by one.
+MOST_COLUMNS = 80
 #: What a reader may weigh, as in Dynascore.
 WEIGHED = ("effectiveness", "latency", "memory", "cost")
 
@@ -122,6 +126,10 @@ class BoardState:
     corpus: int = 0
     #: Groups of columns that are not shown, by slug.
     hidden: tuple[str, ...] = ()
+    #: The columns that are shown: one of PRESETS, or keys. Empty: pages show the first preset, exports every column.
+    columns: tuple[str, ...] = ()
+    #: Whether pages write scores with as many decimals as they are published with, and not three.
+    exact: bool = False
     #: Slugs of systems that stand on top.
     pins: tuple[str, ...] = ()
     #: What is weighed → weight above 0, of WEIGHED; empty where there is no weighted score.
@@ -150,6 +158,8 @@ class BoardState:
             cpu_only=_switch(parameters, "cpu-only"),
             corpus=_whole(parameters, "corpus", 0),
             hidden=_groups(parameters),
+            columns=_columns(parameters),
+            exact=_switch(parameters, "exact"),
             pins=tuple(dict.fromkeys(value for value in parameters.getlist("pin") if value))[:MOST_PINS],
             weights=_weights(parameters),
             page=1 if every else max(_whole(parameters, "page", 1), 1),
@@ -165,6 +175,7 @@ class BoardState:
     def is_common(self) -> bool:
         """Whether it is one of few: with nothing in it that can be written in a million ways."""
         free = self.text or self.ranges or self.corpus or self.hidden or self.pins or self.weights
+        free = free or (self.columns and self.columns[0] not in PRESETS)
         closed = all(FACETS[name] and len(values) == 1 for name, values in self.facets)
         return not free and closed and len(self.facets) <= 1 and len(self.sorts) <= 1
 
@@ -185,6 +196,8 @@ class BoardState:
         found += [("cpu-only", "1")] if self.cpu_only else []
         found += [("corpus", str(self.corpus))] if self.corpus else []
         found += [("hide", group) for group in self.hidden]
+        found += [("columns", key) for key in self.columns]
+        found += [("exact", "1")] if self.exact else []
         found += [("pin", slug) for slug in self.pins]
         found += [(f"weight-{name}", _number(weight)) for name, weight in self.weights]
         found += [("rows", "all")] if self.all_rows else []
@@ -266,6 +279,15 @@ def _groups(parameters: Parameters) -> tuple[str, ...]:
         if value not in GROUPS:
             raise UnknownChoice("hide", value, GROUPS)
     return tuple(wanted)
+
+
+def _columns(parameters: Parameters) -> tuple[str, ...]:
+    """One preset, or single columns; those that a board does not have show nothing, since columns come and go."""
+    wanted = dict.fromkeys(value for value in parameters.getlist("columns") if value)
+    preset = next((value for value in wanted if value in PRESETS), None)
+    if preset is not None:
+        return () if preset == PRESETS[0] else (preset,)
+    return tuple(_column(value) for value in wanted)[:MOST_COLUMNS]
 
 
 def _ranges(parameters: Parameters) -> tuple[Range, ...]:

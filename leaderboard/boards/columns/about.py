@@ -7,16 +7,23 @@ from typing import Any
 
 from leaderboard.boards.facets import HOUSE
 from leaderboard.boards.model import ABOUT, Column, Value
-from leaderboard.models import DECLARED_NUMBERS, Architecture
+from leaderboard.models import DECLARED_NUMBERS, Architecture, Entry
 from leaderboard.results.kinds import REPORTED
 
 SELF_REPORTED = "self-reported: what its team declared, or a publication says"
 
 ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
+TRAININGS = {value: str(label) for value, label in Entry.Training.choices}
 
 
 def _by(line: Any) -> Value:
     return (line.about.source if line.ranked_in == REPORTED else line.about.team or HOUSE) or None
+
+
+def _weights(line: Any) -> Value:
+    if line.about.closed_api:
+        return "closed interface"
+    return None if line.about.open_weights is None else "open" if line.about.open_weights else "closed"
 
 
 def _declared(name: str, per: float) -> Callable[[Any], Value]:
@@ -46,6 +53,19 @@ ABOUT_SYSTEM = (
         cell=lambda line: line.provenance,
     ),
     Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it", cell=_by),
+    Column("weights", "Weights", ABOUT, "text", note="whether the weights are public", cell=_weights),
+    Column(
+        "licence", "Licence", ABOUT, "text", note=SELF_REPORTED, cell=lambda line: line.about.licence or None
+    ),
+)
+#: How its team trained it, as far as it says so: of one result, since it may differ by dataset.
+TRAINING = Column(
+    "training",
+    "Training data",
+    ABOUT,
+    "text",
+    note=SELF_REPORTED,
+    cell=lambda line: TRAININGS.get(line.about.training) if line.about.training else None,
 )
 #: By the name of what is declared.
 DECLARED = {

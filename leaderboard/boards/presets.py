@@ -1,0 +1,97 @@
+"""Which columns a page shows: those of a preset, or single ones that the reader chose.
+
+A preset names groups and keys of columns. The overview has about ten columns, so that a board fits a screen; exports
+have every column unless the address chooses some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from leaderboard.boards.model import DELTA, RELATIVE, SYSTEM, Board, Column
+from leaderboard.boards.state import PRESETS, BoardState
+
+#: As many columns as an overview is filled up to.
+OVERVIEW_WIDTH = 9
+
+
+class Preset(NamedTuple):
+    """A named choice of columns: `label` is its tab, `groups` are slugs of groups, `keys` those of single columns."""
+
+    label: str
+    groups: Collection[str] = ()
+    keys: Collection[str] = ()
+
+
+#: What every choice begins with, as far as the board has it: the score and how it compares with the baseline.
+_SCORE = ("mean", DELTA, RELATIVE, "average-relative")
+#: How large the model is: as declared, and as counted.
+_SIZES = ("declared-parameters", "model-parameters")
+_PRESETS: Mapping[str, Preset] = dict(
+    zip(
+        PRESETS,
+        (
+            Preset(
+                "Overview",
+                keys=(
+                    *_SCORE, "coverage", "wins", "private", "mean-latency", "index-bytes", "published",
+                    "weighted-score", "corpus-index",
+                ),
+            ),
+            Preset(
+                "Effectiveness",
+                (
+                    "effectiveness", "over-all", "delta", "ranks-over-all", "private-part", "other-measures", "judged",
+                ),
+            ),
+            Preset("Efficiency", ("efficiency", "reported"), (*_SCORE, *_SIZES, "weighted-score")),
+            Preset(
+                "Training data",
+                keys=(
+                    *_SCORE, "architecture", "provenance", "training", "weights", "licence", *_SIZES,
+                    "maximum-length", "by", "published",
+                ),
+            ),
+            Preset("All"),
+        ),
+        strict=True,
+    )
+)  # fmt: skip
+#: What fills up an overview: other measures, a benchmark's datasets, and what publications state.
+_FILLING = ("other-measures", "effectiveness", "ranks-over-all", "reported")
+
+
+def choose_columns(board: Board, state: BoardState) -> None:
+    """Choose what a page of the board shows, and offer its presets; exports follow only where the address chooses."""
+    board.shown = _chosen(board, state)
+    board.presets = [
+        (name, preset.label)
+        for name, preset in _PRESETS.items()
+        if name != "efficiency" or any(column.group_slug in preset.groups for column in board.columns)
+    ]
+    if state.columns:
+        board.columns = board.shown
+
+
+def _chosen(board: Board, state: BoardState) -> list[Column]:
+    name = state.columns[0] if state.columns else PRESETS[0]
+    if name == "all":
+        return board.columns
+    preset = _PRESETS.get(name) or Preset("", keys=state.columns)
+    #: What decides the order is always in sight, so that the order explains itself.
+    keys = {SYSTEM, *preset.keys, *(sort.key for sort in board.sorts)}
+    if name in _PRESETS:
+        keys.add(board.measure)
+    found = [column for column in board.columns if column.key in keys or column.group_slug in preset.groups]
+    return _fill(board.columns, found) if name == PRESETS[0] else found
+
+
+def _fill(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
+    """The columns with groups that fit whole beside them, in the board's order."""
+    keys = {column.key for column in found}
+    for group in _FILLING:
+        more = {column.key for column in columns if column.group_slug == group} - keys
+        if len(keys | more) <= OVERVIEW_WIDTH:
+            keys |= more
+    return [column for column in columns if column.key in keys]
