@@ -1,0 +1,81 @@
+"""What may be said of a result in words: whether it is better than the baseline, and whether it ties with the best.
+
+Every sentence, colour, card, feed and badge takes its certainty from `statements`, which knows how a dataset's
+judgements are protected. Open boards say what their tests found. Hidden ones say no more than follows from values that
+were published (docs/decisions/0043).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from leaderboard.core.measures import better
+from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.types import BoardCertainty, EntryCertainty
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What may be said of one entry under one measure; None: nothing is known, or told.
+
+    `better` and `worse` than the baseline at 0.05, by the entry's own comparison alone, not corrected: False says that
+    it was not shown. `p` and `interval` are of the difference to the baseline, over open judgements only, as is
+    `worse`. The best ties with itself.
+    """
+
+    better: bool | None = None
+    worse: bool | None = None
+    p: float | None = None
+    interval: tuple[float, float] | None = None
+    tied_with_best: bool | None = None
+
+
+UNKNOWN = Statement()
+
+
+@dataclass(frozen=True, slots=True)
+class BoardStatements:
+    """The statements of one board."""
+
+    certainty: BoardCertainty | None = None
+
+    def of(self, entry: int, measure: str) -> Statement:
+        """What may be said of the entry with this id."""
+        found = self.certainty.of(measure) if self.certainty is not None else None
+        one = found.of(entry) if found is not None else None
+        if one is None:
+            return UNKNOWN
+        improved, worsened = _against_baseline(one, measure)
+        return Statement(improved, worsened, one.p_baseline, _interval(one), _ties(one))
+
+    def tied_with_best(self, measure: str) -> frozenset[int]:
+        """The ids of the entries that may be the best, the best among them; empty where that is not known."""
+        found = self.certainty.of(measure) if self.certainty is not None else None
+        if found is None:
+            return frozenset()
+        return frozenset(entry for entry, one in found.entries.items() if _ties(one))
+
+
+def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
+    """What may be said of each dataset's board as it is now, by the dataset's id; every id has an answer."""
+    found = read_certainty(datasets)
+    return {dataset: BoardStatements(found.get(dataset)) for dataset in datasets}
+
+
+def _against_baseline(one: EntryCertainty, measure: str) -> tuple[bool | None, bool | None]:
+    """Whether the 95 % interval of the difference lies above 0, or below; the other way round for lower is better."""
+    if one.delta_low is None or one.delta_high is None:
+        return None, None
+    above, below = one.delta_low > 0, one.delta_high < 0
+    return (below, above) if better(measure) == "lower" else (above, below)
+
+
+def _interval(one: EntryCertainty) -> tuple[float, float] | None:
+    if one.delta_low is None or one.delta_high is None:
+        return None
+    return one.delta_low, one.delta_high
+
+
+def _ties(one: EntryCertainty) -> bool | None:
+    return None if one.rank_low is None else one.rank_low == 1
