@@ -38,6 +38,7 @@ from leaderboard.boards.model import (
     fill_cells,
 )
 from leaderboard.boards.state import BoardState
+from leaderboard.boards.summary import summarise
 from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
@@ -55,6 +56,7 @@ from leaderboard.results.kinds import (
     present_group,
     ranked_in,
 )
+from leaderboard.results.significance.statements import BoardStatements, differs
 from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,
@@ -107,10 +109,12 @@ def dataset_board(
     state: BoardState,
     measured: Sequence[MeasuredEntry] = (),
     certainty: BoardCertainty | None = None,
+    said: BoardStatements | None = None,
 ) -> Board:
     """The view of the board that `state` asks for.
 
-    `measured` is what was measured of the entries, `certainty` how sure their scores are. Private entries are those
+    `measured` is what was measured of the entries, `certainty` how sure their scores are, `said` what may be said of
+    that in words. Private entries are those
     of the reader's own teams: nothing of the other rows depends on them.
 
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
@@ -139,7 +143,8 @@ def dataset_board(
     rows = board.rows
     on_weights = _weigh(board, base, state)
     private = any(column.group == PRIVATE_PART for column in board.columns)
-    board.summary = summarise(board, hidden=facts.hidden, lower_is_better=better(measure) == "lower")
+    lower = better(measure) == "lower"
+    board.summary = summarise(board, measure, said, lower_is_better=lower)
     board.compared = sum(row.certainty is not None and row.certainty.delta is not None for row in board.rows)
     _leave_out_empty(board, state)
     apply_view(board, state, measure)
@@ -349,7 +354,7 @@ def _row(line: EntryLine) -> Row:
         facets=facets_of(about, (about.provenance,), (about.training,)),
         entries=(about.pk,),
         certainty=line.certainty,
-        differs=line.certainty is not None and excludes_zero(line.certainty),
+        differs=differs(line.certainty),
     )
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.state import Sort
-    from leaderboard.boards.summary import Summary
     from leaderboard.results.history.measurements import Machine, MeasuredEntry
+    from leaderboard.results.significance.statements import Statement
     from leaderboard.results.significance.types import (
         BoardCertainty,
         EntryCertainty,
@@ -249,6 +249,32 @@ def reason_gone(entry: EntryRow) -> str:
 def rank_label(rank: int | None, ranked_in: str) -> str:
     """A rank with the mark of its kind, empty where there is none."""
     return "" if rank is None else f"{_RANK_MARKS.get(ranked_in, '')}{rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The sentences as `text`, and their facts: slugs of systems, values as published, None where nothing is told.
+
+    `before` and `after` are the text around the `name` of the best. `relative` is to the baseline, 0.1 for 10 % more;
+    `latency` is the mean of the cheapest system near the best, in milliseconds.
+    """
+
+    before: str
+    name: str
+    after: str
+    best: str
+    measure: str
+    score: float
+    relative: float | None
+    statement: Statement
+    tied: Sequence[str]
+    cheapest: str | None = None
+    latency: float | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return f"{self.before}{self.name}{self.after}"
 
 
 @dataclass(slots=True)

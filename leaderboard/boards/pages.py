@@ -33,6 +33,7 @@ from leaderboard.results.history.rows import (
 )
 from leaderboard.results.history.snapshot import private_rows
 from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import statements
 
 #: What a dataset's page shows beside its board: all of its own columns, and some of its version and judgements.
 DATASET_FIELDS = (
@@ -109,7 +110,8 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     if own := private_rows([pk], teams).get(pk):
         entries = sorted([*entries, *own], key=attrgetter("published"))
     facts = composite_facts(facts_of(dataset), parts)
-    board = dataset_board(facts, entries, state, rows[pk].measured, read_certainty([pk]).get(pk))
+    said = statements([pk])[pk]
+    board = dataset_board(facts, entries, state, rows[pk].measured, said.certainty, said)
     board.notes += notes_on_parts(parts)
     at = _last_change(revision.at for revision in revisions.values())
     return DatasetPage(dataset, board, tombstones_of(entries), parts, at, rows.values())

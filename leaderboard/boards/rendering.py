@@ -9,15 +9,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import lru_cache
 from html import escape
-from itertools import pairwise, repeat
+from itertools import groupby, pairwise, repeat
 from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards.columns import marks
+from leaderboard.boards.columns.significance import ranks_text
 from leaderboard.boards.model import (
+    DELTA,
+    RELATIVE,
     SEPARATED,
     SYSTEM,
+    Block,
     Board,
     Cell,
     Column,
@@ -28,6 +32,7 @@ from leaderboard.boards.model import (
 from leaderboard.core.text.numbers import MINUS, format_quantity
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import GONE, REPORTED, STALE
+from leaderboard.results.significance.statements import differs
 
 #: As wide as a digit and as a point, so that 0.123, 0.1234 and 12 align.
 FIGURE_SPACE = "\u2007"
@@ -36,6 +41,15 @@ POINT_SPACE = "\u2008"
 SYMBOLS = frozenset(f"‡?{SEPARATED}")
 #: Units of the width of a drawn interval; a cell is some eighty pixels wide.
 WIDTH = 400
+#: Decimals of scores, unless the reader asks for all.
+DECIMALS = 3
+#: The heads of a board's blocks.
+BLOCKS = {
+    Block.SCORED: "Scored here",
+    Block.REPORTED: "Reported by papers: not scored here, ranked separately",
+    Block.INCOMPLETE: "{number} incomplete {rows}: no result on some of the datasets",
+    Block.NOT_RANKED: "Not ranked",
+}
 #: Steps of an in-cell bar: the classes b0 to b20.
 BAR_STEPS = 20
 
@@ -47,18 +61,24 @@ Values = Sequence[Value]
 
 
 def render_rows(
-    board: Board, rooms: Mapping[str, int], unpin: Mapping[str, str] | None = None, *, may_pin: bool = False
+    board: Board,
+    rooms: Mapping[str, int],
+    unpin: Mapping[str, str] | None = None,
+    *,
+    may_pin: bool = False,
+    exact: bool = False,
 ) -> SafeString:
-    """All rows, each `<tr>…</tr>`; `unpin` has, by slug, the view without a pinned system's pin.
+    """All rows, a `<tbody>` for each block; `unpin` has, by slug, the view without a pinned system's pin.
 
-    `rooms` are those of `spread_widths` the rows.
+    `rooms` are those of `spread_widths` the rows. Scores have three decimals, unless `exact` ones are asked for.
     """
     if not board.rows:
         return SafeString("")
-    keys = [column.key for column in board.columns]
+    keys = [column.key for column in board.shown]
     of_columns = zip(*(map(row.values.get, keys[1:]) for row in board.rows), strict=True)
     with_more = {key for row in board.rows for key in row.cells}
-    shown = Shown(board, [row.decimals for row in board.rows], {row.ranked_in for row in board.rows})
+    decimals = [row.decimals if exact else min(row.decimals, DECIMALS) for row in board.rows]
+    shown = Shown(board, decimals, {row.ranked_in for row in board.rows})
     cells = [
         _cells(
             shown,
@@ -68,14 +88,44 @@ def render_rows(
             with_more=column.key in with_more,
             first=before.key != SYSTEM and before.group != column.group,
         )
-        for (before, column), values in zip(pairwise(board.columns), of_columns, strict=True)
+        for (before, column), values in zip(pairwise(board.shown), of_columns, strict=True)
     ]
+    below = _below(board)
     pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
     heads = [
-        _head(board, row, _unpin(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned") for row in pinned
+        _head(board, row, below, _unpin(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned")
+        for row in pinned
     ]
-    heads += [_head(board, row, _pin(row) if may_pin else "") for row in others]
-    return mark_safe("</tr>\n".join(map("".join, zip(heads, *cells, strict=True))) + "</tr>")  # noqa: S308
+    heads += [_head(board, row, below, _pin(row) if may_pin else "") for row in others]
+    rows = list(map("".join, zip(heads, *cells, strict=True)))
+    return mark_safe("".join(_blocks(board, rows)))  # noqa: S308
+
+
+def _blocks(board: Board, rows: Sequence[str]) -> Iterator[str]:
+    """The rows by blocks: the pinned ones, then each block under a head of its own, where there are several."""
+    if board.pinned:
+        yield f"<tbody>{_joined(rows[: board.pinned])}</tbody>"
+    others = list(zip(board.rows[board.pinned :], rows[board.pinned :], strict=True))
+    blocks = [
+        (block, [row for _, row in of_block])
+        for block, of_block in groupby(others, lambda pair: board.block_of(pair[0]))
+    ]
+    alone = len(blocks) == 1 and blocks[0][0] in (Block.SCORED, Block.REPORTED)
+    for block, of_block in blocks:
+        if alone or block is Block.SCORED:
+            yield f"<tbody>{_joined(of_block)}</tbody>"
+            continue
+        label = BLOCKS[block].format(number=len(of_block), rows="row" if len(of_block) == 1 else "rows")
+        if block is Block.INCOMPLETE:
+            label = f'<label><input type="checkbox" id="show-incomplete"> {label}</label>'
+        head = f'<th colspan="{len(board.shown) + 1}" scope="rowgroup"><span>{label}</span></th>'
+        yield (
+            f'<tbody class="block"><tr>{head}</tr></tbody><tbody class="is-{block.name.lower()}">{_joined(of_block)}</tbody>'
+        )
+
+
+def _joined(rows: Sequence[str]) -> str:
+    return "</tr>\n".join(rows) + "</tr>"
 
 
 def _pin(row: Row) -> str:
@@ -92,7 +142,38 @@ def _unpin(row: Row, href: str) -> str:
     return f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="Unpin {escape(row.entry.system)}"></a>'
 
 
-def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
+#: How a result was obtained, in few words.
+PROVENANCES = {"measured": "run here", "scored": "scored here", "reported": "reported"}
+#: What may stand under a system's name: its team, what it is, how it was scored, how large it is.
+_BELOW = ("by", "architecture", "provenance", "declared-parameters")
+
+
+def _below(board: Board) -> Sequence[str]:
+    """The facts that stand under names, because no column shows them."""
+    shown = {column.key for column in board.shown}
+    return [key for key in _BELOW if key not in shown]
+
+
+def _facts(row: Row, keys: Sequence[str]) -> Iterator[str]:
+    for key in keys:
+        value = row.values.get(key)
+        if value is None:
+            continue
+        if key == "provenance":
+            value = ", ".join(PROVENANCES.get(one, one) for one in str(value).split(", "))
+        yield f"{format_quantity(value)} M parameters" if isinstance(value, (float, int)) else str(value)
+
+
+def _rank(board: Board, row: Row) -> str:
+    """The rank, and below it the ranks that tests leave open, unless there is one only."""
+    label = str(row.rank or "—") if row.ranked_in == REPORTED else row.rank_label or "—"
+    found = row.certainty
+    if found is None or found.rank_low is None or found.rank_low == found.rank_high:
+        return label
+    return f'{label}<small title="ranks that the tests leave open">{ranks_text(found)}</small>'
+
+
+def _head(board: Board, row: Row, below: Sequence[str], pin: str, *classes: str) -> str:
     """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
     entry = row.entry
     signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
@@ -109,12 +190,14 @@ def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
     for state in states:
         after += f'&ensp;<span class="badge is-{state}">{state}</span>'
     missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
-    if below := " · ".join(filter(None, (entry.configuration, missing, reason_gone(entry)))):
-        after += f"<small>{escape(below)}</small>"
+    if said := " · ".join(
+        filter(None, (*_facts(row, below), entry.configuration, missing, reason_gone(entry)))
+    ):
+        after += f"<small>{_escaped(said)}</small>"
     named = " ".join([*classes, *[f"is-{state}" for state in states]])
     opening = f'<tr class="{named}">' if named else "<tr>"
     return (
-        f'{opening}<td class="rank">{pin}{row.rank_label or "—"}</td><th scope="row" class="name">'
+        f'{opening}<td class="rank">{pin}{_rank(board, row)}</td><th scope="row" class="name">'
         f"{_named(entry, board.without_page)}{after}</th>"
     )
 
@@ -287,16 +370,21 @@ def _numbers(decimals: Sequence[int], values: Values, sign: str) -> tuple[list[s
 
 
 def _deltas(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
-    return _differences(column, values, *_numbers(shown.decimals, values, "+"))
+    return _differences(shown, column, cells, values, *_numbers(shown.decimals, values, "+"))
 
 
 def _relatives(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     texts = [f"{value * 100:+.1f}" if isinstance(value, (float, int)) else "" for value in values]
-    return _differences(column, values, texts, repeat(""))
+    return _differences(shown, column, cells, values, texts, repeat(""))
 
 
-def _differences(column: Column, values: Values, texts: list[str], paddings: Iterable[str]) -> ColumnHtml:
-    """Differences with sign, and a class that says better or worse (the two are not the same for Hole@10)."""
+def _differences(
+    shown: Shown, column: Column, cells: Cells, values: Values, texts: list[str], paddings: Iterable[str]
+) -> ColumnHtml:
+    """Differences with sign. Those that are more than chance have a class that says better or worse.
+
+    The two are not the same as plus and minus for Hole@10.
+    """
     plus, minus = (
         (' class="up"', ' class="down"') if column.better != "lower" else (' class="down"', ' class="up"')
     )
@@ -304,8 +392,13 @@ def _differences(column: Column, values: Values, texts: list[str], paddings: Ite
         text.replace("-", MINUS) if value else text.replace("+", "±")
         for value, text in zip(values, texts, strict=True)
     ]
+    if column.key in (DELTA, RELATIVE):
+        sure = [row.differs for row in shown.board.rows]
+    else:
+        sure = [differs(cell.certainty) for cell in cells]
     attributes = [
-        (plus if value > 0 else minus) if value and not isinstance(value, str) else "" for value in values
+        (plus if value > 0 else minus) if known and value and not isinstance(value, str) else ' class="ns"'
+        for value, known in zip(values, sure, strict=True)
     ]
     return ColumnHtml(signed, attributes, paddings)
 

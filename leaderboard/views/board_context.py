@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -16,14 +17,18 @@ from django.utils.safestring import SafeString, mark_safe
 from leaderboard.boards import formatting, rendering
 from leaderboard.boards.columns.significance import CALLED
 from leaderboard.boards.facets import LABELS, Facet, Option
+from leaderboard.boards.filtering import count_rows
 from leaderboard.boards.model import Board, Column
-from leaderboard.boards.state import MOST_PINS, MOST_SORTS, VIEWS, WEIGHED, BoardState, Range, Sort
+from leaderboard.boards.state import MOST_PINS, MOST_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
+from leaderboard.models import Entry
 from leaderboard.views.board_views import export_links
 
 #: So many values of a facet are offered as boxes; text search finds the rows of the others.
 MOST_OPTIONS = 24
 #: How many systems are compared on one page.
 FEWEST_COMPARED, MOST_COMPARED = 2, 6
+#: Where more systems than these are compared, the legend says how many differ by chance alone.
+FEW_COMPARED = 20
 VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
 
 
@@ -53,7 +58,9 @@ def board_context(board: Board, state: BoardState, path: str, permalink: str = "
         "board": board,
         "state": state,
         "board_path": path,
-        "body": rendering.render_rows(board, rooms, unpin_links, may_pin=len(state.pins) < MOST_PINS),
+        "body": rendering.render_rows(
+            board, rooms, unpin_links, may_pin=len(state.pins) < MOST_PINS, exact=state.exact
+        ),
         "heads": _heads(board, state, path, rooms),
         "groups": _groups(board),
         "exports": export_links(path, state),
@@ -64,45 +71,35 @@ def board_context(board: Board, state: BoardState, path: str, permalink: str = "
 
 def _heads(board: Board, state: BoardState, path: str, rooms: Mapping[str, int]) -> SafeString:
     """The heads of the columns. Each is a link that sorts by its column; the sorted one says so and turns around."""
-    heads = (_head(board, state, path, place, rooms) for place in range(len(board.columns)))
+    heads = (_head(board, state, path, place, rooms) for place in range(len(board.shown)))
     return mark_safe("".join(heads))  # noqa: S308
 
 
 def _head(board: Board, state: BoardState, path: str, place: int, rooms: Mapping[str, int]) -> str:
-    column = board.columns[place]
+    column = board.shown[place]
     sort = Sort(column.key)
     sorting = ""
     if column.key == board.sort:
         sort = Sort(column.key, "asc" if board.order == "desc" else "desc")
         sorting = f' aria-sort="{board.order}ending"'
     href = escape(path + state.but(sorts=(sort,)).query_string())
-    note = f' title="{escape(column.note)}"' if column.note else ""
+    said = "; ".join(filter(None, (column.note, f"{column.better} is better" if column.better else "")))
+    note = f' title="{escape(said)}"' if said else ""
     classes = "name" if place == 0 else "n" if column.numeric else "t"
-    if place > 1 and board.columns[place - 1].group != column.group:
+    if place > 1 and board.shown[place - 1].group != column.group:
         classes += " first"
     room = rendering.spread_box(rooms.get(column.key, 0))
     unit = f'<span class="unit">{escape(column.unit)}</span>' if column.unit else ""
-    label = f"{escape(column.label)}{_arrow(column)}"
     return (
         f'<th scope="col" class="{classes}"{sorting}>'
-        f'<a href="{href}" id="by-{escape(column.key)}"{note}>{label}</a>{room}{unit}</th>'
-    )
-
-
-def _arrow(column: Column) -> str:
-    if not column.better or not column.arrow:
-        return ""
-    arrow = "↓" if column.better == "lower" else "↑"
-    return (
-        f'&nbsp;<span class="better" aria-hidden="true">{arrow}</span>'
-        f'<span class="visually-hidden">, {column.better} is better</span>'
+        f'<a href="{href}" id="by-{escape(column.key)}"{note}>{escape(column.label)}</a>{room}{unit}</th>'
     )
 
 
 def _groups(board: Board) -> SafeString:
     """The heads of the groups of columns."""
     cells = []
-    for number, (label, span) in enumerate(formatting.spans(board.columns[1:])):
+    for number, (label, span) in enumerate(formatting.spans(board.shown[1:])):
         first = ' class="first"' if number else ""
         text = escape(label)
         if label and label == board.cost_group:
@@ -132,6 +129,15 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         else [],
         "chips": chips,
         "hidden_fields": _hidden_fields(board, state),
+        "presets": [
+            Choice(path + state.but(columns=_preset(name)).query_string(), label, _is_preset(name, state))
+            for name, label in board.presets
+        ],
+        "quick_filters": list(_quick_filters(board, state, path)),
+        "picker": _picker(board),
+        "picker_fields": state.but(columns=(), exact=False).pairs(),
+        "kinds": _kinds(board),
+        "legend": list(_legend(board)),
         "sort_keys": list(_sort_keys(board, state, path, names)),
         "then_by": _options(Choice(column.key, column.label, False) for column in _then_by(board)),
         "page_links": list(_page_links(board, state, path)),
@@ -141,6 +147,85 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "unpin_url": path + state.but(pins=()).query_string() if state.pins else "",
         "status": _status(board, names),
     }
+
+
+def _preset(name: str) -> tuple[str, ...]:
+    return () if name == PRESETS[0] else (name,)
+
+
+def _is_preset(name: str, state: BoardState) -> bool:
+    return (state.columns or PRESETS[:1]) == (name,)
+
+
+def _quick_filters(board: Board, state: BoardState, path: str) -> Iterator[Choice]:
+    """Filters that many readers want, each a link that sets it, or takes it back where it is set."""
+    keys = {column.key for column in board.ranges}
+    offered = {facet.name for facet in board.facets}
+    small = Range("declared-parameters", None, 1000.0)
+    quick = Range("mean-latency", None, 10.0)
+    yield _quick(state, path, "Zero-shot", state.zero_shot, zero_shot=not state.zero_shot)
+    if "weights" in offered:
+        is_set = state.chosen("weights") == ("open",)
+        view = state.with_facet("weights", () if is_set else ("open",))
+        yield Choice(path + view.query_string(), "Open weights", is_set)
+    if small.key in keys:
+        yield _quick(
+            state, path, "Under 1 B parameters", small in state.ranges, ranges=_with_range(state, small)
+        )
+    if quick.key in keys:
+        is_set = state.cpu_only and quick in state.ranges
+        ranges = _with_range(state, quick) if is_set or quick not in state.ranges else state.ranges
+        yield _quick(state, path, "CPU under 10 ms", is_set, cpu_only=not is_set, ranges=ranges)
+
+
+def _quick(state: BoardState, path: str, label: str, is_set: bool, **changes: object) -> Choice:
+    return Choice(path + state.but(**changes).query_string(), label, is_set)
+
+
+def _with_range(state: BoardState, wanted: Range) -> tuple[Range, ...]:
+    """The ranges with this one in the place of another of its column, or without it where it is there."""
+    others = [one for one in state.ranges if one.key != wanted.key]
+    chosen = others if wanted in state.ranges else [*others, wanted]
+    return tuple(sorted(chosen, key=lambda one: one.key))
+
+
+def _picker(board: Board) -> SafeString:
+    """A check box for each column, by groups; those in sight are checked."""
+    shown = {column.key for column in board.shown}
+    items = []
+    for group, columns in groupby(board.columns[1:], lambda column: column.group_label):
+        boxes = "".join(
+            f'<li><label><input type="checkbox" id="column-{escape(column.key)}" name="columns" '
+            f'value="{escape(column.key)}"{" checked" if column.key in shown else ""}>'
+            f"<span>{escape(column.label)}</span></label></li>"
+            for column in columns
+        )
+        items.append(f'<fieldset class="facet"><legend>{escape(group)}</legend><ul>{boxes}</ul></fieldset>')
+    return mark_safe("".join(items))  # noqa: S308
+
+
+def _kinds(board: Board) -> list[tuple[str, int]]:
+    """How many rows were scored here, and how many papers report."""
+    had = (board.counted or count_rows(board.rows))[0]["provenance"]
+    reported = had.get(Entry.Provenance.REPORTED.value, 0)
+    scored = board.total - reported
+    found = [("scored here", scored), ("reported by papers", reported)]
+    return [(label, number) for label, number in found if number > 0]
+
+
+def _legend(board: Board) -> Iterator[str]:
+    """What everyone has to know to read the table; the notes say the rest."""
+    if any(column.kind in ("delta", "relative") for column in board.shown):
+        text = (
+            f"Δ compares with {board.baseline} on the same dataset version and judgements. In colour: the 95 % "
+            "interval of the difference excludes 0. In grey: it does not, or is not known."
+        )
+        if board.compared > FEW_COMPARED:
+            text += f" Chance alone would colour about {board.compared / 20:.0f} of {board.compared} equal systems."
+        yield text
+    lower = [column.label for column in board.shown if column.better == "lower" and column.numeric]
+    better = "Higher is better" + (f", but lower for {', '.join(dict.fromkeys(lower))}" if lower else "")
+    yield f"{better}. Best in bold, second best underlined."
 
 
 def _options(choices: Iterable[Choice]) -> SafeString:
@@ -204,6 +289,8 @@ def _box_items(facet: Facet, options: Sequence[Option]) -> SafeString:
 def _hidden_fields(board: Board, state: BoardState) -> list[tuple[str, str]]:
     """What the form carries on of the view, because no field of it says so."""
     fields = [("sort", str(sort)) for sort in state.sorts] + [("pin", slug) for slug in state.pins]
+    fields += [("columns", key) for key in state.columns] + ([("exact", "1")] if state.exact else [])
+    fields += [("hide", group) for group in state.hidden]
     for key, low, high in state.ranges:
         if key in board.awaited:  # such a column has no fields of its own
             fields += [(f"min-{key}", _format_bound(low)), (f"max-{key}", _format_bound(high))]

@@ -99,6 +99,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "members": page.members,
         "printed": page.printed,
         "counted": sum(member.counted for member in page.members),
+        "hidden_members": sum(member.facts.hidden for member in page.members),
     }
     path = reverse("benchmark", args=[slug])
     board = board_context(page.board, state, path, permalink("benchmark", slug, page.at))

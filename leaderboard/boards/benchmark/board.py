@@ -8,8 +8,10 @@ from functools import partial
 
 from leaderboard.boards.benchmark.aggregates import Tables, means, plain
 from leaderboard.boards.benchmark.columns import (
+    AVERAGE,
     BORDA,
     COMMON,
+    MEAN,
     OF_VIEW,
     RANKING,
     OverAll,
@@ -31,6 +33,7 @@ from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, resolved_sorts
 from leaderboard.boards.model import Board, Column, Row
 from leaderboard.boards.state import VIEWS, BoardState
+from leaderboard.boards.summary import summarise
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.results.history.entry_rows import EntryRow
@@ -174,9 +177,26 @@ def _view(
         board.rows, board.counted = [*board.rows, *own], None
     if not said_enough:
         board.columns = [column for column in board.columns if column.key != COMMON]
+    board.complete_by = _complete_by(board, facts)
+    board.summary = summarise(
+        board,
+        f"mean {board.measure}" if facts.all_counted > 1 else board.measure,
+        None,
+        lower_is_better=tables.lower_is_better,
+        key=default,
+        relative=AVERAGE,
+        tested=False,
+    )
     # Values that are not zero-shot are left out already, one by one.
     apply_view(board, replace(state, zero_shot=False), default)
     return ranked_by
+
+
+def _complete_by(board: Board, facts: BenchmarkFacts) -> str:
+    """The column that complete rows alone have a value of; none where no row is complete, or every row is."""
+    if facts.all_counted < 2 or all(row.value(MEAN) is None for row in board.rows):
+        return ""
+    return MEAN
 
 
 def _chosen(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:

@@ -79,3 +79,8 @@ def _interval(one: EntryCertainty) -> tuple[float, float] | None:
 
 def _ties(one: EntryCertainty) -> bool | None:
     return None if one.rank_low is None else one.rank_low == 1
+
+
+def differs(one: EntryCertainty | None) -> bool:
+    """Whether the 95 % interval of the difference to the baseline excludes 0."""
+    return one is not None and (ends := _interval(one)) is not None and not ends[0] <= 0 <= ends[1]
