@@ -284,6 +284,30 @@ class VerdictSerializer(Answer):
     at = serializers.DateTimeField()
 
 
+class SummarySerializer(Answer):
+    """What a board says in words, above its table, and the facts that it says it of. No filter changes it."""
+
+    text = serializers.CharField()
+    best = serializers.CharField(help_text="The slug of the best system.")
+    measure = serializers.CharField()
+    score = serializers.FloatField(help_text="Of the best, as published.")
+    relative = serializers.FloatField(
+        allow_null=True, help_text="Of the best to the baseline: 0.1 is 10 % more."
+    )
+    better = serializers.BooleanField(
+        allow_null=True,
+        help_text="Whether the best is better than the baseline at 0.05; null where nothing is known.",
+    )
+    p = serializers.FloatField(
+        allow_null=True, help_text="Of the difference to the baseline; open judgements only."
+    )
+    tied = _texts(help_text="Slugs of the systems that tie with the best.")
+    cheapest = serializers.CharField(
+        allow_null=True, help_text="The slug of the quickest system within 5 % of the best."
+    )
+    latency_ms = serializers.FloatField(allow_null=True, help_text="Its mean latency.")
+
+
 class BoardSerializer(Answer):
     """A board in one view."""
 
@@ -301,6 +325,7 @@ class BoardSerializer(Answer):
     hardware_choices = MachineSerializer(many=True)
     columns = ColumnSerializer(many=True)
     certainty = CertaintySettingsSerializer(allow_null=True)
+    summary = SummarySerializer(allow_null=True)
     verdict = VerdictSerializer(allow_null=True)
     rows = RowSerializer(many=True)
     notes = _texts(help_text="What a reader has to know.")

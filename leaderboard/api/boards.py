@@ -16,7 +16,7 @@ from leaderboard.boards import exports, pages
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.pages import BenchmarkPage, DatasetPage
-from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState
+from leaderboard.boards.state import FACETS, PRESETS, VIEWS, WEIGHED, BoardState
 from leaderboard.boards.system import page as system_page
 from leaderboard.boards.system.result import Result
 from leaderboard.core.cache.pages import PageVariant, cache_page
@@ -63,6 +63,13 @@ VIEW_PARAMETERS = [
     OpenApiParameter("cpu-only", bool, description="`1`: only rows measured on hardware without a GPU."),
     OpenApiParameter("corpus", int, description="Documents of a corpus whose index size is then estimated."),
     OpenApiParameter("hide", str, many=True, description="Groups of columns that are left out."),
+    OpenApiParameter(
+        "columns",
+        str,
+        many=True,
+        description=f"Keys of columns, or one of {', '.join(PRESETS)}. Without it every column is given.",
+    ),
+    OpenApiParameter("exact", bool, description="Of the page: an answer always has all published decimals."),
     OpenApiParameter("pin", str, many=True, description="Slugs of systems that stand on top."),
     *(OpenApiParameter(f"weight-{name}", float, description="Of the weighted score.") for name in WEIGHED),
     OpenApiParameter("rows", str, enum=["all"], description="Of the page: an answer always has all rows."),

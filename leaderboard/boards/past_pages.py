@@ -23,6 +23,7 @@ from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, rows_at
 from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED, present_group
 from leaderboard.results.significance.reading import read_certainty_at
+from leaderboard.results.significance.statements import BoardStatements
 
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
 
@@ -53,7 +54,8 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     group, compared, baseline = _compared(revision.facts, entries)
     found = read_certainty_at(dataset_id, revision.number, compared, group, baseline) if compared else None
     facts = pages.composite_facts(pages.facts_of(revision.facts), parts)
-    board = dataset_board(facts, entries, state, rows[dataset_id].measured, found)
+    said = BoardStatements(found)
+    board = dataset_board(facts, entries, state, rows[dataset_id].measured, found, said)
     _mark_gone(board, gone, whole.made_of, {})
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
     board.notes += [*pages.notes_on_parts(parts), *_untested(revision.facts, board), *_note(bool(gone))]

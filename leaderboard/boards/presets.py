@@ -49,7 +49,7 @@ _PRESETS: Mapping[str, Preset] = dict(
             Preset(
                 "Training data",
                 keys=(
-                    *_SCORE, "architecture", "provenance", "training", "weights", "licence", *_SIZES,
+                    *_SCORE, "architecture", "provenance", "training-data", "weights", "licence", *_SIZES,
                     "maximum-length", "by", "published",
                 ),
             ),

@@ -117,11 +117,11 @@ def _blocks(board: Board, rows: Sequence[str]) -> Iterator[str]:
             continue
         label = BLOCKS[block].format(number=len(of_block), rows="row" if len(of_block) == 1 else "rows")
         if block is Block.INCOMPLETE:
-            label = f'<label><input type="checkbox" id="show-incomplete"> {label}</label>'
+            checked = " checked" if board.found < board.total else ""
+            label = f'<label><input type="checkbox" id="show-incomplete"{checked}> {label}</label>'
         head = f'<th colspan="{len(board.shown) + 1}" scope="rowgroup"><span>{label}</span></th>'
-        yield (
-            f'<tbody class="block"><tr>{head}</tr></tbody><tbody class="is-{block.name.lower()}">{_joined(of_block)}</tbody>'
-        )
+        yield f'<tbody class="block"><tr>{head}</tr></tbody>'
+        yield f'<tbody class="is-{block.name.lower()}">{_joined(of_block)}</tbody>'
 
 
 def _joined(rows: Sequence[str]) -> str:

@@ -60,7 +60,7 @@ ABOUT_SYSTEM = (
 )
 #: How its team trained it, as far as it says so: of one result, since it may differ by dataset.
 TRAINING = Column(
-    "training",
+    "training-data",
     "Training data",
     ABOUT,
     "text",

@@ -47,6 +47,7 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
             for column in board.columns
         ],
         "certainty": _certainty(board),
+        "summary": _summary(board),
         "verdict": _verdict(board),
         "rows": [_row(board, row) for row in board.rows],
         "notes": board.notes,
@@ -89,6 +90,25 @@ def _certainty(board: Board) -> dict[str, Any] | None:
         # That of single cells, each as current as its own dataset's board says.
         return board.found_with.as_dict() if board.found_with else None
     return {"current": board.certainty.current, **board.certainty.settings.as_dict()}
+
+
+def _summary(board: Board) -> dict[str, Any] | None:
+    """What the page says above the board, and the facts that it says it of."""
+    said = board.summary
+    if said is None:
+        return None
+    return {
+        "text": said.text,
+        "best": said.best,
+        "measure": said.measure,
+        "score": said.score,
+        "relative": said.relative,
+        "better": said.statement.better,
+        "p": said.statement.p,
+        "tied": said.tied,
+        "cheapest": said.cheapest,
+        "latency_ms": said.latency,
+    }
 
 
 def _verdict(board: Board) -> dict[str, Any] | None:

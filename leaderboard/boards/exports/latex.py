@@ -50,6 +50,7 @@ def to_latex(board: Board, cited: Citation) -> str:
     aligned = "".join("r" if column.numeric else "l" for column in columns[1:])
     lines = [
         f"% {escape(board.title)}: {cited.moment or 'present board'}. Needs \\usepackage{{array,booktabs,url}}",
+        *([f"% {escape(board.summary.text)}"] if board.summary else []),
         *(
             [f"% Not shown (hide other groups of columns for these): {', '.join(left_out)}"]
             if left_out

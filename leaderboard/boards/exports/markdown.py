@@ -34,6 +34,7 @@ def to_markdown(board: Board, cited: Citation) -> str:
     )
     lines = [
         f"**{escape_markdown(board.title)}**, {escape_markdown(measured(board))}: {escape_markdown(about)}.",
+        *(["", escape_markdown(board.summary.text)] if board.summary else []),
         "",
         _line(["#", *(escape_markdown(_head(board, column)) for column in board.columns)]),
         _line(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric)]),
