@@ -253,6 +253,12 @@ class RowSerializer(Answer):
     withdrawn = serializers.CharField(allow_null=True, help_text="Why, if it was since.")
     quarantined = serializers.CharField(allow_null=True, help_text="Why, if it is.")
     challenged = serializers.BooleanField()
+    better_than_baseline = serializers.BooleanField(
+        allow_null=True, help_text="At 0.05, by the row's own comparison; false: not shown, null: not known."
+    )
+    tied_with_best = serializers.BooleanField(
+        allow_null=True, help_text="Whether tests leave open that it is the best; null: not known."
+    )
     marks = serializers.DictField(child=serializers.CharField(), help_text="What follows values, such as ‡.")
     doubtful = _texts(help_text="Keys of the columns whose figures are doubtful.")
     measured = MeasuredSerializer(allow_null=True)
@@ -327,6 +333,9 @@ class BoardSerializer(Answer):
     certainty = CertaintySettingsSerializer(allow_null=True)
     summary = SummarySerializer(allow_null=True)
     verdict = VerdictSerializer(allow_null=True)
+    least_difference = serializers.FloatField(
+        allow_null=True, help_text="Over hidden judgements: the least significant difference to the baseline."
+    )
     rows = RowSerializer(many=True)
     notes = _texts(help_text="What a reader has to know.")
 

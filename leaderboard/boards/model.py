@@ -13,6 +13,7 @@ from django.utils.text import slugify
 
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED, STALE
+from leaderboard.results.significance.statements import BoardStatements
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -318,6 +319,8 @@ class Board:
     awaited: frozenset[str] = frozenset()
     #: How that of single cells was found, on a board of several datasets.
     found_with: TestSettings | None = None
+    #: What may be said of the rows of a dataset's board, by the ids of their entries.
+    statements: BoardStatements = field(default_factory=BoardStatements)
     #: What is known of all rows already, as `filtering.count_rows` finds it.
     counted: Counted | None = None
     #: The facets that rows may be chosen by, and those of its datasets, which `of_datasets` has, one for each.

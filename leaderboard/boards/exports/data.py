@@ -49,6 +49,7 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
         "certainty": _certainty(board),
         "summary": _summary(board),
         "verdict": _verdict(board),
+        "least_difference": board.statements.least_difference(board.measure),
         "rows": [_row(board, row) for row in board.rows],
         "notes": board.notes,
     }
@@ -56,6 +57,7 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
 
 def _row(board: Board, row: Row) -> dict[str, Any]:
     cells = {column.key: row[column.key] for column in board.columns}
+    said = board.statements.of(row.entry.pk, board.measure)
     return {
         "rank": row.rank,
         "ranked_among": row.ranked_in,
@@ -76,6 +78,8 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "withdrawn": row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None,
         "quarantined": row.entry.moderation_reason if row.entry.visibility == QUARANTINED else None,
         "challenged": bool(row.entry.challenged),
+        "better_than_baseline": said.better,
+        "tied_with_best": said.tied_with_best,
         "marks": {key: cell.mark for key, cell in cells.items() if cell.mark},
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,

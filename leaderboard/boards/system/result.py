@@ -17,7 +17,7 @@ from leaderboard.core.text import numbers
 from leaderboard.models import Entry
 from leaderboard.results.history.measurements import MeasuredEntry
 from leaderboard.results.reported_facts import fact_texts
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import BoardStatements, statements
 from leaderboard.results.significance.types import EntryCertainty
 
 
@@ -73,6 +73,8 @@ class Result(NamedTuple):
     baseline_slug: str = ""
     baseline_name: str = ""
     certainty: EntryCertainty | None = None
+    better_than_baseline: bool | None = None
+    tied_with_best: bool | None = None
 
     @property
     def fact_texts(self) -> list[tuple[str, str]]:
@@ -118,21 +120,23 @@ class Result(NamedTuple):
 def with_certainty(results: Sequence[tuple[Mapping[str, Any], Result]]) -> list[Result]:
     """The results, each given with its entry's row, and with what was found of its primary measure.
 
-    Nothing is added over hidden judgements, to reported figures, and where nothing was found yet. As many queries as
-    `read_certainty` makes, none where no result was scored.
+    Nothing is added to reported figures, and where nothing was found yet; over hidden judgements what follows from
+    published scores. As many queries as `statements` makes, none where no result was scored.
     """
-    scored = {
-        row["dataset_id"]
-        for row, _ in results
-        if row["provenance"] != Entry.Provenance.REPORTED and not row["dataset__hidden"]
-    }
-    boards = read_certainty(scored) if scored else {}
+    scored = {row["dataset_id"] for row, _ in results if row["provenance"] != Entry.Provenance.REPORTED}
+    boards = statements(scored) if scored else {}
     found = []
     for row, result in results:
-        board = boards.get(row["dataset_id"])
-        of_measure = board.of(result.measure) if board is not None else None
-        sure = of_measure.of(row["pk"]) if of_measure is not None else None
-        found.append(result if sure is None else result._replace(certainty=sure))
+        board = boards.get(row["dataset_id"], BoardStatements())
+        said = board.of(row["pk"], result.measure)
+        of_measure = board.certainty.of(result.measure) if board.certainty is not None else None
+        found.append(
+            result._replace(
+                certainty=of_measure.of(row["pk"]) if of_measure is not None else None,
+                better_than_baseline=said.better,
+                tied_with_best=said.tied_with_best,
+            )
+        )
     return found
 
 

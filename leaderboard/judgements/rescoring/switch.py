@@ -22,6 +22,7 @@ from leaderboard.models import Dataset, Entry, Rescore, Seed
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.scored import mark_pooled
+from leaderboard.results.significance.hidden import keep_least_difference
 
 
 class CannotSwitch(ValueError):
@@ -52,6 +53,7 @@ def switch_board(rescore: Rescore, *, seen: str = "") -> Dataset:
     dataset.current_qrels = qrels
     dataset.save()
     offer_content(dataset, qrels.version, qrels, OfferedContent.of(present.content))
+    keep_least_difference(dataset)
     mark_pooled(dataset)
     update_shown(dataset)
     record(

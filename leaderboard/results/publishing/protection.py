@@ -22,6 +22,7 @@ from leaderboard.results.history.revisions import Kind, board_changed, lock_boar
 from leaderboard.results.protection import Part, draw_parts, evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.republish import fill_scores, private_scores_of
+from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.values import present_group
 
 Visibility = Entry.Visibility
@@ -177,6 +178,7 @@ def switch_protection(dataset: Dataset, protection: Protection) -> bool:
     present.protection = protection
     present.save(update_fields=["protection"])
     fill_scores(present, list(Entry.objects.filter(dataset=present)))
+    keep_least_difference(present, scorer=True)
     update_shown(present)
     record(
         "protection changed",

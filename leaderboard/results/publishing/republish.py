@@ -7,6 +7,7 @@ from django.db import transaction
 from leaderboard.models import BoardChange, Dataset, Entry, Seed
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import update_shown
+from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.values import (
     aggregate_seeds,
     published_private_scores,
@@ -52,6 +53,7 @@ def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
         changed.append(entry)
     Seed.objects.bulk_update(seeds, ["scores"], batch_size=200)
     Entry.objects.bulk_update(changed, ["scores", "deviations", "private_scores"], batch_size=200)
+    keep_least_difference(dataset)
 
 
 def _published(entry: Entry, seeds: list[Seed], dataset: Dataset) -> list[dict[str, float]]:

@@ -16,6 +16,7 @@ from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.scheduling import decide_publication
 from leaderboard.results.publishing.visibility import take_over_baseline
+from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.values import (
     aggregate_seeds,
     comparison_group,
@@ -203,7 +204,8 @@ def _columns(
 
 
 def _record_publication(dataset: Dataset, entry: Entry) -> None:
-    """Count the change of the board, where the new entry is one."""
+    """Count the change of the board, where the new entry is one; with the first baseline there is more to say."""
+    keep_least_difference(dataset, scorer=True)
     if entry.visibility == Entry.Visibility.PUBLIC:
         moved = update_shown(dataset) if entry.system.team_id is not None else set()
         if entry.pk in moved:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from leaderboard.core.measures import better
+from leaderboard.results.significance.hidden import PublishedComparison, published_comparisons
 from leaderboard.results.significance.reading import read_certainty
 from leaderboard.results.significance.types import BoardCertainty, EntryCertainty
 
@@ -36,12 +37,16 @@ UNKNOWN = Statement()
 
 @dataclass(frozen=True, slots=True)
 class BoardStatements:
-    """The statements of one board."""
+    """The statements of one board: of what its tests found, or over hidden judgements of its published scores."""
 
     certainty: BoardCertainty | None = None
+    published: PublishedComparison | None = None
 
     def of(self, entry: int, measure: str) -> Statement:
-        """What may be said of the entry with this id."""
+        """What may be said of the entry with this id; over hidden judgements of the primary measure alone."""
+        if self.published is not None and measure == self.published.measure:
+            tied = entry in self.published.tied if entry in self.published.ranked else None
+            return Statement(better=self.published.better.get(entry), tied_with_best=tied)
         found = self.certainty.of(measure) if self.certainty is not None else None
         one = found.of(entry) if found is not None else None
         if one is None:
@@ -51,16 +56,25 @@ class BoardStatements:
 
     def tied_with_best(self, measure: str) -> frozenset[int]:
         """The ids of the entries that may be the best, the best among them; empty where that is not known."""
+        if self.published is not None:
+            return self.published.tied if measure == self.published.measure else frozenset()
         found = self.certainty.of(measure) if self.certainty is not None else None
         if found is None:
             return frozenset()
         return frozenset(entry for entry, one in found.entries.items() if _ties(one))
 
+    def least_difference(self, measure: str) -> float | None:
+        """Over hidden judgements the least difference to the baseline that is significant, where it is known."""
+        if self.published is None or measure != self.published.measure:
+            return None
+        return self.published.least_difference
+
 
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
     """What may be said of each dataset's board as it is now, by the dataset's id; every id has an answer."""
     found = read_certainty(datasets)
-    return {dataset: BoardStatements(found.get(dataset)) for dataset in datasets}
+    published = published_comparisons([dataset for dataset in datasets if dataset not in found])
+    return {dataset: BoardStatements(found.get(dataset), published.get(dataset)) for dataset in datasets}
 
 
 def _against_baseline(one: EntryCertainty, measure: str) -> tuple[bool | None, bool | None]:
