@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from evaluation.judgements.splits import QueryParts, draw_parts
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, ladder_step, paired_standard_error
+from evaluation.statistics.least_difference import STEP as LEAST_STEP
+from evaluation.statistics.least_difference import least_difference
+from leaderboard.results.significance.types import ALPHA
 from tests.attack.prober import QUERIES, Collection
 
 Values = NDArray[np.float64]
@@ -35,6 +38,8 @@ class Rules:
     the baseline. `wide`: further results of young teams have a larger step to take, `tries`: and one that grows with
     what they have tried. `coarse`: a competition tells steps, and other datasets measures beside the primary one.
     `primary_alone`: a competition tells no such measures. `budget`: so many results are told a day, None: all.
+    `certainty`: the least significant difference is told, and of each told result whether it is better than BM25.
+    `tests`: this is by a test of its own values by query, which the site does not do.
     """
 
     competition: bool
@@ -48,6 +53,8 @@ class Rules:
     primary_alone: bool = True
     tries: bool = True
     budget: int | None = 6
+    certainty: bool = True
+    tests: bool = False
 
     @property
     def step(self) -> float:
@@ -73,7 +80,7 @@ def before(*, competition: bool) -> Rules:
     """The protections of the release before: the Ladder in competitions alone, by team, and first results for free."""
     return Rules(
         competition, ladder=competition, one_party=False, baseline=False, wide=False, coarse=False,
-        primary_alone=False, tries=False,
+        primary_alone=False, tries=False, certainty=False,
         budget=None,
     )  # fmt: skip
 
@@ -147,6 +154,17 @@ class Board:
         return (
             score + ladder_step(0.0, 0.0, paired_standard_error(shown, best), tries=tries, step=step).needed
         )
+
+    @property
+    def least_difference(self) -> float:
+        """The least significant difference to BM25, as it is told."""
+        step = PUBLIC_STEP if self.rules.competition else LEAST_STEP
+        return least_difference(self.baseline[self.public], alpha=ALPHA, step=step)
+
+    def is_better(self, result: Result) -> bool:
+        """Whether a told result is told to be better than BM25."""
+        gain = result.score - self.rules.published(float(self.baseline[self.public].mean()))
+        return gain >= self.least_difference - 1e-9
 
     def _decide(self, result: Result) -> None:
         result.needed = self.needed(result.team, result.shown)

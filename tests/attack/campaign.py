@@ -20,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.statistics.ladder import PUBLIC_STEP
+from evaluation.statistics.least_difference import STEP as LEAST_STEP
 from tests.attack.board import SHARE, Board, Result, Rules, Values, before, everything, public_part
 from tests.attack.prober import QUERIES, Collection, honest, synthetic_collection
 from tests.attack.reader import Reader, rankings
@@ -42,6 +44,9 @@ CONTROL = 0.03
 SERVED = 0.95
 #: The name of the protections that there were before.
 BEFORE = "the release before"
+#: The name of those that say nothing of what is better than BM25, and what saying it may add to the gain.
+UNCERTAIN = "without: what is better than BM25"
+CERTAINTY = 0.001
 #: Sock puppets, of whom there are more and whose luck evens out, are played so many times less often.
 LESS = 10
 #: So many collections, so that no single one's luck counts.
@@ -86,15 +91,28 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
     board = Board(rules, given.public, given.baseline)
     share = SHARE if rules.competition else 1.0
     reader = Reader(given.collection.totals, share, rules.step, seed=number)
+    baseline = rules.published(float(given.baseline[given.public].mean()))
+    if rules.certainty:
+        least = board.least_difference
+        reader.told_least_difference(least, PUBLIC_STEP if rules.competition else LEAST_STEP, baseline)
     sent = {}
 
+    def shown_mean(choice: NDArray[np.bool_]) -> float:
+        return float(np.where(choice, given.other, given.plain)[given.public].mean())
+
     def learn(result: Result) -> None:
-        choice, beside = sent[result]
+        choice, beside, tested = sent[result]
         _learn(reader, choice, result)
-        if result.told_on is not None:
-            for other, step in zip(beside, rules.further, strict=True):
-                shown = np.where(other, given.other, given.plain)[given.public]
-                reader.told_beside(other, float(shown.mean()), step)
+        if result.told_on is None:
+            return
+        for other, step in zip(beside, rules.further, strict=True):
+            reader.told_beside(other, shown_mean(other), step)
+        if rules.tests:
+            # As good as a bit can be: of an equation of its own, whichever way it goes as likely as the other.
+            middle = reader.expected(tested)
+            reader.compared(tested, middle, above=shown_mean(tested) > middle)
+        elif rules.certainty:
+            reader.compared(choice, baseline + least, above=board.is_better(result))
 
     for day in range(days + 1):
         for result in board.next_day():
@@ -107,7 +125,8 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
             choice = reader.design()
             values = np.where(choice, given.other, given.plain)
             result = board.submit(team, values)
-            sent[result] = choice, [reader.beside() for _ in rules.further]
+            beside = [reader.beside() for _ in rules.further]
+            sent[result] = choice, beside, reader.beside() if rules.tests else choice
             learn(result)
     gain = np.where(reader.final(), given.other - given.plain, 0.0)
     told = sum(result.told_on is not None for result in board.results)
@@ -178,6 +197,8 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     found["without: values in steps"] = replace(full, coarse=False)
     found["without: rounding"] = replace(full, rounding=False)
     found["without: the daily budget"] = replace(full, budget=None)
+    found[UNCERTAIN] = replace(full, certainty=False)
+    found["with: a test of each result told"] = replace(full, tests=True)
     found[BEFORE] = before(competition=full.competition)
     return found
 
@@ -191,6 +212,7 @@ def _gains(figures: Figures, competition: bool, splits: int, pool: ProcessPoolEx
     """The table of both parties under one policy, held against the bounds."""
     policy = "competition" if competition else "standard"
     rows = []
+    gained = 0.0
     for party, (teams, approved) in PARTIES.items():
         for name, rules in protections(Rules(competition, approved=approved)).items():
             played = play(rules, teams, splits if approved else -(-splits // LESS), pool)
@@ -199,6 +221,9 @@ def _gains(figures: Figures, competition: bool, splits: int, pool: ProcessPoolEx
             if name == "all":
                 shown += f" ({figures.bound(f'{party}, {policy}, shown', mean[0], SHOWN)})"
                 private += f" ({figures.bound(f'{party}, {policy}, private', mean[1], PRIVATE)})"
+                gained = mean[0]
+            elif name == UNCERTAIN:
+                figures.bound(f"{party}, {policy}: what certainty adds", gained - mean[0], CERTAINTY)
             elif name == BEFORE:
                 figures.bound(f"{party}, {policy}: what the control lacks", CONTROL - mean[0], 0)
             highest = f"{np.percentile(played[:, 0], 95):+.4f}"

@@ -8,7 +8,8 @@ score is an equation up to rounding; "no significant change" says that it is bel
 Gaussian, matched by its moments. Each further measure that is told (R@100 sees documents that nDCG@10 does not) is
 taken for an equation of its own, as if it could be steered apart and said the same of a query. Ranks, ties, news,
 exports and aggregates are computed from published values and tell nothing more; when something is told says what being
-told says.
+told says. The least significant difference says how BM25's values spread, and BM25 finds some of the documents that
+the other ranking has first. That a result is better than BM25, or is not, is a truncated Gaussian, too.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from math import erf, exp, pi, sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
+from leaderboard.results.significance.types import ALPHA
 from tests.attack.prober import DEEPEST_GAIN, DEPTH, POOL, QUERIES, Rankings, honest, synthetic_collection
 
 #: The other ranking of a query has so many of the documents after the tenth first.
@@ -50,11 +53,32 @@ def known_of_change() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         changes.append(collection.values(rankings(np.ones(QUERIES, bool))) - plain)
         totals.append(collection.totals)
     total, change = np.log(np.concatenate(totals)), np.concatenate(changes)
-    weights = np.exp(-0.5 * ((np.log(np.arange(1, POOL + 1))[:, None] - total[None, :]) / 0.3) ** 2)
-    weights /= weights.sum(axis=1, keepdims=True)
+    weights = _weights(total)
     mean = weights @ change
     variance = weights @ change**2 - mean**2
     return np.concatenate([[0.0], mean]), np.concatenate([[0.01], variance])
+
+
+@cache
+def known_of_baseline() -> tuple[NDArray[np.float64], ...]:
+    """Of the square of BM25's value, by R: mean, mean square, and mean product with the change; smoothed."""
+    backwards = {query: ranking[::-1] for query, ranking in honest().items()}
+    squares, products, totals = [], [], []
+    for seed in SEEN:
+        collection = synthetic_collection(seed)
+        change = collection.values(rankings(np.ones(QUERIES, bool))) - collection.values(honest())
+        squares.append(collection.values(backwards) ** 2)
+        products.append(squares[-1] * change)
+        totals.append(collection.totals)
+    weights = _weights(np.log(np.concatenate(totals)))
+    found = np.concatenate(squares), np.concatenate(squares) ** 2, np.concatenate(products)
+    return tuple(np.concatenate([[0.0], weights @ column]) for column in found)
+
+
+def _weights(total: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each query that was seen, given the logarithms of its R, weighs for each R from 1: (POOL, queries)."""
+    weights = np.exp(-0.5 * ((np.log(np.arange(1, POOL + 1))[:, None] - total[None, :]) / 0.3) ** 2)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 @dataclass
@@ -102,10 +126,34 @@ class Reader:
 
     def held(self, choice: NDArray[np.bool_], below: float) -> None:
         """No significant change: the score is below this."""
+        self.compared(choice, below, above=False)
+
+    def expected(self, choice: NDArray[np.bool_]) -> float:
+        """The score that it expects of a run."""
+        return float(self._row(choice) @ self.mean)
+
+    def told_least_difference(self, least: float, step: float, mean: float) -> None:
+        """The least significant difference, in its steps: with BM25's mean, the mean square of BM25's values."""
+        root = sqrt(self.shown / 2) / NormalDist().inv_cdf(1 - ALPHA / 2)
+        deviation, width = (least - step / 2) * root, step * root
+        square, fourth, product = (column[self.totals] for column in known_of_baseline())
+        change = known_of_change()[0][self.totals]
+        share = self.share
+        # With the honest run's score, the last unknown, it is taken to have nothing in common.
+        shared = np.append(share * product - share**2 * change * square, 0.0) / self.shown
+        noise = (2 * deviation * width) ** 2 / 12
+        scale = float((share * fourth - (share * square) ** 2).sum()) / self.shown**2 + noise
+        found = deviation**2 + mean**2 - share * float(square.sum()) / self.shown
+        self.mean = self.mean + shared * (found / scale)
+        self.covariance -= np.outer(shared, shared / scale)
+
+    def compared(self, choice: NDArray[np.bool_], threshold: float, *, above: bool) -> None:
+        """The score is above a threshold, or below it."""
         row = self._row(choice)
         gain = self.covariance @ row
         expected, variance = float(row @ self.mean), float(row @ gain)
-        place = (below - expected) / sqrt(variance)
+        sign = -1 if above else 1
+        place = sign * (threshold - expected) / sqrt(variance)
         mass = 0.5 * (1 + erf(place / sqrt(2)))
         if mass < 1e-6:
             return
@@ -113,7 +161,7 @@ class Reader:
         left = max(1e-3, 1 - ratio * (ratio + place))  # of the variance
         if left > 1 - 1e-6:
             return
-        matched = expected - ratio * sqrt(variance)
+        matched = expected - sign * ratio * sqrt(variance)
         noise = variance * left / (1 - left)
         self._observe(choice, expected + (matched - expected) / (1 - left), noise)
 
