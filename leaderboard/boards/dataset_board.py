@@ -56,7 +56,7 @@ from leaderboard.results.kinds import (
     present_group,
     ranked_in,
 )
-from leaderboard.results.significance.statements import BoardStatements, differs
+from leaderboard.results.significance.statements import NOTHING_SAID, BoardStatements, differs
 from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,
@@ -109,7 +109,7 @@ def dataset_board(
     state: BoardState,
     measured: Sequence[MeasuredEntry] = (),
     certainty: BoardCertainty | None = None,
-    said: BoardStatements | None = None,
+    said: BoardStatements = NOTHING_SAID,
 ) -> Board:
     """The view of the board that `state` asks for.
 
@@ -140,7 +140,9 @@ def dataset_board(
     scored = facts.qrels_id is not None and any_scored(base.rows.rows, measure)
     board.awaited = sure.awaited(scored=scored, hidden=facts.hidden)
     _give_rows(board, base, costs, state)
-    rows = board.rows
+    if facts.hidden:
+        _colour_hidden(board, said)
+    board.statements, rows = said, board.rows
     on_weights = _weigh(board, base, state)
     private = any(column.group == PRIVATE_PART for column in board.columns)
     lower = better(measure) == "lower"
@@ -170,6 +172,13 @@ def _give_rows(board: Board, base: _SharedBoard, costs: BoardCosts, state: Board
     if fills:
         lines = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in base.shown)
         fill_costs(board.rows, [*costs.columns, *figures], lines)
+
+
+def _colour_hidden(board: Board, said: BoardStatements) -> None:
+    """Mark the rows that are better than the baseline by what was published of them."""
+    board.rows = [row.copy() for row in board.rows]
+    for row in board.rows:
+        row.differs = bool(said.of(row.entries[0], board.measure).better)
 
 
 def _weigh(board: Board, base: _SharedBoard, state: BoardState) -> list[str]:

@@ -26,7 +26,7 @@ MOST_NAMED = 1
 def summarise(
     board: Board,
     measure: str,
-    said: BoardStatements | None,
+    said: BoardStatements,
     *,
     lower_is_better: bool,
     key: str = "",
@@ -49,16 +49,12 @@ def summarise(
     best = choose(rows, key=lambda row: row.value(key))
     names = Counter(row.entry.system for row in board.rows)
     score, ratio = _number(best, key) or 0.0, _number(best, relative)
-    statement = said.of(best.entries[0], measure) if said is not None and best.entries else UNKNOWN
-    ties = said.tied_with_best(measure) if said is not None else frozenset[int]()
+    statement = said.of(best.entries[0], measure) if best.entries else UNKNOWN
+    ties = said.tied_with_best(measure)
     tied = [row for row in rows if row is not best and ties.intersection(row.entries)]
     cheapest, latency, cost = _cheapest(rows, best, key, lower_is_better=lower_is_better)
     lead = _lead(board, best, ratio, statement, others=len(rows) - 1)
-    certain = (
-        _ties(tied, names)
-        if ties and len(rows) > 1
-        else _untested(reported=reported, tested=tested, said=said)
-    )
+    certain = _ties(tied, names) if ties and len(rows) > 1 else _untested(reported=reported, tested=tested)
     label = "Best reported: " if reported else "Best: "
     after = f", {measure} {format_value(score, 3)}{lead}. {certain} {cost}"
     return Summary(
@@ -114,13 +110,13 @@ def _ties(tied: Sequence[Row], names: Counter[str]) -> str:
     return f"{_name(tied[0], names)} ties with it."
 
 
-def _untested(*, reported: bool, tested: bool, said: BoardStatements | None) -> str:
+def _untested(*, reported: bool, tested: bool) -> str:
     """Why nothing is said of ties."""
     if reported:
         return "Not tested: papers report means."
     if not tested:
         return "Not tested over datasets."
-    return "" if said is None else "Ties are not known yet."
+    return "Ties are not known yet."
 
 
 def _cheapest(

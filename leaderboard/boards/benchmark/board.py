@@ -39,6 +39,7 @@ from leaderboard.core.text.baselines import baselines_label
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import BoardRows
 from leaderboard.results.kinds import CLOSED, CLOSED_NOTE, REPORTED
+from leaderboard.results.significance.statements import NOTHING_SAID
 from leaderboard.results.significance.types import BoardCertainty
 from leaderboard.systems.baselines import BM25
 
@@ -181,7 +182,7 @@ def _view(
     board.summary = summarise(
         board,
         f"mean {board.measure}" if facts.all_counted > 1 else board.measure,
-        None,
+        NOTHING_SAID,
         lower_is_better=tables.lower_is_better,
         key=default,
         relative=AVERAGE,

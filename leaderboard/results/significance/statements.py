@@ -70,6 +70,10 @@ class BoardStatements:
         return self.published.least_difference
 
 
+#: Of a board of which nothing may be said, or is known.
+NOTHING_SAID = BoardStatements()
+
+
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
     """What may be said of each dataset's board as it is now, by the dataset's id; every id has an answer."""
     found = read_certainty(datasets)
