@@ -58,8 +58,9 @@ _PRESETS: Mapping[str, Preset] = dict(
         strict=True,
     )
 )  # fmt: skip
-#: What fills up an overview: other measures, a benchmark's datasets, and what publications state.
-_FILLING = ("other-measures", "effectiveness", "ranks-over-all", "reported")
+#: What fills up an overview: further measures, the first ones; a benchmark's datasets, and the like, if all fit.
+_FURTHER_MEASURES = "other-measures"
+_WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
 
 
 def choose_columns(board: Board, state: BoardState) -> None:
@@ -84,14 +85,16 @@ def _chosen(board: Board, state: BoardState) -> list[Column]:
     if name in _PRESETS:
         keys.add(board.measure)
     found = [column for column in board.columns if column.key in keys or column.group_slug in preset.groups]
-    return _fill(board.columns, found) if name == PRESETS[0] else found
+    return _fill(board, found) if name == PRESETS[0] else found
 
 
-def _fill(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
-    """The columns with groups that fit whole beside them, in the board's order."""
+def _fill(board: Board, found: Sequence[Column]) -> list[Column]:
+    """The columns, and beside them what there is room for, in the board's order."""
     keys = {column.key for column in found}
-    for group in _FILLING:
-        more = {column.key for column in columns if column.group_slug == group} - keys
+    further = [column.key for column in board.columns if column.group_slug == _FURTHER_MEASURES]
+    keys.update(further[: max(0, OVERVIEW_WIDTH - len(keys))])
+    for group in _WHOLE_GROUPS if board.views else ():
+        more = {column.key for column in board.columns if column.group_slug == group} - keys
         if len(keys | more) <= OVERVIEW_WIDTH:
             keys |= more
-    return [column for column in columns if column.key in keys]
+    return [column for column in board.columns if column.key in keys]
