@@ -16,6 +16,7 @@ from leaderboard.boards.dataset_details import AwaitingRun, JudgedVersion, Loadi
 from leaderboard.boards.pages import Tombstone
 from leaderboard.boards.system.result import Result
 from leaderboard.datasets.lists import DatasetStatistics
+from leaderboard.models import DECLARED_NUMBERS
 from leaderboard.results.history.measurements import Machine
 from leaderboard.results.profiles.public import Neighbour
 from leaderboard.results.significance.types import EntryCertainty, TestSettings
@@ -404,8 +405,6 @@ class SystemSerializer(NamedSerializer):
     training_datasets = _texts(help_text="Slugs or names.")
     adapted_to = _texts(help_text="Datasets whose corpus it saw, without labels.")
     backbone = serializers.CharField()
-    dimension = serializers.IntegerField(allow_null=True)
-    maximum_length = serializers.IntegerField(allow_null=True)
     paper_url = serializers.CharField()
     code_url = serializers.CharField()
     model_url = serializers.CharField()
@@ -419,10 +418,17 @@ class SystemSerializer(NamedSerializer):
     open_weights = serializers.BooleanField(allow_null=True, help_text="Null: nobody said.")
     commercial_use = serializers.BooleanField(allow_null=True, help_text="Null: nobody said.")
     closed_api = serializers.BooleanField()
-    parameter_count = serializers.IntegerField(allow_null=True)
     training_compute = serializers.CharField()
     anonymous_until = serializers.DateTimeField(allow_null=True)
     results = ResultSerializer(many=True)
     quarantined = QuarantinedResultSerializer(many=True)
     challenges = shape(PublicChallenge, "SystemChallenge", "A doubt on record, and its decision.")(many=True)
     corrections = CorrectionSerializer(many=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        """These, and the numbers that teams declare."""
+        numbers = {
+            each.name: serializers.IntegerField(allow_null=True, help_text=each.hint)
+            for each in DECLARED_NUMBERS
+        }
+        return {**super().get_fields(), **numbers}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.db import models
@@ -121,25 +122,42 @@ class System(models.Model):
 
 
 class DeclaredNumber(NamedTuple):
-    """A number that teams declare of a system, by the name of its column here, and what pages call it.
+    """A number that teams declare of a system, by the name of its column here: `label` and `hint` are for pages.
 
     Where boards have a column of it, `key` and `head` are the column's, in `unit`, each of so many (`per`).
     """
 
     name: str
     label: str
+    greatest: int
+    hint: str
     key: str = ""
     head: str = ""
     unit: str = ""
     per: float = 1.0
 
 
-#: In the order of forms. Boards, corrections, the submit page and the tables of curators read them from here.
+#: In the order of forms. Forms, boards, corrections, pages, the API and the tables of curators read them from here.
 DECLARED_NUMBERS = (
-    DeclaredNumber("parameter_count", "Weights", "declared-parameters", "Parameters", "M", 1e6),
-    DeclaredNumber("dimension", "Dimension"),
-    DeclaredNumber("maximum_length", "Maximum length", "maximum-length", "Longest text", "tokens"),
-)
+    DeclaredNumber(
+        "parameter_count", "Weights", 10**15, "How many the model has, for example 109482240.",
+        "declared-parameters", "Parameters", "M", 1e6,
+    ),
+    DeclaredNumber("dimension", "Dimension", 1_000_000, "Of the vectors, where there are any."),
+    DeclaredNumber(
+        "maximum_length", "Maximum length", 10_000_000, "Of its input, in tokens.",
+        "maximum-length", "Longest text", "tokens",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredNumbers:
+    """One system's value of each of `DECLARED_NUMBERS`; None: not declared."""
+
+    parameter_count: int | None = None
+    dimension: int | None = None
+    maximum_length: int | None = None
 
 
 class SystemRedirect(models.Model):

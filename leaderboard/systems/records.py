@@ -15,12 +15,13 @@ from django.db.models import Q
 from django.utils.text import slugify
 
 from leaderboard.models import Dataset, System, SystemRedirect, Team
+from leaderboard.models.systems import DeclaredNumbers
 from leaderboard.results.publishing.descriptions import lock_systems, system_changed
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 
 
 @dataclass(frozen=True, slots=True)
-class SystemFields:
+class SystemFields(DeclaredNumbers):
     """What a system says of itself. `training_declared` with no datasets means: trained on none of them.
 
     `variant_of_id` is the key of another system; None in `open_weights` and `commercial_use` means: not said.
@@ -34,8 +35,6 @@ class SystemFields:
     training_declared: bool = False
     training_datasets: list[str] = field(default_factory=list)
     backbone: str = ""
-    dimension: int | None = None
-    maximum_length: int | None = None
     paper_url: str = ""
     code_url: str = ""
     model_url: str = ""
@@ -47,7 +46,6 @@ class SystemFields:
     open_weights: bool | None = None
     commercial_use: bool | None = None
     closed_api: bool = False
-    parameter_count: int | None = None
     training_compute: str = ""
     adapted_to: list[str] = field(default_factory=list)
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from leaderboard.core.text.latex import find_forbidden_command
-from leaderboard.models import Architecture, Challenge, Dataset, Entry, System, Team
+from leaderboard.models import DECLARED_NUMBERS, Architecture, Challenge, Dataset, Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 from leaderboard.systems.records import SystemFields, canonical_datasets
@@ -116,23 +116,6 @@ class SystemForm(forms.Form):
         help_text="The slug of a system here: what its page's address ends in.",
     )
     backbone = NameField(required=False, max_length=120, help_text="For example bert-base-uncased.")
-    parameter_count = forms.IntegerField(
-        label="Weights",
-        required=False,
-        min_value=1,
-        max_value=10**15,
-        help_text="How many the model has, for example 109482240.",
-    )
-    dimension = forms.IntegerField(
-        required=False, min_value=1, max_value=1_000_000, help_text="Of the vectors, where there are any."
-    )
-    maximum_length = forms.IntegerField(
-        label="Maximum input length",
-        required=False,
-        min_value=1,
-        max_value=10_000_000,
-        help_text="In tokens.",
-    )
     training_compute = NameField(
         label="Training compute", required=False, max_length=120, help_text="For example 8 A100, 3 days."
     )
@@ -279,6 +262,14 @@ class SystemForm(forms.Form):
         return SystemFields(**values)
 
 
+SystemForm.base_fields.update(
+    {
+        each.name: forms.IntegerField(
+            label=each.label, required=False, min_value=1, max_value=each.greatest, help_text=each.hint
+        )
+        for each in DECLARED_NUMBERS
+    }
+)
 _NOT_COLUMNS = {"training_datasets", "training_none"}
 #: What a challenge that is upheld may settle.
 _OF_TRAINING = ("training_datasets", "training_none", "adapted_to")

@@ -73,7 +73,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
         "year_shown": facts["year"] or facts["source__year"],
         "declared": [
-            (each.label, facts[each.name], each.unit) for each in DECLARED_NUMBERS if each.per == 1.0
+            (each.label, facts[each.name], each.unit if each.per == 1.0 else "") for each in DECLARED_NUMBERS
         ],
     }
 

@@ -34,7 +34,8 @@ _OF_SYSTEM = (
     "architecture", "licence", "commercial_use", "open_weights", "closed_api", "year",
     *(each.name for each in DECLARED_NUMBERS if each.key),
 )  # fmt: skip
-#: Which fields a row has: raised with every change of `EntryRow`, so that the next start stores present boards anew.
+#: Which fields a row has: raised with every change of `EntryRow`, so that the next start stores present boards anew,
+#: but for a new field that is empty at first.
 LAYOUT = 2
 #: What is read from elsewhere.
 _BESIDE = ("measured", "bibtex")

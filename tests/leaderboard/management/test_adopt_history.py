@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
+from django.apps import apps
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
+from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
@@ -31,7 +33,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 triggers = import_module("leaderboard.migrations.0002_append_only_audit")
 TABLES = {"leaderboard_auditrecord"}
-LATER_TABLES = ("submissions_switch",)
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +46,29 @@ def new_tables(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) 
 def earlier_database(new_tables: set[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The database of the tests, with the records of the earlier migrations and all triggers.
 
-    It has no table that a migration after the present first ones has made.
+    It has no table and no column that a migration after the present first ones has made.
     """
     monkeypatch.setattr(adopt_history, "describe_new_tables", lambda: new_tables)
     if connection.vendor == "sqlite":
         execute(*triggers.SQLITE)
-    execute(*(f"DROP TABLE {table}" for table in LATER_TABLES))
+    with override_settings(MIGRATION_MODULES={}):
+        then = MigrationLoader(connection).project_state(sorted(INITIAL)).apps
+    for model in (
+        *apps.get_app_config("leaderboard").get_models(),
+        *apps.get_app_config("submissions").get_models(),
+    ):
+        table, columns = model._meta.db_table, {field.column for field in model._meta.local_concrete_fields}
+        try:
+            fields = then.get_model(model._meta.label)._meta.local_concrete_fields
+        except LookupError:
+            execute(f"DROP TABLE {table}")
+        else:
+            execute(
+                *(
+                    f"ALTER TABLE {table} DROP COLUMN {each}"
+                    for each in columns - {field.column for field in fields}
+                )
+            )
     record_earlier_migrations()
 
 
