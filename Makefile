@@ -29,6 +29,10 @@ TOOLS_STAMP := $(TOOLS)/installed-$(shell cat $(LOCKS)/tools.txt | cksum | tr ' 
 # The published JavaScript client that uploads are tested with. Where npm's registry is out of reach its test is skipped.
 CLIENT_STAMP := build/clients/installed-$(shell cat tests/clients/package*.json | cksum | tr ' ' '-')
 
+# What no Python package carries, out of npm's. Where its registry is out of reach the site does without, and says so.
+ASSETS       := build/assets
+ASSETS_STAMP := build/assets-$(shell cat assets/* | cksum | tr ' ' '-')
+
 # What lint asks Django is about a site on the internet, and touches no real state.
 PRODUCTION := RUNBOARD_VAR=build/lint ALLOWED_HOSTS=runboard.example HTTPS=1 DEBUG=0 EMAIL_URL=smtp://localhost
 
@@ -49,7 +53,7 @@ TARGET ?= web
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run test test-long test-faults lint measure-structure benchmark load-test attack fuzz sanitize \
+.PHONY: help install assets run test test-long test-faults lint measure-structure benchmark load-test attack fuzz sanitize \
 	fuzz-checkpoints check-containers try-dockerfile lock check-locks audit pin-images clean
 
 help: ## list these recipes
@@ -57,7 +61,10 @@ help: ## list these recipes
 
 install: $(RUN_STAMP) ## install what `make run` needs, and run nothing (TORCH_LOCK=cpu or cuda: that build of torch, by hash)
 
-run: $(RUN_STAMP) ## install what is missing, then run the whole site on http://127.0.0.1:8000 (PORT=...)
+assets: $(RUN_STAMP) ## fetch plotly.js's small bundle and the fonts from npm (NPM_CONFIG_REGISTRY=...); `make run` does it once
+	$(PY) assets/fetch.py $(ASSETS)
+
+run: $(RUN_STAMP) $(ASSETS_STAMP) ## install what is missing, then run the whole site on http://127.0.0.1:8000 (PORT=...)
 	@exec $(PY) manage.py runboard --stop-with-parent
 
 test: $(TEST_STAMP) $(CLIENT_STAMP) ## check everything: lint, all tests on SQLite, those of the database on PostgreSQL again
@@ -142,6 +149,9 @@ $(TEST_STAMP): $(VENV)/created
 
 $(CLIENT_STAMP): $(TEST_STAMP)
 	@$(PY) tests/clients/install.py && touch $@ || true
+
+$(ASSETS_STAMP): $(RUN_STAMP)
+	@$(PY) assets/fetch.py $(ASSETS) && touch $@ || true
 
 $(TOOLS_STAMP): $(TOOLS)/created
 	@$(TOOLS)/bin/python -m pip --disable-pip-version-check --no-input --quiet install --no-deps --require-hashes \

@@ -93,7 +93,9 @@ SIMPLE_HISTORY_HISTORY_CHANGE_REASON_USE_TEXT_FIELD = True
 # --- static files: out of this project and installed packages, collected and hashed at start
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+# What `make assets` fetched comes before files of the same name: the whole plotly.js, a style sheet without fonts.
+ASSETS = BASE_DIR / "build" / "assets"
+STATICFILES_DIRS = [*([ASSETS] if ASSETS.is_dir() else []), BASE_DIR / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
