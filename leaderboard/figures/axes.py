@@ -61,7 +61,7 @@ def log_axis(title: str, values: Sequence[float], *, sparse: bool = False) -> di
     low, high = math.log10(min(values)), math.log10(max(values))
     room = 0.06 * max(high - low, 0.5)
     low, high = low - room, high + room
-    ticks = _log_ticks(low, high, (1, 2, 5) if high - low < 2.5 and not sparse else (1,))
+    ticks = _log_ticks(low, high, (1, 2, 5) if high - low < 3.2 and not sparse else (1,))
     if len(ticks) < 2:
         ticks = _log_ticks(low, high, (1, 2, 5))
     if len(ticks) < 2:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from leaderboard.boards.model import Row
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.palette import INK, SCALE
+from leaderboard.figures.palette import INK, PAPER, SCALE
 
 T = TypeVar("T")
 
@@ -44,23 +44,60 @@ def bar_layout(number: int, each: int = BAR, /, **more: Any) -> go.Layout:
     return go.Layout({**usual, "yaxis": axis}, **more)
 
 
-def heatmap(names: Sequence[str], values: Sequence[Sequence[float | None]], **more: Any) -> go.Heatmap:
-    """A square of names against themselves, with texts that can be read on every hue of the scale."""
-    return go.Heatmap(
-        x=names,
-        y=names,
-        z=values,
-        zmin=0,
-        colorscale=SCALE,
-        textfont_color=INK,
-        hoverongaps=False,
-        xgap=2,
-        ygap=2,
-        **more,
+def heatmap(
+    names: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    texts: Sequence[Sequence[str]],
+    most: float,
+    title: str,
+    hover: str,
+) -> go.Bar:
+    """A square of names against themselves, with texts that can be read on every hue of the scale.
+
+    It is made of bars one wide, which plotly's smallest bundle has: `hover` gets row, column and text as
+    `%{customdata[0]}` to `[2]`.
+    """
+    cells = [
+        (row, column, values[row][column], texts[row][column])
+        for row in range(len(names))
+        for column in range(len(names))
+        if values[row][column] is not None
+    ]
+    return go.Bar(
+        orientation="h",
+        y=[row for row, *_ in cells],
+        base=[column - 0.5 for _, column, *_ in cells],
+        x=[1] * len(cells),
+        text=[text for *_, text in cells],
+        textposition="inside",
+        insidetextanchor="middle",
+        insidetextfont_color=INK,
+        textangle=0,
+        constraintext="none",
+        customdata=[[names[row], names[column], text] for row, column, _, text in cells],
+        hovertemplate=f"{hover}<extra></extra>",
+        marker={
+            "color": [value for *_, value, _ in cells],
+            "colorscale": SCALE,
+            "cmin": 0,
+            "cmax": most,
+            "colorbar": {"thickness": 10, "outlinewidth": 0, "title": {"text": title, "side": "right"}},
+            "line": {"color": PAPER, "width": 2},
+        },
     )
 
 
-def heatmap_layout(height: int, across: dict[str, Any], **more: Any) -> go.Layout:
+def heatmap_layout(height: int, names: Sequence[str], across: dict[str, Any], **more: Any) -> go.Layout:
     """The layout of a square of names; `across` is what its horizontal axis says beside the names."""
-    axis = {"type": "category", "showgrid": False, "ticks": ""}
-    return go.Layout(height=height, xaxis={**axis, **across}, yaxis={**axis, "autorange": "reversed"}, **more)
+    number = len(names)
+    axis = {"tickvals": list(range(number)), "ticktext": list(names), "showgrid": False, "ticks": ""}
+    axis["zeroline"] = False
+    low, high = -0.5, number - 0.5
+    return go.Layout(
+        height=height,
+        bargap=0,
+        showlegend=False,
+        xaxis={**axis, "range": [low, high], **across},
+        yaxis={**axis, "range": [high, low]},
+        **more,
+    )

@@ -13,7 +13,8 @@ from leaderboard.figures.axes import MOST_NARROW_TICKS, MOST_TICKS, linear_ticks
 from leaderboard.figures.bars import BAR, bar_layout, rows_of_bars
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import BETTER, WORSE, mark
+from leaderboard.figures.palette import BETTER, GREY, INK, SOFT, WORSE, mark
+from leaderboard.figures.points import system_url
 from leaderboard.figures.rows import (
     chosen_first,
     datasets_of,
@@ -54,15 +55,55 @@ def _system_differences(board: Board, column: str) -> Plot:
     rows, notes = rows_of_bars(rows, "best differences")
     names, form = names_of(rows), score_format(rows, "+")
     values = [value(row, column) or 0.0 for row in rows]
+    ends = [_ends(row, column) for row in rows]
     return Plot(
-        data=[_signed_bars(f"Δ {board.measure}", names, values, form, lower=lower)],
-        layout=bar_layout(len(rows), **_axes(board, values), showlegend=False),
-        table=Table(("System", f"Δ {board.measure}"), list(zip(names, values, strict=True)), ("", form)),
-        caption=f"Difference in {board.measure} on {titled(board)} between each system and {board.baseline}, "
-        "within one source, version and judgements.",
+        data=_forest(f"Δ {board.measure}", names, values, ends, form, lower=lower, rows=rows),
+        layout=bar_layout(len(rows), **_axes(board, [*values, *_numbers(ends)]), showlegend=False),
+        table=_table("System", f"Δ {board.measure}", names, values, ends, form),
+        caption=f"Difference in {board.measure} on {titled(board)} between each system and {board.baseline}. "
+        f"{_colours(ends)}",
         subtitle=f"{board.title}, {board.measure}",
+        baseline=board.baseline,
         notes=notes,
     )
+
+
+#: The ends of a difference's 95 % interval, None where it has none.
+Ends = tuple[float, float] | None
+
+
+def _ends(row: Row, column: str) -> Ends:
+    """The 95 % interval of what a row has in a column of differences."""
+    found = row[column].certainty or (row.certainty if column == DELTA else None)
+    if found is None or found.delta_low is None or found.delta_high is None:
+        return None
+    return found.delta_low, found.delta_high
+
+
+def _numbers(ends: Sequence[Ends]) -> list[float]:
+    return [end for pair in ends if pair for end in pair]
+
+
+def _colours(ends: Sequence[Ends]) -> str:
+    if not any(ends):
+        return "No intervals are known of these."
+    return "Lines are 95 % intervals; a difference has a colour where its own excludes 0."
+
+
+def _table(
+    what: str,
+    head: str,
+    names: Sequence[str],
+    values: Sequence[float | None],
+    ends: Sequence[Ends],
+    form: str,
+) -> Table:
+    """The values, and their intervals where there are any."""
+    if not any(ends):
+        return Table((what, head), list(zip(names, values, strict=True)), ("", form))
+    pairs = [pair or (None, None) for pair in ends]
+    cells = [(name, number, *pair) for name, number, pair in zip(names, values, pairs, strict=True)]
+    return Table((what, head, "95 % from", "to"), cells, ("", form, form, form))
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
@@ -84,35 +125,40 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     lower = lower_is_better(board)
     places.sort(key=lambda place: _order(value(rows[0], place.slug), lower=lower))
     names = names_of(rows)
+    form, datasets = score_format(rows, "+"), [place.facts.name for place in places]
+    values = [[value(row, place.slug) for place in places] for row in rows]
+    ends = [_ends(rows[0], place.slug) for place in places] if len(rows) == 1 else []
+    numbers = [*(number for line in values for number in line), *_numbers(ends)]
     return Plot(
-        data=_benchmark_bars(rows, names, places, lower=lower),
+        data=_forest(names[0], datasets, values[0], ends, form, lower=lower)
+        if len(rows) == 1
+        else _benchmark_bars(names, datasets, values, form),
         layout=bar_layout(
             len(places),
             max(BAR, 15 * len(rows) + 6),
             barmode="group",
-            **_axes(board, [value(row, place.slug) for row in rows for place in places]),
+            **_axes(board, numbers),
             showlegend=len(rows) > 1,
         ),
-        table=Table(
+        table=_table("Dataset", names[0], datasets, values[0], ends, form)
+        if len(rows) == 1
+        else Table(
             ("Dataset", *names),
-            [(place.facts.name, *(value(row, place.slug) for row in rows)) for place in places],
-            ("", *[score_format(rows, "+")] * len(rows)),
+            list(zip(datasets, *values, strict=True)),
+            ("", *[form] * len(rows)),
         ),
         caption=f"Difference in {board.measure} to {board.baseline} on each dataset of {titled(board)}, for "
-        f"{_listed(names)}. Each is compared within one source, version and judgements.",
+        f"{_listed(names)}.{f' {_colours(ends)}' if len(rows) == 1 else ''}",
+        baseline=board.baseline,
         subtitle=f"{', '.join(names)}: {board.title}, {board.measure}",
         notes=_notes(page.board, places, chosen=bool(slugs)),
     )
 
 
 def _benchmark_bars(
-    rows: Sequence[Row], names: Sequence[str], places: Sequence[Member], *, lower: bool
+    names: Sequence[str], datasets: Sequence[str], values: Sequence[Sequence[float | None]], form: str
 ) -> list[go.Bar]:
-    """One system: better and worse by hue and sign. Several: a hue and a pattern each."""
-    datasets, form = [place.facts.name for place in places], score_format(rows, "+")
-    values = [[value(row, place.slug) for place in places] for row in rows]
-    if len(rows) == 1:
-        return [_signed_bars(names[0], datasets, values[0], form, lower=lower)]
+    """Several systems, with a hue and a pattern each."""
     traces = []
     for number, (name, differences) in enumerate(zip(names, values, strict=True)):
         look = mark(number)
@@ -121,11 +167,68 @@ def _benchmark_bars(
     return traces
 
 
-def _signed_bars(
-    name: str, heads: Sequence[str], values: Sequence[float | None], form: str, *, lower: bool
-) -> go.Bar:
-    good, bad = (WORSE, BETTER) if lower else (BETTER, WORSE)
-    return _bars(name, heads, values, form, color=[good if (number or 0) >= 0 else bad for number in values])
+def _forest(
+    name: str,
+    heads: Sequence[str],
+    values: Sequence[float | None],
+    ends: Sequence[Ends],
+    form: str,
+    *,
+    lower: bool,
+    rows: Sequence[Row] = (),
+) -> list[go.Scatter]:
+    """Differences as points with intervals, values at the right edge. `rows` are the systems that points lead to."""
+    known = [
+        pair or (number or 0.0, number or 0.0)
+        for pair, number in zip(ends or [None] * len(values), values, strict=True)
+    ]
+    sure = [low > 0 or high < 0 for low, high in known] if any(ends) else [False] * len(values)
+    better = [(number or 0) > 0 for number in values]
+    colors = [
+        (BETTER if up != lower else WORSE) if certain else GREY
+        for certain, up in zip(sure, better, strict=True)
+    ]
+    texts = [signed(number, int(form[-2])) if number is not None else "" for number in values]
+    whiskers = {
+        "type": "data",
+        "symmetric": False,
+        "array": [round(high - (number or 0.0), 6) for (_, high), number in zip(known, values, strict=True)],
+        "arrayminus": [
+            round((number or 0.0) - low, 6) for (low, _), number in zip(known, values, strict=True)
+        ],
+        "color": SOFT,
+        "thickness": 1.5,
+        "width": 0,
+    }
+    points = go.Scatter(
+        mode="markers",
+        name=name,
+        x=list(values),
+        y=list(heads),
+        text=texts,
+        error_x=whiskers,
+        marker={
+            "color": colors,
+            "symbol": ["circle" if certain else "circle-open" for certain in sure],
+            "size": 11,
+            "line": {"color": colors, "width": 2},
+        },
+        meta={"links": [system_url(row) for row in rows]},
+        hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
+    )
+    column = go.Scatter(
+        mode="text",
+        x=[1.0] * len(values),
+        y=list(heads),
+        xaxis="x2",
+        text=texts,
+        textposition="middle left",
+        textfont_color=INK,
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    return [points, column]
 
 
 def _bars(
@@ -146,9 +249,14 @@ def _bars(
 
 
 def _axes(board: Board, values: Sequence[float | None]) -> dict[str, Any]:
-    """The horizontal axis; on a phone numbers take more of it."""
-    narrow = _axis(board, values, 0.34, MOST_NARROW_TICKS)
-    return {"xaxis": _axis(board, values, 0.16, MOST_TICKS), "meta": {"narrow": {"xaxis": narrow}}}
+    """The horizontal axis, and one from 0 to 1 for values at the right edge; on a phone they take more of it."""
+    narrow = _axis(board, values, 0.4, MOST_NARROW_TICKS)
+    across = {"range": [0, 1], "overlaying": "x", "visible": False}
+    return {
+        "xaxis": {**_axis(board, values, 0.2, MOST_TICKS), "zeroline": True},
+        "xaxis2": across,
+        "meta": {"narrow": {"xaxis": {**narrow, "zeroline": True}}},
+    }
 
 
 def _axis(board: Board, values: Sequence[float | None], share: float, most: int) -> dict[str, Any]:

@@ -65,12 +65,14 @@ def build(request: FigureRequest) -> Plot:
         if (x := value(row, sides.trained.slug)) is not None and (y := mean(row, sides.others)) is not None
     ]
     trained = [MARK in row[sides.trained.slug].mark for row in rows]
+    traces, labels = traces_by_architecture(points)
     return Plot(
-        data=traces_by_architecture(points),
+        data=traces,
         layout=go.Layout(
             height=420,
             xaxis=linear_axis(sentence(across), [point.x for point in points]),
             yaxis=linear_axis(sentence(up), [point.y for point in points]),
+            **labels,
         ),
         table=Table(
             ("System", sentence(across), sentence(up), f"Trained on {sides.trained.facts.name}"),
@@ -81,7 +83,7 @@ def build(request: FigureRequest) -> Plot:
             ("", form, form, ""),
         ),
         caption=f"{sentence(across)}, on which {sum(trained)} of these {len(points)} systems were trained, against "
-        f"their {up} datasets of {titled(page.board)}, on whose labels none of them declares to be trained. "
+        f"{up} datasets of {titled(page.board)}, for which none declares training labels. "
         f"{describe_kind(rows[0].ranked_in).capitalize()} only.",
         subtitle=f"{page.board.title}, {measure}, {describe_kind(rows[0].ranked_in)}",
         notes=[

@@ -65,10 +65,9 @@ def build_violins(request: FigureRequest) -> Plot:
             ("", ",d", ",.1f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f"),
         ),
         caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_also(profile, bool(systems))}. "
-        "Height: share of documents, four bins to every doubling of length. Line: from 5 % to 95 %; bar: the middle "
-        f"half; dot: the median. {_WORDS}",
+        "Lines run from 5 % to 95 %, bars over the middle half; dots are medians.",
         subtitle=page.dataset["name"],
-        notes=[*notes, _WITHHELD] if page.dataset["hidden"] else notes,
+        notes=[_WORDS, *notes, *([_WITHHELD] if page.dataset["hidden"] else [])],
     )
 
 
@@ -84,10 +83,7 @@ def _also(profile: CollectionLengths, systems: bool) -> str:
     relevant = (
         ", of the relevant documents" if profile.relevant is not None and profile.relevant.total else ""
     )
-    ranked = (
-        f", and of the first {DEPTH} documents that each system of the board ranks for each query, a document as often "
-        "as it is ranked"
-    )
+    ranked = f", and of each system's top {DEPTH}"
     return relevant + (ranked if systems else "")
 
 
@@ -242,12 +238,14 @@ def build_relevance(request: FigureRequest) -> Plot:
             [(label, *(column[place] for column in columns)) for place, label in enumerate(ranges)],
             ("", *(".1%" for _ in lines)),
         ),
-        caption=f"How long the relevant documents of {page.dataset['name']} are, beside all documents of the corpus "
-        f"and the first {DEPTH} that systems rank for each query: the share of each in ranges that double. A document "
-        f"relevant to two queries counts twice. Where judges saw only what earlier systems found, their taste is in "
-        f"it, too. {_WORDS}",
+        caption=f"Lengths of the relevant documents of {page.dataset['name']}, of the corpus, and of systems' top "
+        f"{DEPTH}. A document that is relevant to two queries counts twice.",
         subtitle=page.dataset["name"],
-        notes=notes,
+        notes=[
+            _WORDS,
+            "Judges mostly saw what earlier systems had found, which may favour some lengths.",
+            *notes,
+        ],
     )
 
 

@@ -70,7 +70,8 @@ def _text(value: Cell, form: str) -> str:
 class Plot:
     """A figure of some subject: plotly's traces and its layout, and the same as words and table.
 
-    `subtitle` names subject and measure; a picture that is taken away has it under its title.
+    `subtitle` names subject and measure; a picture that is taken away has it under its title. `chosen` are the figure's
+    own parameters where it chose them itself; `baseline` is how the board's is called, for the title.
     """
 
     data: list[Any]
@@ -79,6 +80,8 @@ class Plot:
     caption: str
     subtitle: str = ""
     notes: list[str] = field(default_factory=list)
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    baseline: str = ""
 
     @classmethod
     def empty(cls, reason: str) -> Plot:
@@ -111,7 +114,7 @@ class FigureChoice(NamedTuple):
 class Figure:
     """A kind of picture. `choices` are its own parameters: name → label and values, the first one the default.
 
-    `wide` figures take a page's whole width. `fits` tells by a dataset's row (`pages.DATASET_FIELDS`) whether its page
+    `fits` tells by a dataset's row (`pages.DATASET_FIELDS`) whether its page
     shows the figure, `drawable` by its whole board, quickly: no frame where no choice would draw what says anything.
     `known` is asked the same, of the board and the ids of its datasets, where that takes a look into the database.
     """
@@ -122,19 +125,23 @@ class Figure:
     subjects: tuple[Subject, ...]
     build: Callable[[FigureRequest], Plot]
     choices: Mapping[str, tuple[str, tuple[FigureChoice, ...]]] = field(default_factory=dict)
-    wide: bool = False
     fits: Callable[[Mapping[str, Any]], bool] = lambda dataset: True
     drawable: Callable[[Board], bool] = lambda board: True
     known: Callable[[Board, Sequence[int]], bool] = lambda board, datasets: True
+
+    def titled(self, baseline: str = "") -> str:
+        """The title on a board whose baseline is called so."""
+        return self.title.replace("the baseline", baseline or "the baseline")
 
     def as_data(self, plot: Plot) -> dict[str, Any]:
         """The whole figure as its JSON; `data` and `layout` are for plotly, where names are no markup."""
         return {
             "slug": self.slug,
-            "title": self.title,
+            "title": self.titled(plot.baseline),
             "subtitle": plot.subtitle,
             "caption": plot.caption,
             "notes": plot.notes,
+            "chosen": plot.chosen,
             "data": [plain(trace.to_plotly_json()) for trace in plot.data],
             "layout": plain(plot.layout.to_plotly_json()) if plot.layout is not None else {},
             "table": plot.table.as_data(),
@@ -173,6 +180,10 @@ class FigureRequest:
     def choice(self, name: str) -> str:
         """The value of one of the figure's own parameters, its first one by default."""
         return self._choices[name] or self.figure.choices[name][1][0].value
+
+    def asks(self, name: str) -> bool:
+        """Whether one of the figure's own parameters is asked for."""
+        return bool(self._choices[name])
 
     def query_string(self) -> str:
         """Its parameters in one fixed order, for links and for the page cache."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leaderboard.boards.columns.about import PARAMETERS
 from leaderboard.boards.columns.reported import MILLISECONDS, key_of
@@ -12,7 +12,7 @@ from leaderboard.core.text.numbers import format_quantity
 from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitalised
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot, Table
-from leaderboard.figures.palette import SOFT
+from leaderboard.figures.palette import BLUE, GREY, SOFT
 from leaderboard.figures.points import ChartPoint, line_trace, traces_by_architecture
 from leaderboard.figures.rows import (
     effectiveness,
@@ -70,11 +70,13 @@ def has_costs(board: Board) -> bool:
 
 
 def build(request: FigureRequest) -> Plot:
-    """One point for each system of the view that has a score and a cost from one source and one machine."""
-    board, axis = request.board(), request.choice("x")
+    """One point for each system of the view that has a score and a cost from one source and one machine.
+
+    Where no axis is asked for, it is the first that has points.
+    """
+    board, rows = request.board(), _with_score(request)
     score, y_title = effectiveness(request, board)
-    rows = _with_score(request)
-    costs = _costs(request, board, axis, rows)
+    axis, costs = _axis(request, board, rows)
     drawn = sorted(costs.values)
     if not drawn:
         return Plot.empty(
@@ -90,26 +92,29 @@ def build(request: FigureRequest) -> Plot:
             name,
             costs.values[number],
             y,
-            (f"{y_title}: {y:{form}}", f"{costs.title}: {format_quantity(x)}"),
+            (_score_line(row, y_title, y, form, ends), f"{costs.title}: {format_quantity(x)}"),
+            ends,
         )
         for number, row, name in zip(drawn, shown, names, strict=True)
         if (y := value(row, score)) is not None and (x := costs.values[number]) > 0
+        for ends in [_interval(request, row)]
     ]
     best = frontier(points, lower=lower_is_better(board))
-    line = line_trace(
-        "Pareto frontier",
-        [points[number].x for number in best],
-        [points[number].y for number in best],
-        {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"},
-    )
     without = [row for number, row in enumerate(rows) if number not in costs.values]
+    x_axis = log_axis(f"{costs.title}, log scale", [point.x for point in points])
+    y_axis = linear_axis(sentence(y_title), [y for point in points for y in (point.y, *(point.ends or ()))])
+    baseline = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
+    traces, labels = traces_by_architecture(points, first=[*best, *baseline], log_x=True)
     return Plot(
-        data=[line, *traces_by_architecture(points, first=best, log_x=True, width=760.0)],
-        layout=go.Layout(
-            height=440,
-            xaxis=log_axis(f"{costs.title}, log scale", [point.x for point in points]),
-            yaxis=linear_axis(sentence(y_title), [point.y for point in points]),
-        ),
+        data=[
+            *_frontier_traces(
+                [points[number] for number in best], x_axis, y_axis, lower=lower_is_better(board)
+            ),
+            *_reference(board, [points[number] for number in baseline], x_axis),
+            *traces,
+        ],
+        layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, **labels),
+        chosen={"x": axis},
         table=Table(
             ("System", y_title, costs.title, "On the frontier"),
             [
@@ -119,13 +124,63 @@ def build(request: FigureRequest) -> Plot:
             ("", form, ",.6g", ""),
         ),
         caption=f"{sentence(y_title)} of {titled(board)} against {uncapitalised(costs.title)}, for {len(points)} "
-        f"systems. {costs.origin} The line joins the systems that none beats on both.",
+        f"systems; the shaded area is worse and costs more than a system on the line. {costs.origin}",
         subtitle=f"{board.title}, {y_title}; {costs.origin.rstrip('.')}",
         notes=[
             *left_out_note(without, f"without a known {MEASURED[axis][1].lower()} there"),
             *([f"Also known from: {'; '.join(costs.others)}."] if costs.others else []),
         ],
     )
+
+
+def _axis(request: FigureRequest, board: Board, rows: Sequence[Row]) -> tuple[str, CostAxis]:
+    """The axis that is asked for, else the first with points, and what rows cost there."""
+    first, asked = request.choice("x"), request.asks("x")
+    for axis in [first] if asked else MEASURED:
+        if (costs := _costs(request, board, axis, rows)).values:
+            return axis, costs
+    return first, _costs(request, board, first, rows)
+
+
+def _interval(request: FigureRequest, row: Row) -> tuple[float, float] | None:
+    """The 95 % interval of the row's score on a dataset, where one is published."""
+    found = row.certainty
+    return (found.low, found.high) if request.dataset and found is not None else None
+
+
+def _score_line(row: Row, title: str, score: float, form: str, ends: tuple[float, float] | None) -> str:
+    return f"{title}: {score:{form}}" + (f" ({ends[0]:{form}} to {ends[1]:{form}})" if ends else "")
+
+
+def _frontier_traces(
+    best: Sequence[ChartPoint], x_axis: Mapping[str, Any], y_axis: Mapping[str, Any], *, lower: bool
+) -> list[go.Scatter]:
+    """The frontier as steps to the right edge, over the area that it dominates."""
+    right, worst = 10 ** x_axis["range"][1], y_axis["range"][1 if lower else 0]
+    xs, ys = [*(point.x for point in best), right], [*(point.y for point in best), best[-1].y]
+    corners = [(x, y) for y, *across in zip(ys, xs, xs[1:], strict=False) for x in across]
+    shade = line_trace(
+        "dominated",
+        [*(x for x, _ in corners), right, xs[0]],
+        [*(y for _, y in corners), worst, worst],
+        {"width": 0, "color": BLUE},
+        fill="toself",
+        fillcolor=BLUE,
+        opacity=0.08,
+        showlegend=False,
+    )
+    style = {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"}
+    return [shade, line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
+
+
+def _reference(board: Board, baselines: Sequence[ChartPoint], x_axis: Mapping[str, Any]) -> list[go.Scatter]:
+    """A line across at the score of the best baseline, by its own name."""
+    if not baselines:
+        return []
+    best = (min if lower_is_better(board) else max)(baselines, key=lambda point: point.y)
+    across = [10**end for end in x_axis["range"]]
+    style = {"color": GREY, "width": 1.2, "dash": "dash"}
+    return [line_trace(f"{best.name} (baseline)", across, [best.y, best.y], style)]
 
 
 def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row]) -> CostAxis:
@@ -300,6 +355,5 @@ PARETO = Figure(
             ),
         ),
     },
-    wide=True,
     drawable=has_costs,
 )

@@ -1,6 +1,7 @@
 """Scatter plots of systems: points with their names beside them, so that no name lies on another, and lines.
 
-A name without a place is left to the table. Architectures have a symbol and a hue each.
+A name that has no place beside its point stands further off, with a line to it; where points are many, one that has
+none there either is left to the table. Architectures have a symbol and a hue each.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from django.urls import reverse
+
 from leaderboard.boards.model import Row
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.palette import ARCHITECTURE, PAPER
+from leaderboard.figures.palette import ARCHITECTURE, INK, PAPER, SOFT
 from leaderboard.models import Architecture
 
 #: The picture's assumed size inside its axes, wide and on a phone, in pixels; how far names may reach beyond it at the
 #: right; and how large the letters of a phone are, beside those of a wide screen.
-WIDE, NARROW, HEIGHT = 560.0, 250.0, 330.0
+WIDE, NARROW, HEIGHT = 660.0, 250.0, 330.0
 BEYOND, NARROW_BEYOND, NARROW_LETTERS = 12.0, 4.0, 0.9
 #: The widths of a small letter and of others in a wide typeface, the height of a line, and the gap beside a point.
 SMALL, LARGE, LINE, GAP = 7.0, 8.7, 15.0, 7.0
@@ -31,6 +34,14 @@ POSITIONS = {
     "top left": (-1.0, -1.0, -0.7, -0.3),
     "bottom left": (-1.0, 0.0, -0.7, 0.3),
 }
+#: Places further off, from the nearest on: the middle of a text's box, pixels right of the point and below it.
+FAR = [
+    (round(distance * 1.6 * math.cos(turn)), round(distance * math.sin(turn)))
+    for distance in (30, 48, 70, 95)
+    for turn in (math.pi * eighth / 4 for eighth in (6, 2, 7, 1, 5, 3, 0, 4))
+]
+#: Among so many points every name is looked a place for further off, among more only those that choose first.
+MOST_FAR = 25
 #: For points on a line, whose right is taken by it.
 ABOVE_FIRST = sorted(POSITIONS, key=lambda position: not position.startswith("top"))
 
@@ -59,25 +70,38 @@ def _place_labels(
     letters: float,
     first: Sequence[int],
     log_x: bool,
-) -> list[dict[str, str]]:
+    ends: Sequence[tuple[float, float]],
+) -> list[dict[str, Any]]:
     """The labels of points in a picture of this width; those at the places `first` choose first.
 
-    `beyond` is how far they may reach over its right edge, `letters` how large they are. The text of a label is empty
-    where there is no room for it.
+    `beyond` is how far they may reach over its right edge, `letters` how large they are, `ends` those of the points'
+    intervals. The text of a label is empty where there is no room for it, and where it has its place `far` off.
     """
     size = width, HEIGHT
-    scaled = _scaled(points, size, log_x)
+    scaled = _scaled([*points, *((points[0][0], end) for pair in ends for end in pair)], size, log_x)
+    heights = [y for _, y in scaled[len(points) :]]
+    scaled = scaled[: len(points)]
     taken = [_LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in scaled]
-    labels = [{"text": "", "textposition": "middle right"} for _ in names]
+    if ends:
+        whiskers = zip(scaled, heights[::2], heights[1::2], strict=True)
+        taken += [_LabelBox(x - 2, min(ys), x + 2, max(ys)) for (x, _), *ys in whiskers]
+    labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
     for number in dict.fromkeys([*first, *range(len(names))]):
-        for position in ABOVE_FIRST if number in first else POSITIONS:
-            box = _box(letters * width_of(names[number]), scaled[number], position)
+        wide = letters * width_of(names[number])
+        near = ABOVE_FIRST if number in first else list(POSITIONS)
+        candidates = [
+            (_box(wide, scaled[number], position), {"text": names[number], "textposition": position})
+            for position in near
+        ]
+        if number in first or len(names) <= MOST_FAR:
+            candidates += [(_far_box(wide, scaled[number], offset), {"far": offset}) for offset in FAR]
+        for box, label in candidates:
             outside = (
                 box.left < 0 or box.right > size[0] + beyond or box.top < -10 or box.bottom > size[1] + 5
             )
             others = (other for place, other in enumerate(taken) if place != number)
             if not outside and not any(box.meets(other) for other in others):
-                labels[number] = {"text": names[number], "textposition": position}
+                labels[number] |= label
                 taken.append(box)
                 break
     return labels
@@ -89,11 +113,14 @@ def label_points(
     *,
     first: Sequence[int] = (),
     log_x: bool = False,
-    width: float = WIDE,
+    ends: Sequence[tuple[float, float]] = (),
 ) -> list[dict[str, Any]]:
-    """By point, what its trace says of its label: `text` and `textposition`, and others on a phone."""
-    wide = _place_labels(names, points, width, BEYOND, 1.0, first, log_x)
-    narrow = _place_labels(names, points, NARROW, NARROW_BEYOND, NARROW_LETTERS, first, log_x)
+    """By point, what its trace says of its label: `text` and `textposition`, and others on a phone; or how `far` it is.
+
+    `ends` has those of every point's interval, or is empty.
+    """
+    wide = _place_labels(names, points, WIDE, BEYOND, 1.0, first, log_x, ends)
+    narrow = _place_labels(names, points, NARROW, NARROW_BEYOND, NARROW_LETTERS, first, log_x, ends)
     return [{**label, "narrow": small} for label, small in zip(wide, narrow, strict=True)]
 
 
@@ -106,6 +133,41 @@ def _box(width: float, point: tuple[float, float], position: str) -> _LabelBox:
     across, down, right, below = POSITIONS[position]
     left, top = point[0] + across * width + right * GAP, point[1] + down * LINE + below * GAP
     return _LabelBox(left, top, left + width, top + LINE)
+
+
+def _far_box(width: float, point: tuple[float, float], offset: tuple[int, int]) -> _LabelBox:
+    left, top = point[0] + offset[0] - width / 2, point[1] + offset[1] - LINE / 2
+    return _LabelBox(left, top, left + width, top + LINE)
+
+
+def far_labels(
+    names: Sequence[str],
+    points: Sequence[tuple[Any, float]],
+    labels: Sequence[Mapping[str, Any]],
+    *,
+    log_x: bool = False,
+) -> dict[str, Any]:
+    """What a layout says of the labels that stand further off: `annotations`, and those of a phone."""
+
+    def annotations(of_width: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {
+                "x": math.log10(x) if log_x else x,
+                "y": y,
+                "text": name,
+                "ax": label["far"][0],
+                "ay": label["far"][1],
+                "arrowhead": 0,
+                "arrowwidth": 1,
+                "arrowcolor": SOFT,
+                "standoff": 6,
+            }
+            for name, (x, y), label in zip(names, points, of_width, strict=True)
+            if "far" in label
+        ]
+
+    narrow = {"annotations": annotations([label["narrow"] for label in labels])}
+    return {"annotations": annotations(labels), "meta": {"narrow": narrow}}
 
 
 def _scaled(
@@ -123,29 +185,26 @@ def _within(number: float, numbers: Sequence[float]) -> float:
 
 
 class ChartPoint(NamedTuple):
-    """A system at its place; `lines` are what hovering says below the name."""
+    """A system at its place; `lines` are what hovering says below the name, `ends` those of its score's interval."""
 
     row: Row
     name: str
     x: float
     y: float
     lines: Sequence[str]
+    ends: tuple[float, float] | None = None
 
 
 def traces_by_architecture(
-    points: Sequence[ChartPoint], *, first: Sequence[int] = (), log_x: bool = False, width: float = WIDE
-) -> list[go.Scatter]:
-    """The points by architecture. The names at `first` find a place before the others.
+    points: Sequence[ChartPoint], *, first: Sequence[int] = (), log_x: bool = False
+) -> tuple[list[go.Scatter], dict[str, Any]]:
+    """The points by architecture, baselines larger and ringed, and what the layout says of their names.
 
-    `width` is that of the picture on a wide screen, in pixels.
+    The names at `first` find a place before the others.
     """
-    labels = label_points(
-        [point.name for point in points],
-        [(point.x, point.y) for point in points],
-        first=first,
-        log_x=log_x,
-        width=width,
-    )
+    names, places = [point.name for point in points], [(point.x, point.y) for point in points]
+    ends = [point.ends or (point.y, point.y) for point in points] if any(one.ends for one in points) else ()
+    labels = label_points(names, places, first=first, log_x=log_x, ends=ends)
     traces = []
     for architecture, mark in ARCHITECTURE.items():
         mine = [
@@ -163,12 +222,35 @@ def traces_by_architecture(
                 {
                     "color": mark.color,
                     "symbol": mark.symbol,
-                    "size": 11,
-                    "line": {"color": PAPER, "width": 1},
+                    "size": [15 if point.row.entry.is_baseline else 11 for point, _ in mine],
+                    "line": {
+                        "color": [INK if point.row.entry.is_baseline else PAPER for point, _ in mine],
+                        "width": [2 if point.row.entry.is_baseline else 1 for point, _ in mine],
+                    },
                 },
+                links=[system_url(point.row) for point, _ in mine],
+                error_y=_whiskers([point for point, _ in mine], mark.color) if ends else None,
             )
             traces.append(trace)
-    return traces
+    return traces, far_labels(names, places, labels, log_x=log_x)
+
+
+def system_url(row: Row) -> str:
+    """The page of the row's system: where its point leads."""
+    return reverse("system", args=[row.entry.slug])
+
+
+def _whiskers(points: Sequence[ChartPoint], color: str) -> dict[str, Any]:
+    ends = [point.ends or (point.y, point.y) for point in points]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [round(high - point.y, 6) for point, (_, high) in zip(points, ends, strict=True)],
+        "arrayminus": [round(point.y - low, 6) for point, (low, _) in zip(points, ends, strict=True)],
+        "color": color,
+        "thickness": 1.2,
+        "width": 0,
+    }
 
 
 def point_trace(
@@ -178,8 +260,10 @@ def point_trace(
     labels: Sequence[Mapping[str, Any]],
     lines: Sequence[Sequence[str]],
     marker: Mapping[str, Any],
+    links: Sequence[str] = (),
+    **more: Any,
 ) -> go.Scatter:
-    """Points with their labels; hovering says the lines of each as plain text, of all as many."""
+    """Points with their labels; hovering says the lines of each as plain text, of all as many; `links` are theirs."""
     template = "<br>".join(f"%{{customdata[{place}]}}" for place in range(len(lines[0])))
     return go.Scatter(
         mode="markers+text",
@@ -187,11 +271,12 @@ def point_trace(
         x=x,
         y=y,
         **_texts(labels),
-        meta={"narrow": _texts([label["narrow"] for label in labels])},
+        meta={"narrow": _texts([label["narrow"] for label in labels]), "links": list(links)},
         customdata=[list(each) for each in lines],
         hovertemplate=f"{template}<extra></extra>",
         cliponaxis=False,
         marker=marker,
+        **more,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 from leaderboard.boards.model import Board, Row
@@ -12,7 +13,7 @@ from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, ORANGE, PAPER
-from leaderboard.figures.points import label_points, line_trace, point_trace
+from leaderboard.figures.points import far_labels, label_points, line_trace, point_trace, system_url
 from leaderboard.figures.rows import (
     counted_datasets,
     effectiveness,
@@ -59,15 +60,14 @@ LINES = (
         BLUE,
         "circle",
         "solid",
-        "of what was scored here, at the day of its publication here",
+        "results scored here stand at the day of their publication",
     ),
     _Line(
         "Reported, by year",
         ORANGE,
         "diamond-open",
         "dot",
-        "of reported figures, in the middle of the year that the system came out, or else the publication that "
-        "reports it",
+        "reported figures in the year of the system, or else the publication that reports it",
     ),
 )
 
@@ -91,12 +91,28 @@ def build(request: FigureRequest) -> Plot:
         if of_kind:
             lines.append((line, of_kind, running_best([one.score for one in of_kind], lower=lower)))
     present_keys = {id(one.row) for one in dated}
+    drawn = [one for _, of_kind, _ in lines for one in of_kind]
+    names, days_drawn = [one.name for one in drawn], [_day(one.date) for one in drawn]
+    leading = [of_kind[place] for _, of_kind, best in lines for place in best]
+    labels = label_points(
+        names,
+        [(_years(day), one.score) for day, one in zip(days_drawn, drawn, strict=True)],
+        first=[place for place, one in enumerate(drawn) if one in leading],
+    )
+    left = iter(labels)
     return Plot(
-        data=[trace for line, of_kind, best in lines for trace in _traces(line, of_kind, best, form)],
+        data=[
+            trace
+            for line, of_kind, best in lines
+            for trace in _traces(line, of_kind, best, form, list(islice(left, len(of_kind))))
+        ],
         layout=go.Layout(
             height=400,
             xaxis=_axis([one.date for one in dated]),
             yaxis=linear_axis(sentence(y_title), [one.score for one in dated]),
+            **far_labels(
+                names, [(day, one.score) for day, one in zip(days_drawn, drawn, strict=True)], labels
+            ),
         ),
         table=Table(
             ("System", "Date", y_title, "Best when it came"),
@@ -107,8 +123,8 @@ def build(request: FigureRequest) -> Plot:
             ],
             ("", "", form, ""),
         ),
-        caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(dated)} systems. Each line is the best so "
-        f"far: {'; '.join(line.description for line, _, _ in lines)}.",
+        caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(dated)} systems; lines show the best so "
+        f"far. {sentence('; '.join(line.description for line, _, _ in lines))}.",
         subtitle=f"{board.title}, {y_title}",
         notes=left_out_note([row for row in rows if id(row) not in present_keys], "without a date"),
     )
@@ -186,14 +202,23 @@ def _day(when: str) -> str:
     return f"{when}-07-01" if len(when) == 4 else when
 
 
-def _traces(line: _Line, dated: Sequence[_Dated], best: Sequence[int], form: str) -> list[go.Scatter]:
+def _years(day: str) -> float:
+    return float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365
+
+
+def _traces(
+    line: _Line,
+    dated: Sequence[_Dated],
+    best: Sequence[int],
+    form: str,
+    labels: Sequence[dict[str, Any]],
+) -> list[go.Scatter]:
     days, scores = [_day(one.date) for one in dated], [one.score for one in dated]
-    years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
     points = point_trace(
         line.label,
         days,
         scores,
-        label_points([one.name for one in dated], list(zip(years, scores, strict=True)), first=best),
+        labels,
         [(one.name, f"{one.date}: {format_value(one.score, int(form[-2]))}") for one in dated],
         {
             "color": line.color,
@@ -201,6 +226,7 @@ def _traces(line: _Line, dated: Sequence[_Dated], best: Sequence[int], form: str
             "size": 9,
             "line": {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5},
         },
+        links=[system_url(one.row) for one in dated],
     )
     if len(dated) == 1:
         return [points]

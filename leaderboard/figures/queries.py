@@ -15,7 +15,7 @@ from leaderboard.comparison.queries.collection import (
     compared_entries,
     open_collection,
 )
-from leaderboard.comparison.queries.listing import Difficulty, difficulty
+from leaderboard.comparison.queries.listing import QUANTILES, Difficulty, difficulty
 from leaderboard.comparison.testing import with_values
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
@@ -26,8 +26,10 @@ from leaderboard.figures.points import line_trace
 from leaderboard.models import Dataset, Entry
 from leaderboard.rounds.topics import LEAST_OTHERS, Topic
 
-#: So many queries are drawn by difficulty; of more, evenly spaced ones.
+#: So many queries are in the table of difficulty; of more, evenly spaced ones.
 MOST_QUERIES = 500
+#: So many points make its lines: each is the mean over as many neighbouring queries as that needs.
+MOST_POINTS = 50
 #: More upright bars than that are thinner than a line.
 MOST_UPRIGHT = 400
 
@@ -38,7 +40,7 @@ def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
 
 
 def build_difficulty(request: FigureRequest) -> Plot:
-    """Queries from the hardest to the easiest: the mean, the range over systems, and the baseline's own value."""
+    """Queries from the hardest to the easiest: the median, most systems as a band, and the baseline's own value."""
     page = request.dataset_page
     name, measure, baseline = page.dataset["name"], page.board.measure, page.board.baseline
     collection = open_collection(request.dataset)
@@ -50,19 +52,24 @@ def build_difficulty(request: FigureRequest) -> Plot:
     if values is None:
         return Plot.empty(f"No system has values of {measure} for the queries of {name} yet.")
     places = np.unique(np.linspace(0, queries - 1, min(queries, MOST_QUERIES)).round().astype(int))
-    rows = _hardest_first(values, collection, measure)[places]
+    order = _hardest_first(values, collection, measure)
+    rows = order[places]
     ranks, names = (places + 1).tolist(), [query_ids[row] for row in rows]
+    together = -(-queries // MOST_POINTS)
     columns = {
         "Mean": values.mean,
         "Deviation": values.deviation,
+        **{f"{share:.0%}": row for share, row in zip(QUANTILES, values.quantiles, strict=True)},
         "Lowest": values.lowest,
         "Highest": values.highest,
     }
     if values.baseline is not None:
         columns[baseline] = values.baseline
-    left_out = f"{len(rows):,} of {queries:,} queries, evenly spaced from the hardest to the easiest."
+    left_out = (
+        f"The table has {len(rows):,} of {queries:,} queries, evenly spaced from the hardest to the easiest."
+    )
     return Plot(
-        data=_difficulty_traces(values, rows, ranks, names, baseline),
+        data=_difficulty_traces(values, order, together, baseline),
         layout=go.Layout(
             height=400,
             xaxis={"title_text": "queries, the hardest first", "range": [0.5, queries + 0.5]},
@@ -74,9 +81,9 @@ def build_difficulty(request: FigureRequest) -> Plot:
             list(zip(ranks, names, *(column[rows].tolist() for column in columns.values()), strict=True)),
             (",d", "", *(".4f" for _ in columns)),
         ),
-        caption=f"{measure} of each judged query of {name} over {values.systems} "
-        f"{'system' if values.systems == 1 else 'systems'}: the mean, from the lowest to the highest as a band, and "
-        f"{baseline} as points. The same systems throughout, whichever the board’s filters leave.",
+        caption=f"{measure} by query of {name}, the hardest first: the median of {values.systems} "
+        f"{'system' if values.systems == 1 else 'systems'}, the band from 10 % to 90 % of them, and {baseline}."
+        + (f" Each point is the mean over {together} neighbouring queries." if together > 1 else ""),
         subtitle=f"{name}, {measure}",
         notes=[left_out] if len(rows) < queries else [],
     )
@@ -91,41 +98,46 @@ def _hardest_first(values: Difficulty, collection: OpenCollection, measure: str)
 
 
 def _difficulty_traces(
-    values: Difficulty, rows: NDArray[np.intp], ranks: list[int], names: list[str], baseline: str
+    values: Difficulty, order: NDArray[np.intp], together: int, baseline: str
 ) -> list[go.Scatter]:
-    highest, lowest = values.highest[rows].tolist(), values.lowest[rows].tolist()
-    hover = "query %{customdata}<br>"
-    mean = line_trace(
-        "mean",
+    starts = np.arange(0, len(order), together)
+    number = np.diff([*starts, len(order)])
+    ranks = (starts + (number + 1) / 2).tolist()
+
+    def smooth(of_queries: NDArray[np.float64]) -> list[float]:
+        sums: NDArray[np.float64] = np.add.reduceat(of_queries[order], starts)
+        return [round(value, 6) for value in (sums / number).tolist()]
+
+    low, middle, high = (smooth(row) for row in values.quantiles)
+    median = line_trace(
+        "median",
         ranks,
-        values.mean[rows].tolist(),
+        middle,
         {"color": INK, "width": 2},
-        customdata=names,
-        hovertemplate=f"{hover}mean %{{y:.3f}}<extra></extra>",
+        hovertemplate="query %{x}<br>median %{y:.3f}<extra></extra>",
     )
     if values.systems == 1:
-        return [mean]
+        return [median]
     band = line_trace(
-        "lowest to highest",
+        "10 % to 90 % of systems",
         [*ranks, *reversed(ranks)],
-        [*highest, *reversed(lowest)],
+        [*high, *reversed(low)],
         {"width": 0, "color": BLUE},
         fill="toself",
         fillcolor=BLUE,
         opacity=0.22,
     )
     if values.baseline is None:
-        return [band, mean]
+        return [band, median]
     points = go.Scatter(
         mode="markers",
         name=baseline,
         x=ranks,
-        y=values.baseline[rows].tolist(),
-        customdata=names,
-        marker={"color": ORANGE, "size": 4, "symbol": "diamond"},
-        hovertemplate=f"{hover}%{{fullData.name}} %{{y:.3f}}<extra></extra>",
+        y=smooth(values.baseline),
+        marker={"color": ORANGE, "size": 7, "symbol": "diamond"},
+        hovertemplate="query %{x}<br>%{fullData.name} %{y:.3f}<extra></extra>",
     )
-    return [band, mean, points]
+    return [band, median, points]
 
 
 def build_differences(request: FigureRequest) -> Plot:
@@ -276,7 +288,6 @@ QUERY_DIFFERENCES = Figure(
     subjects=("comparison",),
     build=build_differences,
     fits=has_open_judgements,
-    wide=True,
 )
 
 _BESIDE_MEDIAN = "A run’s value less the round’s median on each judged query."
@@ -287,5 +298,4 @@ ROUND_TOPICS = Figure(
     _BESIDE_MEDIAN,
     (),
     lambda request: Plot.empty(_BESIDE_MEDIAN),
-    wide=True,
 )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
 from leaderboard.datasets import lists
 from leaderboard.figures.axes import linear_axis, log_axis
-from leaderboard.figures.bars import AROUND, bar_layout, cut
+from leaderboard.figures.bars import bar_layout, cut
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import GREY, HUES, PAPER, SYMBOLS, mark
+from leaderboard.figures.palette import BLUE, GREY, INK, PAPER, SOFT
 from leaderboard.figures.rows import (
     chosen_first,
     counts_several,
@@ -49,26 +49,25 @@ def build_sizes(request: FigureRequest) -> Plot:
     sizes = [one for one in _sizes(datasets_of(page, counted=False)) if one.documents or one.queries]
     if not sizes:
         return Plot.empty("The sizes of these datasets are not known.")
-    tasks = [(task, list(of_task)) for task, of_task in groupby(sizes, lambda one: one.task)]
     documents = log_axis("Documents", [one.documents for one in sizes if one.documents] or [1], sparse=True)
     queries = log_axis("Queries", [one.queries for one in sizes if one.queries] or [1], sparse=True)
-    height = len(sizes) * 22 + AROUND
+    firsts = [next(of_task) for _, of_task in groupby(sizes, lambda one: one.task)]
+    across = {"range": [0, 1], "visible": False, "anchor": "y"}
     return Plot(
-        data=[
-            trace for number, (task, of_task) in enumerate(tasks) for trace in _traces(number, task, of_task)
-        ],
+        data=[*_size_traces(sizes), _task_names(firsts)],
         layout=bar_layout(
             len(sizes),
             22,
-            height=height + 10 * len(tasks),
+            xaxis={**documents, "domain": [0.0, 0.46]},
+            xaxis2={**queries, "domain": [0.5, 0.76], "anchor": "y"},
+            xaxis3={**across, "domain": [0.78, 1.0]},
             meta={
                 "narrow": {
-                    "legend": {"entrywidth": 200, "tracegroupgap": 0},
-                    "height": height + 20 * len(tasks),
+                    "xaxis": {**documents, "domain": [0.0, 0.56]},
+                    "xaxis2": {**queries, "domain": [0.64, 1.0], "anchor": "y"},
                 }
             },
-            xaxis={**documents, "domain": [0.0, 0.6]},
-            xaxis2={**queries, "domain": [0.66, 1.0], "anchor": "y"},
+            showlegend=False,
             yaxis_showgrid=True,
             yaxis_categoryorder="array",
             yaxis_categoryarray=[one.name for one in sizes],
@@ -78,8 +77,8 @@ def build_sizes(request: FigureRequest) -> Plot:
             [(one.name, one.task, one.domain or None, one.documents, one.queries) for one in sizes],
             ("", "", "", ",d", ",d"),
         ),
-        caption=f"The {len(sizes)} datasets of {titled(page.board)} by task: how many documents each has, and how many "
-        "test queries. Counted at import, or as the source of its reported figures states them.",
+        caption=f"Documents and test queries of the {len(sizes)} datasets of {titled(page.board)}, by task. Counted at "
+        "import, or as the source of the reported figures states them.",
         subtitle=page.board.title,
         notes=[f"Shown on the board but not counted: {one.name}." for one in sizes if not one.counted],
     )
@@ -96,7 +95,7 @@ def _sizes(places: list[Member]) -> list[_Size]:
         sizes.append(
             _Size(
                 cut(row["name"]),
-                row["task"] or "task not said",
+                row["task"] or "task not stated",
                 row["domain"],
                 statistics["documents"],
                 statistics["queries"],
@@ -107,21 +106,36 @@ def _sizes(places: list[Member]) -> list[_Size]:
     return sorted(sizes, key=lambda one: (order.index(one.task), -(one.documents or 0)))
 
 
-def _traces(number: int, task: str, sizes: list[_Size]) -> list[go.Scatter]:
-    look = mark(number)
+def _size_traces(sizes: Sequence[_Size]) -> list[go.Scatter]:
     return [
         go.Scatter(
             mode="markers",
-            name=task,
-            legendgroup=task,
+            name=what,
             x=[getattr(one, what) for one in sizes],
             y=[one.name for one in sizes],
-            marker={"color": look.color, "symbol": look.symbol, "size": 10},
-            hovertemplate=f"%{{y}}, %{{fullData.name}}<br>%{{x:,}} {what}<extra></extra>",
-            **more,
+            customdata=[one.task for one in sizes],
+            marker={"color": BLUE, "size": 10},
+            hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {what}<extra></extra>",
+            xaxis=axis,
         )
-        for what, more in (("documents", {}), ("queries", {"xaxis": "x2", "showlegend": False}))
+        for what, axis in (("documents", "x"), ("queries", "x2"))
     ]
+
+
+def _task_names(firsts: Sequence[_Size]) -> go.Scatter:
+    """The name of each task beside its first dataset; a phone has no room for them."""
+    return go.Scatter(
+        mode="text",
+        x=[0] * len(firsts),
+        y=[one.name for one in firsts],
+        xaxis="x3",
+        text=[one.task for one in firsts],
+        textposition="middle right",
+        textfont_color=SOFT,
+        cliponaxis=False,
+        hoverinfo="skip",
+        meta={"narrow": {"visible": False}},
+    )
 
 
 def build_task_means(request: FigureRequest) -> Plot:
@@ -164,13 +178,14 @@ def _build_means(request: FigureRequest, what: str, group_of: Callable[[Member],
             [(group, len(groups[group]), *values) for group, values in means.items()],
             ("", "d", *[form] * len(names)),
         ),
-        caption=f"Mean {page.board.measure} over the counted datasets of each {what} of {titled(page.board)}, for "
-        f"{len(rows)} systems, {describe_kind(kind)} only. In brackets, how many datasets; a system that lacks one of "
-        "them has no mean there.",
+        caption=f"Mean {page.board.measure} of {len(rows)} systems over the datasets of each {what} of "
+        f"{titled(page.board)}, {describe_kind(kind)} only. The number of datasets is in brackets.",
         subtitle=f"{page.board.title}, {page.board.measure}, {describe_kind(kind)}",
-        notes=[f"{len(rows)} of {len(of_kind)} systems; pinning others on the board shows those."]
-        if len(of_kind) > len(rows)
-        else [],
+        notes=[
+            "A system that lacks a dataset has no mean there. The first system is highlighted, or the first that is "
+            "pinned on the board.",
+            *([f"{len(rows)} of {len(of_kind)} systems."] if len(of_kind) > len(rows) else []),
+        ],
     )
 
 
@@ -189,25 +204,34 @@ def _mean_traces(
     labels: Mapping[str, str],
     form: str,
 ) -> list[go.Scatter]:
-    hues = [hue for hue in HUES if hue != GREY]
-    traces, others = [], 0
-    for number, (row, name) in enumerate(zip(rows, names, strict=True)):
-        look = {"color": GREY, "symbol": "line-ns-open", "size": 16, "line": {"color": GREY, "width": 3}}
-        if not row.entry.is_baseline:
-            look = {"color": hues[others % len(hues)], "symbol": SYMBOLS[others % len(SYMBOLS)], "size": 10}
-            look["line"] = {"color": PAPER, "width": 1}
-            others += 1
-        drawn = [group for group in means if means[group][number] is not None]
-        traces.append(
-            go.Scatter(
-                mode="markers",
-                name=name,
-                x=[means[group][number] for group in drawn],
-                y=[labels[group] for group in drawn],
-                hovertemplate=f"%{{y}}<br>%{{fullData.name}}: %{{x:{form}}}<extra></extra>",
-                marker={**look, "opacity": 0.95},
-            )
+    highlighted = next((number for number, row in enumerate(rows) if not row.entry.is_baseline), None)
+    baselines = [number for number, row in enumerate(rows) if row.entry.is_baseline]
+    others = [number for number in range(len(rows)) if number not in (highlighted, *baselines)]
+
+    def trace(title: str, numbers: Sequence[int], **marker: Any) -> go.Scatter:
+        drawn = [
+            (means[group][number], labels[group], names[number])
+            for number in numbers
+            for group in means
+            if means[group][number] is not None
+        ]
+        return go.Scatter(
+            mode="markers",
+            name=title,
+            x=[mean for mean, *_ in drawn],
+            y=[label for _, label, _ in drawn],
+            customdata=[name for *_, name in drawn],
+            hovertemplate=f"%{{y}}<br>%{{customdata}}: %{{x:{form}}}<extra></extra>",
+            marker=marker,
         )
+
+    traces = [trace("other systems", others, color=GREY, size=8, opacity=0.5)] if others else []
+    for number in baselines:
+        line = {"color": INK, "width": 3}
+        traces.append(trace(names[number], [number], color=INK, symbol="line-ns-open", size=16, line=line))
+    if highlighted is not None:
+        line = {"color": PAPER, "width": 1}
+        traces.append(trace(names[highlighted], [highlighted], color=BLUE, size=12, line=line))
     return traces
 
 

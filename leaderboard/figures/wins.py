@@ -95,8 +95,9 @@ def build_wins(request: FigureRequest) -> Plot:
             ],
             ("", "d", "d", "d", ""),
         ),
-        caption=f"Datasets of {titled(board)} on which each system scores above, equal to and below "
-        f"{board.baseline} in {board.measure}, of the {datasets} that count. Each is compared within its own source.",
+        caption=f"Datasets of {titled(board)} on which each system scores above or below {board.baseline} in "
+        f"{board.measure}, of the {datasets} that count.",
+        baseline=board.baseline,
         subtitle=f"{board.title}, {board.measure}",
         notes=left_out,
     )
@@ -142,9 +143,19 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     counts = _compared(rows, places, lower=lower_is_better(page.board))
     counted = describe_kind(kind)
     return Plot(
-        data=[_cells(names, counts)],
+        data=[
+            heatmap(
+                names,
+                [[_share(one) for one in line] for line in counts],
+                [[_cell(one) for one in line] for line in counts],
+                1,
+                "share won",
+                "%{customdata[0]} against %{customdata[1]}<br>won–lost %{customdata[2]}",
+            )
+        ],
         layout=heatmap_layout(
             len(rows) * 34 + 130,
+            _short(names),
             {"side": "top", "tickangle": -45},
             meta={"narrow": {"font": {"size": 9}}} if len(rows) > MOST_NARROW else {},
         ),
@@ -152,8 +163,8 @@ def build_head_to_head(request: FigureRequest) -> Plot:
             ("Won–lost against", *names),
             [(name, *(_cell(one) or None for one in line)) for name, line in zip(names, counts, strict=True)],
         ),
-        caption=f"Datasets of {titled(page.board)} won and lost in {page.board.measure} by the row's system against "
-        f"that of the column, of those {len(places)} that count and both have. {len(rows)} systems, {counted} only.",
+        caption=f"Datasets of {titled(page.board)} that the row's system wins and loses against the column's in "
+        f"{page.board.measure}. {len(rows)} systems, {counted} only.",
         subtitle=f"{page.board.title}, {page.board.measure}, {counted}",
         notes=_notes(len(of_kind), len(rows), other=len(every) - len(of_kind)),
     )
@@ -178,25 +189,13 @@ def _share(counts: Counts | None) -> float | None:
     return round((counts[0] + counts[1] / 2) / sum(counts), 4) if counts else None
 
 
-def _cells(names: Sequence[str], counts: Sequence[Sequence[Counts | None]]) -> go.Heatmap:
+def _short(names: Sequence[str]) -> list[str]:
     short = [cut(name, 22) for name in names]
-    labels = short if len(set(short)) == len(short) else list(names)
-    return heatmap(
-        labels,
-        [[_share(one) for one in line] for line in counts],
-        text=[[_cell(one) for one in line] for line in counts],
-        texttemplate="%{text}",
-        hovertemplate="%{y} against %{x}<br>won–lost %{text}<extra></extra>",
-        zmax=1,
-        showscale=False,
-    )
+    return short if len(set(short)) == len(short) else list(names)
 
 
 def _notes(of_kind: int, shown: int, *, other: int) -> list[str]:
-    notes = [
-        "Darker on paper, brighter in the dark: more of the common datasets won. A tie counts for neither, "
-        "in the shade half for each."
-    ]
+    notes = ["A tie counts for neither; in the shade it is half a win for each."]
     if of_kind > shown:
         notes.append(f"The first {shown} of {of_kind} systems; pinning others on the board puts them first.")
     if other:

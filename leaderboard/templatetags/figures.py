@@ -41,15 +41,21 @@ def figure(
     view = state.query_string()[1:] if isinstance(state, BoardState) else ""
     query = "?" + "&".join(part for part in (own_query, view) if part)
     asked = FigureRequest(found, QueryDict(query[1:])) if table else None
-    return frame(found, own_query, query, asked.plot() if asked else None, level)
+    board = context.get("board")
+    return frame(
+        found, own_query, query, asked.plot() if asked else None, level, getattr(board, "baseline", "")
+    )
 
 
-def frame(found: Figure, own_query: str, query: str, plot: Plot | None, level: int) -> dict[str, Any]:
+def frame(
+    found: Figure, own_query: str, query: str, plot: Plot | None, level: int, baseline: str = ""
+) -> dict[str, Any]:
     """The context of `leaderboard/_figure.html`. `own_query` is what the page's address does not say already."""
     address = reverse("figure_json", args=[found.slug])
     chosen = QueryDict(query[1:] if found.choices else "")
     return {
         "figure": found,
+        "title": found.titled(plot.baseline if plot else baseline),
         "plot": plot,
         "caption": (plot and plot.caption) or found.caption,
         "notes": plot.notes if plot else (),

@@ -101,6 +101,17 @@
 
   const SETTINGS = { displayModeBar: false, responsive: true, showTips: false, doubleClick: false };
 
+  // A point leads to the page of its system.
+  function lead(plot) {
+    if (plot.leads) return;
+    plot.leads = true;
+    const target = ({ points: [point] }) => point.data.meta?.links?.[point.pointNumber];
+    const pointing = (on) => plot.querySelectorAll(".drag").forEach((layer) => layer.classList.toggle("cursor-pointer", on));
+    plot.on("plotly_click", (event) => { if (target(event)) location.assign(target(event)); });
+    plot.on("plotly_hover", (event) => pointing(Boolean(target(event))));
+    plot.on("plotly_unhover", () => pointing(false));
+  }
+
   async function draw(figure) {
     const plot = figure.querySelector(".figure-plot");
     const found = figure.found;
@@ -111,6 +122,7 @@
       figure.narrow = plot.clientWidth < NARROW;
       const { data, layout } = specification(found, plot.clientWidth);
       await Plotly.react(plot, data, layout, SETTINGS);
+      lead(plot);
     }
     for (const button of figure.querySelectorAll("[data-figure-download]")) button.hidden = !found.data.length;
     figure.dataset.ready = dark.matches ? "dark" : "light";
@@ -130,6 +142,10 @@
   }
 
   function tell(figure, found) {
+    const title = figure.querySelector("figcaption :is(h2, h3)");
+    (title.querySelector("a") ?? title).textContent = found.title;
+    for (const choice of figure.querySelectorAll(".figure-choices select"))
+      if (found.chosen[choice.name]) choice.value = found.chosen[choice.name];
     figure.querySelector(".figure-caption").textContent = found.caption;
     figure.querySelector(".figure-notes").replaceChildren(...found.notes.map((note) => cell("li", note)));
     const { heads, texts, numeric } = found.table;
@@ -151,7 +167,8 @@
     const taken = new Set([...address.searchParams.keys(), ...Array.from(choices, (choice) => choice.name)]);
     for (const [name, value] of new URLSearchParams(location.search))
       if (!taken.has(name)) address.searchParams.append(name, value);
-    for (const choice of choices) address.searchParams.set(choice.name, choice.value);
+    // What nobody chose here the figure chooses by itself: the first that shows anything.
+    for (const choice of choices) if (choice.touched || choice.selectedIndex) address.searchParams.set(choice.name, choice.value);
     return address;
   }
 
@@ -247,6 +264,7 @@
 
   document.addEventListener("change", (event) => {
     const figure = event.target.closest(".figure-choices")?.closest("figure");
+    event.target.touched = true;
     if (figure) load(figure);
   });
   document.addEventListener("click", (event) => {

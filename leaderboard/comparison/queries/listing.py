@@ -151,15 +151,17 @@ MOST_SYSTEMS = 100
 
 Values = NDArray[np.float64]
 
-#: Forty bytes for a query: 7,000 queries have 280 kB.
-_remembered = FixedCache("difficulty", 64, 3600)
+#: From the hardest tenth of the systems to the easiest, for each query.
+QUANTILES = (0.1, 0.5, 0.9)
+#: 64 bytes for a query: 7,000 queries have 450 kB.
+_remembered = FixedCache("difficulty-quantiles", 64, 3600)
 
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
     """Over `systems` systems, by query (rows of the judgements). `baseline` is None where there is none.
 
-    `deviation` is the sample standard deviation (n − 1), 0 of a single system.
+    `deviation` is the sample standard deviation (n − 1), 0 of a single system; `quantiles` has `QUANTILES` as its rows.
     """
 
     systems: int
@@ -167,6 +169,7 @@ class Difficulty:
     deviation: Values
     lowest: Values
     highest: Values
+    quantiles: Values
     baseline: Values | None
 
 
@@ -185,12 +188,15 @@ def difficulty(dataset: Dataset, measure: str, queries: int) -> Difficulty | Non
     if not systems:
         return None
     rows = np.frombuffer(content).reshape(-1, queries)
-    mean, deviation, lowest, highest, *baseline = rows
-    return Difficulty(systems, mean, deviation, lowest, highest, baseline[0] if baseline else None)
+    mean, deviation, lowest, highest = rows[:4]
+    quantiles, baseline = rows[4:7], rows[7:]
+    return Difficulty(
+        systems, mean, deviation, lowest, highest, quantiles, baseline[0] if len(baseline) else None
+    )
 
 
 def _computed(dataset: Dataset, measure: str, queries: int) -> tuple[int, Values] | None:
-    """(systems, mean, deviation, lowest, highest and the baseline's values as rows of one array)."""
+    """(systems, mean, deviation, lowest, highest, quantiles and the baseline's values as rows of one array)."""
     columns, baseline = [], None
     for entry in _with_values(dataset, measure):
         measures, values = per_query_means(entry)
@@ -204,6 +210,7 @@ def _computed(dataset: Dataset, measure: str, queries: int) -> tuple[int, Values
     table = np.stack(columns)
     deviation = table.std(axis=0, ddof=1) if len(table) > 1 else np.zeros(queries)
     rows = [table.mean(axis=0), deviation, table.min(axis=0), table.max(axis=0)]
+    rows += list(np.quantile(table, QUANTILES, axis=0))
     return len(table), np.stack([*rows, baseline] if baseline is not None else rows)
 
 
