@@ -377,30 +377,28 @@ def _kind(entry: EntryRow, current: str) -> str:
 
 def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: BaselineColumns) -> list[str]:
     kinds = {row.ranked_in for row in rows}
-    notes = [
-        f"Ranks follow {board.measure}; equal values share a rank, and the earlier published stands first."
-    ]
+    notes = [f"Ranked by {board.measure}; equal values share a rank, the earlier submission first."]
     if REPORTED in kinds:
         sources = {row.entry.source_key for row in rows if row.ranked_in == REPORTED}
         papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
         notes.append(
-            f"r: a rank among reported figures, which {papers} printed and nobody here recomputed; "
-            "they are ranked apart from results scored here."
+            f"Reported: figures taken from {papers}, not recomputed here, and ranked separately from results scored "
+            "here."
         )
     if CLOSED in kinds:
         notes.append(CLOSED_NOTE)
     if any(row.entry.visibility == "private" for row in rows):
         notes.append(
-            "Private: only your team sees these rows. They have no rank, move no rank and no mark, and are in no "
+            "Private: only your team sees these rows. They are not ranked, do not change other rows, and are in no "
             "export, figure or feed."
         )
     if STALE in kinds:
         notes.append(
-            "Stale: scored on earlier judgements or an earlier version; not ranked and not compared until rescored."
+            "Stale: scored with earlier judgements or an earlier version; not ranked or compared until rescored."
         )
     if QUARANTINED in kinds:
         notes.append(
-            "Quarantined: taken out of the ranking by a curator, for the reason given; without numbers."
+            "Quarantined: removed from the ranking by a curator for the reason given; scores are not shown."
         )
     notes += versus.notes(facts.language)
     if any(row.entry.training == "in-domain" for row in rows):
@@ -408,14 +406,12 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: Basel
     notes += marks.notes(row.entry for row in rows)
     shown = [column.key for column in board.columns]
     if board.measure in shown and has_seeds(rows, [board.measure]):
-        notes.append(f"{SEEDS} Tests use each query’s mean over them.")
+        notes.append(f"{SEEDS} Tests use each query’s mean over the seeds.")
     if has_doubtful(rows, board.columns):
-        notes.append("? as printed, but doubtful: never used to sort or plot.")
+        notes.append("?: as printed, but doubtful; never used to sort or plot.")
     if facts.hidden:
         of_part = " over the public part of the judged queries" if facts.competition else ""
-        notes.append(
-            f"The judgements are hidden: every value is a mean{of_part}, published with three decimals."
-        )
+        notes.append(f"The judgements are hidden: scores are means{of_part}, published with three decimals.")
     if any(row.entry.missing_queries for row in rows):
-        notes.append("Judged queries that a run misses score 0; how many is said under the system's name.")
+        notes.append("Missing queries score 0; their number is shown below the system's name.")
     return notes + notes_on_challenges(rows)

@@ -21,7 +21,7 @@ Facets = Mapping[str, str | tuple[str, ...]]
 LABELS = {
     "architecture": "Architecture",
     "provenance": "Provenance",
-    "training": "Exposure",
+    "training": "Training data",
     "weights": "Weights",
     "commercial": "Commercial use",
     "licence": "Licence",
@@ -43,10 +43,10 @@ THIS_SITE, HOUSE = "this-site", "this site"
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "architecture": {value: str(label) for value, label in Architecture.choices},
     "training": {value: str(label) for value, label in Entry.Training.choices},
-    "weights": {"open": "open", "closed": "closed", UNKNOWN: "not said"},
-    "commercial": {"yes": "permitted", "no": "not permitted", UNKNOWN: "not said"},
-    "licence": {UNKNOWN: "not said"},
-    "year": {UNKNOWN: "not said"},
+    "weights": {"open": "open", "closed": "closed", UNKNOWN: "not declared"},
+    "commercial": {"yes": "permitted", "no": "not permitted", UNKNOWN: "not declared"},
+    "licence": {UNKNOWN: "not declared"},
+    "year": {UNKNOWN: "not declared"},
     "team": {THIS_SITE: HOUSE},
 }
 

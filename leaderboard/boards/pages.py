@@ -143,8 +143,8 @@ def notes_on_parts(parts: Sequence[DatasetPart]) -> list[str]:
     if not parts:
         return []
     return [
-        f"Scored results are means over the {len(parts)} parts, of systems that have them all; each part has its own "
-        "board."
+        f"Scored results are means over the {len(parts)} parts, for systems that have all of them; each part has its "
+        "own board."
     ]
 
 

@@ -20,7 +20,7 @@ QUARANTINED = "quarantined"
 GONE = "gone"
 #: These rows have no rank, and move neither those of others nor what is best.
 UNRANKED = frozenset({STALE, PRIVATE, QUARANTINED})
-CLOSED_NOTE = "c: a rank among systems behind a closed interface, which nobody can repeat; ranked apart."
+CLOSED_NOTE = "c: closed APIs, which cannot be reproduced; ranked separately."
 
 
 def present_group(

@@ -251,15 +251,15 @@ def notes_of(
 def _on_ranks(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[str]:
     keys = {column.key: column for column in board.columns}
     several = facts.all_counted > 1
-    notes = [
-        f"Ranks follow {ranked_by.label}; equal values share a rank, missing values sort last both ways."
-    ]
+    notes = [f"Ranked by {ranked_by.label}; equal values share a rank, missing values always sort last."]
     if several:
-        notes.append(f"A mean is {over(facts)}, of rows that have them all; a missing value is never 0.")
+        notes.append(
+            f"Means are {over(facts)}, for complete rows only; missing values are excluded, never 0."
+        )
     if COMMON in keys:
-        notes.append(f"Common mean: {keys[COMMON].note}; it moves with the filters.")
+        notes.append(f"Common mean: {keys[COMMON].note}; it changes with the filters.")
     notes.append(
-        "Δ compares with the baseline of the same source, version and judgements only."
+        "Δ compares with the baseline of the same source, dataset version and judgements."
         + (
             " Δ of means % is the ratio of the two means, Mean of Δ % the mean of the ratios; W/T/L counts counted "
             "datasets won, tied and lost."
@@ -269,7 +269,7 @@ def _on_ranks(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[st
     )
     if BORDA in keys:
         notes.append(
-            "Borda and mean rank are among all complete rows of the same kind; no filter of rows moves them."
+            "Borda count and mean rank are among all complete rows of the same kind; filters do not change them."
         )
     return notes
 
@@ -278,20 +278,20 @@ def _on_datasets(facts: BenchmarkFacts, board: Board) -> list[str]:
     notes = []
     if facts.left_out:
         notes.append(
-            f"Chosen by language, domain or task: {len(facts.members)} of "
+            f"Filtered by language, domain or task: {len(facts.members)} of "
             f"{len(facts.members) + len(facts.left_out)} datasets; all aggregates are over these."
         )
     shown = [member.facts.name for member in facts.members if not member.counted]
     if shown:
-        notes.append(f"Shown but not counted in any aggregate: {', '.join(shown)}.")
+        notes.append(f"Shown, but not part of any aggregate: {', '.join(shown)}.")
     for member in facts.members:
         stand_in = member.measure(board.measure)
         if stand_in != board.measure:
             notes.append(f"{member.facts.name} shows {stand_in} instead of {board.measure}.")
         if member.parts:
             notes.append(
-                f"{member.facts.name}, where scored here, is the mean of its {len(member.parts)} parts, and there "
-                "only if a system has all of them."
+                f"{member.facts.name}: scored results are means over its {len(member.parts)} parts, for systems that "
+                "have all of them."
             )
     return notes
 
@@ -302,8 +302,8 @@ def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: BoardL
     shown = {column.key for column in board.columns if column.key in datasets}
     if any(row.ranked_in == REPORTED for row in rows):
         notes.append(
-            "r: a rank among reported figures, printed by publications and recomputed by nobody here; "
-            "ranked apart from results scored here."
+            "Reported: figures taken from publications, not recomputed here, and ranked separately from results "
+            "scored here."
         )
     if any(row.ranked_in == CLOSED for row in rows):
         notes.append(CLOSED_NOTE)
@@ -313,9 +313,9 @@ def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: BoardL
         notes.append(SEEDS)
     if state.zero_shot:
         notes.append(
-            "Zero-shot only: values of systems that were trained on the dataset, or whose makers do not say, are left "
-            "out of cells and aggregates; adaptation to the corpus without labels stays."
+            "Zero-shot only: values of systems that were trained on the dataset, or do not declare their training "
+            "data, are left out of cells and aggregates; unsupervised adaptation to the corpus is kept."
         )
     if has_doubtful(rows, board.columns):
-        notes.append("? as printed, but doubtful: never used to sort or plot.")
+        notes.append("?: as printed, but doubtful; never used to sort or plot.")
     return notes + notes_on_challenges(rows)

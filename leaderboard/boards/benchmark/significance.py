@@ -120,8 +120,8 @@ def _notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, marked: bool)
     how, names = datasets[0].how, {each.baseline for each in datasets}
     baseline = names.pop() if len(names) == 1 else "that dataset’s baseline"
     notes = [
-        f"Values scored here say on hover their {how.level * 100:.0f} % interval, and how they compare on that dataset "
-        "alone; each dataset’s own board says how that was found."
+        f"Hover over a score to see its {how.level * 100:.0f} % interval and its tests on that dataset; the dataset’s "
+        "own board explains them."
     ]
     if marked:
         notes[0] = (

@@ -52,13 +52,15 @@ class BaselineColumns(NamedTuple):
         """What a reader has to know of it."""
         if not self.any:
             return []
-        taken = f"Δ is taken to the {BM25.name} baseline of the same source, version and judgements, never across;"
+        taken = (
+            f"Δ compares with {BM25.name} on the same dataset version and judgements, from the same source;"
+        )
         if self.shown != BM25.name:
             taken = (
-                f"Δ is taken to {self.name}, the baseline here, never across sources, versions or judgements;"
+                f"Δ compares with {self.name}, the baseline here, on the same dataset version and judgements;"
             )
         return [
-            f"{taken} — means there is none.",
+            f"{taken} — if unavailable.",
             *([describe_bm25(language)] if self.ours else []),
         ]
 
@@ -85,7 +87,7 @@ def notes_on_baselines(facts: BenchmarkFacts, baselines: Mapping[int, tuple[str,
             ours.setdefault(describe_bm25(member.language), []).append(member.name)
         elif name != BM25.name:
             other.setdefault(name, []).append(member.name)
-    named = [f"On {', '.join(datasets)} Δ is taken to {name}." for name, datasets in other.items()]
+    named = [f"On {', '.join(datasets)}, Δ compares with {name}." for name, datasets in other.items()]
     return named + _with_names(ours)
 
 

@@ -104,7 +104,7 @@ def cost(measured: MeasuredEntry) -> float | None:
 
 
 #: What is said wherever a time is shown, or left out, that begins with runs made before.
-OVER_STORED_RUNS = "over stored runs: their own search is not in it"
+OVER_STORED_RUNS = "starts from stored runs: the first search was not timed"
 
 
 MILLION = 1e6
@@ -306,7 +306,7 @@ def describe_disturbance(measured: MeasuredEntry) -> str:
         found.append(f"BM25 was {100 * measured.baseline_off:.0f} % off its usual latency here")
     if is_unsettled(measured.figures):
         figures = measured.figures
-        found.append(f"{figures['unsettled']} of {figures['queries']} queries never settled")
+        found.append(f"{figures['unsettled']} of {figures['queries']} queries had no stable time")
     return f"busy machine: {', '.join(found)}" if found else ""
 
 
@@ -339,24 +339,22 @@ def notes_on_costs(
     """What a reader of the columns has to know; `others` counts systems that were measured on other machines only."""
     where, found = f" on {dataset}" if dataset else "", list(measured)
     notes = [
-        f"Efficiency was measured here{where} under protocol {PROTOCOL} on {machine.name}; × BM25 is the latency over "
-        "that of BM25 on the same machine in the same job. ± is how far a value may be off; no best is marked where "
-        "that leaves it open, nor of what was timed once."
+        f"Efficiency was measured here{where} under protocol {PROTOCOL} on {machine.name}; × BM25 is the latency "
+        "divided by BM25's on the same machine in the same job. ± is the uncertainty of a value; no best is marked "
+        "within it, or where a system was timed only once."
     ]
     earlier = sum(one.protocol != PROTOCOL for one in found)
     if earlier:
         systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
-        notes.append(
-            f"{systems} measured under an earlier protocol, which did not find out how far it was off."
-        )
+        notes.append(f"{systems} measured under an earlier protocol, without an uncertainty.")
     if any(one.over_stored_runs for one in found):
         notes.append(
-            "Systems that begin with stored runs (fusion, re-ranking of a run) have no latency here, since the runs' "
-            "own search is not in it; their own pages show the rest."
+            "Systems that start from stored runs (fusion, re-ranking of a run) have no latency, because the first "
+            "search was not timed; their pages show the other costs."
         )
     if others:
         systems = "1 system was" if others == 1 else f"{others} systems were"
-        notes.append(f"{systems} measured on other hardware only, which Hardware above shows instead.")
+        notes.append(f"{systems} measured on other hardware only: choose it under Filters, Hardware.")
     return notes
 
 

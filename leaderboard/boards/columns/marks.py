@@ -10,9 +10,9 @@ from leaderboard.results.history.entry_rows import EntryRow
 #: Follows the name of a system whose run fed a pool that was judged.
 POOLED = "§"
 NOTES = {
-    POOLED: f"{POOLED} pooled: its run fed the pool that was judged; others may have more unjudged documents.",
-    "late": "Late: it came after its round had closed.",
-    "manual": "Manual: a person had a hand in the queries or in the ranking.",
+    POOLED: f"{POOLED} pooled: the run contributed to the judged pool; others may have more unjudged documents.",
+    "late": "Late: submitted after the round had closed.",
+    "manual": "Manual: a person changed the queries or the ranking.",
 }
 
 
@@ -36,8 +36,7 @@ def notes(entries: Iterable[EntryRow]) -> list[str]:
 
 
 CHALLENGED = (
-    "Challenged: somebody doubts what the system says of itself, and it is not settled yet; the system's page has the "
-    "record. It changes no number."
+    "Challenged: a claim about this system is under review; its page has the details. Scores do not change."
 )
 
 
@@ -46,10 +45,7 @@ def notes_on_challenges(rows: Iterable[Row]) -> list[str]:
     return [CHALLENGED] if any(row.entry.challenged for row in rows) else []
 
 
-SEEDS = (
-    "±: a seed set, of which the value is the mean, with the sample standard deviation (n − 1) over its seeds and how "
-    "many these are. Differences are of the mean."
-)
+SEEDS = "±: sample standard deviation (n − 1) over seeds, with their number; the score is their mean."
 
 
 def has_seeds(rows: Iterable[Row], keys: Collection[str]) -> bool:

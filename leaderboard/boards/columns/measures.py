@@ -42,8 +42,8 @@ def _cell(line: Any, measure: str, value: Value, *, in_focus: bool) -> Cell | Va
 
 
 _NOTES = {
-    "Judged@10": "share of the first ten documents that is judged",
-    "Hole@10": "share of the first ten documents that is not judged: what a system is not credited for may be there",
+    "Judged@10": "share of the top 10 that is judged",
+    "Hole@10": "share of the top 10 that is unjudged: relevant documents may be missing from the judgements",
 }
 
 
@@ -68,9 +68,9 @@ def other_column(measure: str) -> Column:
 PRIVATE_PART = "Private part"
 
 REVEALED = (
-    "Private part: the mean over the judged queries that the board does not rank by, published when the round was "
-    "revealed. Δ is private minus public: much below what others lose, a system was fitted to the public part. "
-    "A dash: the result came after the reveal, or its own round is not revealed yet."
+    "Private part: the mean over the judged queries that the ranking does not use, published when the round was "
+    "revealed. Δ is private minus public: a much larger loss than others have suggests overfitting to the public part. "
+    "A dash: submitted after the reveal, or in a round that is not revealed yet."
 )
 
 

@@ -41,12 +41,9 @@ INTERVAL_DECIMALS = 3
 #: A sentence names so many systems that tie with the best, and counts more.
 MOST_NAMED = 3
 
-WITHHELD = (
-    "Intervals, tests and wins by query are withheld: over hidden judgements they would tell more than the rounded "
-    "means."
-)
-AWAITED = "Intervals and tests are being computed: a moment after a result is published they are here."
-OUTDATED = "The board has changed: rank intervals, p vs best and corrected tests are being computed again."
+WITHHELD = "Confidence intervals and per-query results are not published, to protect the hidden judgements."
+AWAITED = "Intervals and tests are being computed and will appear shortly."
+OUTDATED = "The board has changed: rank intervals, p vs best and corrected tests are being recomputed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,7 @@ def _interval(settings: TestSettings, measure: str) -> Column:
         EFFECTIVENESS,
         "count",
         better(measure),
-        note=f"{settings.interval} of the mean; ordered by its worse end",
+        note=f"{settings.interval} of the mean; sorted by its worse end",
         arrow=False,
         cell=cell,
     )
@@ -135,7 +132,7 @@ def _over_the_board(settings: TestSettings) -> list[Column]:
             EFFECTIVENESS,
             "count",
             "lower",
-            note=f"the ranks that the tests leave open: {corrected}; ordered by its first rank",
+            note=f"ranks that the tests cannot exclude: {corrected}; sorted by the first rank",
             arrow=False,
             cell=lambda line: (
                 None
@@ -174,7 +171,7 @@ def _beside_difference(settings: TestSettings, measure: str, baseline: str) -> S
             f"Δ {_level(settings)}",
             head,
             "count",
-            note=f"{settings.interval} of the difference to {baseline}; ordered by its worse end",
+            note=f"{settings.interval} of the difference to {baseline}; sorted by its worse end",
             cell=of_compared(
                 lambda found: (
                     None
@@ -274,17 +271,18 @@ def _about_own_facts(settings: TestSettings, found: MeasureCertainty, baseline: 
     return (
         f"{intervals}; beside Δ, of the paired difference. p vs {baseline}: two-sided {settings.test} by query, "
         f"{settings.permutations:,} permutations, seed {settings.seed}, not corrected; below "
-        f"1/{settings.permutations + 1:,} it is Hoeffding’s bound, which the exact p cannot exceed. W/T/L: queries "
-        f"won, tied and lost against {baseline}. None of these changes when others submit."
+        f"1/{settings.permutations + 1:,} it is Hoeffding’s upper bound. W/T/L: queries won, tied and lost against "
+        f"{baseline}. These values do not change when others submit."
     )
 
 
 def _about_the_board(settings: TestSettings) -> str:
     return (
-        "Rank interval and p vs best follow tests of all pairs on this board, corrected together "
+        "Rank interval and p vs best come from tests of all pairs on this board, corrected together "
         f"({settings.pairs_correction}, {settings.pairs_permutations:,} permutations, level {settings.alpha:g}). A "
-        "system’s first rank is one after all that are better, its last one before all that are worse; systems whose "
-        "interval begins with 1 tie with the best. Both may change when others submit; filters do not change them."
+        "system’s first rank follows all systems that are significantly better, its last rank precedes all that are "
+        "significantly worse; systems whose interval begins with 1 tie with the best. Both may change when others "
+        "submit; filters do not change them."
     )
 
 
@@ -299,4 +297,4 @@ def ignored_filters(board: Board, state: BoardState) -> list[str]:
     asked += [f"bounds of {CALLED[one.key]}" for one in state.ranges if one.key in board.awaited]
     if not asked:
         return []
-    return [f"Not applied, for the board has these columns only once they are computed: {', '.join(asked)}."]
+    return [f"Not applied yet, because these columns are still being computed: {', '.join(asked)}."]

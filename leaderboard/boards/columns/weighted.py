@@ -89,8 +89,8 @@ def _notes(board: Board, rows: Sequence[Row], weights: dict[str, float]) -> list
     named = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     machine = f" on {board.machine.name}" if board.machine else ""
     return [
-        f"Weighted score: Dynascore with {shares}; costs count negative, over their average rate of exchange among all "
-        f"{len(rows)} complete rows measured{machine} ({named}). Filters do not move it."
+        f"Weighted score: Dynascore with {shares}; costs count negatively, divided by their average rate of exchange "
+        f"among the {len(rows)} complete rows measured{machine} ({named}). Filters do not change it."
     ]
 
 

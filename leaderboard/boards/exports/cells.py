@@ -59,9 +59,9 @@ def footnotes(board: Board) -> list[str]:
     if any("?" in sign for sign in signs):
         found.append("? as printed, but doubtful.")
     if any(row.rank_label.startswith("r") for row in board.rows):
-        found.append("r: a rank among reported figures, which nobody here recomputed.")
+        found.append("r: rank among reported figures, which were not recomputed here.")
     if any(row.ranked_in == CLOSED for row in board.rows):
-        found.append("c: a rank among systems behind a closed interface, which nobody can repeat.")
+        found.append("c: rank among closed APIs, which cannot be reproduced.")
     if any(cell.spread and not cell.noise for cell in cells):
         found.append("±: sample standard deviation over seeds, and how many there are.")
     if any(cell.spread and cell.noise for cell in cells):
