@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from time import monotonic
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from wsgiref.util import setup_testing_defaults
 
@@ -28,8 +29,8 @@ from leaderboard.core.http.site_url import own_address
 from leaderboard.core.http.slow_requests import watch_body
 
 logger = logging.getLogger("runboard.faults")
-#: So long a start may take to read boards; visitors read the others.
-_SECONDS_OF_READING = 2.0
+#: So long a start may take to read boards, and again to make their pages; visitors do the others.
+_SECONDS = 2.0
 
 
 class Answering:
@@ -58,14 +59,16 @@ class Answering:
         return answer
 
     def warm_up(self) -> None:
-        """Do once what the first request of every process would: import views, load templates, read boards.
+        """Do once what the first request of every process would: import views, load templates, read boards, make pages.
 
         For a server that forks afterwards: no connection stays open. A database that is away stops no start.
         """
         try:
-            read = read_boards(_SECONDS_OF_READING)
-            for kind, slug in dict(reversed(read)).items():
-                self._visit(reverse(kind, args=[slug]))
+            read = read_boards(_SECONDS)
+            end = monotonic() + _SECONDS
+            for kind, slug in dict.fromkeys((*dict(reversed(read)).items(), *read)):  # one of each kind first
+                if monotonic() < end:
+                    self._visit(reverse(kind, args=[slug]))
         except Exception:
             logger.exception("what the first visitors need could not be loaded before they come")
         finally:

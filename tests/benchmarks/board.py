@@ -3,8 +3,9 @@
 Every request goes through the whole WSGI application with its middleware, against SQLite and a real Valkey. *miss*
 reads, ranks, renders and compresses a board of which no page is kept; *changed* is the same after a publication on one
 dataset, *unread* where nothing of the board was read for an hour: both decode rows that a miss remembers. *first* is
-the very first request of a process that was forked from a server which had warmed up, as gunicorn's workers are, when
-no page is kept anywhere. *hit* serves the kept page; *hello* is a bare view behind the same middleware. The naive
+the very first request of a process that was forked from a server which had warmed up, as gunicorn's workers are, by the
+site's own address: the start has made the page. *first unmade* is the same where the start has made none of this view.
+*hit* serves the kept page; *hello* is a bare view behind the same middleware. The naive
 templates read nothing: *plain* is a Django template with as many cells, each a number through `floatformat`, *same* one
 that writes this very table. Contenders take turns; medians of CPU milliseconds are printed.
 """
@@ -47,6 +48,7 @@ def prepare(folder: str, after: ExitStack) -> None:
         DJANGO_SETTINGS_MODULE="leaderboard.settings",
         RUNBOARD_STATIC_BACKEND="django.contrib.staticfiles.storage.StaticFilesStorage",
         LOG_LEVEL="ERROR",
+        SITE_ADDRESS="http://localhost",
     )
     from tests.servers.broker import start_broker
 
@@ -197,9 +199,13 @@ def cost(work: Callable[[], Any], times: int = 1) -> float:
     return (time.process_time() - begin) * 1000 / times
 
 
-def first_cost(site: Site, address: str) -> float:
-    """CPU milliseconds of a first request, measured by the process that answers it."""
+def first_cost(site: Site, address: str, *, made: bool) -> float:
+    """CPU milliseconds of a first request, measured by the process that answers it; whether the start made its page."""
+    from leaderboard.core.cache.pages import clear_page_cache
+
     site.application.warm_up()
+    if not made:
+        clear_page_cache()
     reading, writing = os.pipe()
     if process := os.fork():
         os.close(writing)
@@ -236,13 +242,14 @@ def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, floa
         "plain": (lambda: None, plain, 1),
         "same": (lambda: None, same, 1),
     }
-    found: dict[str, list[float]] = {name: [] for name in ("first", *contenders)}
+    found: dict[str, list[float]] = {name: [] for name in ("first", "first unmade", *contenders)}
     for _ in range(rounds):
         for name, (before, work, times) in contenders.items():
             before()
             found[name].append(cost(work, times))
-        restarted()
-        found["first"].append(first_cost(site, address))
+        for name in ("first", "first unmade"):
+            restarted()
+            found[name].append(first_cost(site, address, made=name == "first"))
     return {name: statistics.median(values) for name, values in found.items()}
 
 
@@ -273,11 +280,13 @@ def report(figures: Figures, board: str, got: dict[str, float], counts: list[int
         ]
 
     rows = []
-    for name, asked in (("miss", counts[1]), ("first", None), ("changed", None), ("unread", counts[0])):
+    for name, asked in (
+        ("miss", counts[1]), ("first", None), ("first unmade", None), ("changed", None), ("unread", counts[0]),
+    ):  # fmt: skip
         kind = board.split("/")[1]
         most = (MOST_OF_MISS if name == "miss" else MOST_OF_FIRST)[kind]
         bounds = []
-        if name != "unread":
+        if name not in ("unread", "first unmade"):
             bounds.append(figures.bound(f"{board}, {name}", got[name] / got["same"], most, " × same"))
         if name == "miss":
             bounds.append(figures.bound(f"{board}, {name}", counts[1], MOST_QUERIES[kind], " queries"))
