@@ -82,21 +82,12 @@ class ImportForm(forms.Form):
 
     def options(self) -> ImportOptions:
         """What was said, as the domain takes it."""
-        values: dict[str, Any] = {
-            name: value for name, value in self.cleaned_data.items() if value not in ("", None)
-        }
-        values.pop("archive")
-        judgements = values.pop("judgements", None)
-        return ImportOptions(
-            **{
-                **values,
-                "hidden": None if judgements is None else judgements == "hidden",
-                "runs_only": values.get("runs_only") or None,
-                "drop_self_matches": values.get("drop_self_matches") or None,
-                "measures": tuple(values.get("measures", "").replace(",", " ").split()),
-                "baseline": path_of_upload(values.get("baseline")),
-            }
-        )
+        said = {name: value for name, value in self.cleaned_data.items() if value and name != "archive"}
+        if judgements := said.pop("judgements", None):
+            said["hidden"] = judgements == "hidden"
+        said["measures"] = tuple(said.get("measures", "").replace(",", " ").split())
+        said["baseline"] = path_of_upload(said.get("baseline"))
+        return ImportOptions(**said)
 
 
 def path_of_upload(upload: Any) -> Path | None:

@@ -16,7 +16,7 @@ from leaderboard.boards.dataset_details import AwaitingRun, JudgedVersion, Loadi
 from leaderboard.boards.pages import Tombstone
 from leaderboard.boards.system.result import Result
 from leaderboard.datasets.lists import DatasetStatistics
-from leaderboard.models import DECLARED_NUMBERS
+from leaderboard.models import DECLARED_NUMBERS, Challenge
 from leaderboard.results.history.measurements import Machine
 from leaderboard.results.profiles.public import Neighbour
 from leaderboard.results.significance.types import EntryCertainty, TestSettings
@@ -382,6 +382,17 @@ class CorrectionSerializer(Answer):
     changes = ChangeSerializer(many=True)
 
 
+ChallengeSerializer = shape(
+    PublicChallenge,
+    "Challenge",
+    "A challenge as everyone reads it, its text and the decision as Markdown.",
+    claim=serializers.ChoiceField(choices=Challenge.Claim.choices),
+    state=serializers.ChoiceField(choices=Challenge.State.choices),
+    raised=serializers.DateField(),
+    settled=serializers.CharField(help_text="The day; empty while it is open."),
+)
+
+
 class SystemSerializer(NamedSerializer):
     """A system with all its public results."""
 
@@ -422,7 +433,7 @@ class SystemSerializer(NamedSerializer):
     anonymous_until = serializers.DateTimeField(allow_null=True)
     results = ResultSerializer(many=True)
     quarantined = QuarantinedResultSerializer(many=True)
-    challenges = shape(PublicChallenge, "SystemChallenge", "A doubt on record, and its decision.")(many=True)
+    challenges = ChallengeSerializer(many=True)
     corrections = CorrectionSerializer(many=True)
 
     def get_fields(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from evaluation.core.problems import ProblemCode
+from leaderboard.api.answers import ChallengeSerializer
 from leaderboard.core.http.api_errors import ApiError, ErrorSerializer, problem
 from leaderboard.models import Challenge, Entry, System
 from leaderboard.models.results import EntryQuerySet
@@ -49,22 +50,6 @@ class ChallengeRequest(RequestSerializer):
         form = ChallengeForm(data, datasets=challengeable_datasets(_system(slug)))
         require_valid(form)
         return form.cleaned_data
-
-
-class ChallengeSerializer(serializers.Serializer[Any]):
-    """A challenge as everyone reads it."""
-
-    key = serializers.IntegerField()
-    claim = serializers.ChoiceField(choices=Challenge.Claim.choices)
-    claim_label = serializers.CharField()
-    dataset = serializers.CharField(allow_null=True)
-    text = serializers.CharField(help_text="Markdown.")
-    state = serializers.ChoiceField(choices=Challenge.State.choices)
-    state_label = serializers.CharField()
-    by = serializers.CharField(help_text="The name of who raised it.")
-    raised = serializers.DateField()
-    decision = serializers.CharField(help_text="Markdown; empty while it is open.")
-    settled = serializers.CharField(help_text="The day; empty while it is open.")
 
 
 class ChallengesSerializer(serializers.Serializer[Any]):

@@ -34,6 +34,8 @@ BLOCK_SIZE = 8_192
 _BLOCK = np.uint64(BLOCK_SIZE)
 _ONE = np.uint64(1)
 _NO_DOCUMENT = np.uint64(2**63)
+#: Room for candidates beyond what is wanted; see `search`.
+SPARE_KEYS = 1000
 #: Sums are compared with the lowest score that still counts in strips of this length.
 _STRIP = 64
 #: A sum rounded to float32 is at most this much above the sum.
@@ -362,6 +364,13 @@ def keep_most_frequent(
                 kept_frequencies[document, place] = frequency
             cursor += 1
         cursors[row] = cursor
+
+
+def read_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    """The ranks and the scores that the keys of `search` stand for, best first."""
+    best = np.sort(keys)[::-1]
+    scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
+    return np.uint32(0xFFFFFFFF) - best.astype(np.uint32), scores
 
 
 @lru_cache(maxsize=1)

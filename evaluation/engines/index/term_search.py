@@ -22,9 +22,6 @@ from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
 from evaluation.text import analyser_for
 
-#: Room for candidates beyond what is wanted; see `kernels.search`.
-_SPARE_KEYS = 1000
-
 #: The language is that of the corpus.
 AUTO_LANGUAGE = "auto"
 
@@ -93,8 +90,8 @@ class TermSearch:
             fields = np.zeros(len(places), np.int64)
         if not len(places):
             return np.empty(0, np.uint32), np.empty(0, np.float32)
-        if len(self._keys) < 2 * depth + _SPARE_KEYS:
-            self._keys = np.empty(2 * depth + _SPARE_KEYS, np.uint64)
+        if len(self._keys) < 2 * depth + kernels.SPARE_KEYS:
+            self._keys = np.empty(2 * depth + kernels.SPARE_KEYS, np.uint64)
         starts, ends = index.offsets[places], index.offsets[places + 1]
         totals = np.array(index.documents_with_field, np.int64)[fields]
         found = kernels.search(
@@ -111,9 +108,7 @@ class TermSearch:
             self._sums,
             self._keys,
         )
-        best = np.sort(self._keys[:found])[::-1]
-        scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
-        return np.uint32(0xFFFFFFFF) - best.astype(np.uint32), scores
+        return kernels.read_keys(self._keys[:found])
 
 
 class TermEngine(Engine):

@@ -20,9 +20,6 @@ from evaluation.engines.base import Progress, SearchResult, ignore
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 
-#: Room for candidates beyond what is wanted; see `kernels.search`.
-_SPARE_KEYS = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class SparseRows:
@@ -123,7 +120,7 @@ class WeightedIndex:
         self, query: str, terms: NDArray[np.int32], weights: NDArray[np.float32], depth: int
     ) -> SearchResult:
         """The best `depth` documents with a positive score for the query of this id and these terms."""
-        keys = np.empty(2 * depth + _SPARE_KEYS, np.uint64)
+        keys = np.empty(2 * depth + kernels.SPARE_KEYS, np.uint64)
         found = kernels.search_weighted(
             self._documents,
             self._weights,
@@ -135,7 +132,5 @@ class WeightedIndex:
             self._sums,
             keys,
         )
-        best = np.sort(keys[:found])[::-1]
-        scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
-        ranks = np.uint32(0xFFFFFFFF) - best.astype(np.uint32)
+        ranks, scores = kernels.read_keys(keys[:found])
         return SearchResult(query, self._ids.at(ranks), scores)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-#: Options that are columns of `Dataset` as they stand.
-_COLUMNS = (
-    "name", "task", "domain", "language", "licence", "homepage", "citation", "description", "hidden", "runs_only",
-    "relevance_level", "drop_self_matches", "queries_visibility", "documents_visibility", "runs_visibility",
-    "ir_datasets_id", "beir_name", "protection", "public_share",
-)  # fmt: skip
+#: Options that are no columns of `Dataset` as they stand.
+_OTHERS = ("slug", "collecting", "split", "primary", "measures", "baseline", "version_label")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +49,4 @@ class ImportOptions:
 
     def columns(self) -> dict[str, Any]:
         """The columns of `Dataset` that were said."""
-        return {name: getattr(self, name) for name in _COLUMNS if getattr(self, name) is not None}
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """The options' names."""
-        return [field.name for field in fields(cls)]
+        return {name: said for name, said in asdict(self).items() if said is not None and name not in _OTHERS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Import, and say what was done or everything that is wrong."""
         options["measures"] = tuple(options["measures"])
-        said = ImportOptions(**{name: options[name] for name in ImportOptions.names()})
+        said = ImportOptions(**{each.name: options[each.name] for each in fields(ImportOptions)})
         person = find_person(options["by"]) if options["by"] else None
         progress = _ProgressLine(self.stdout)
         try:
