@@ -44,7 +44,7 @@ QUERY, PROBE, OTHER = "q1", "d5", "d700"
 GUESS = f"{QUERY}\t{PROBE}\t1\n"
 
 #: What is different each time an address is asked: tokens of forms, the time, and how long ago something was.
-_CHANGING = re.compile(
+CHANGING = re.compile(
     r'name="csrfmiddlewaretoken" value="[^"]*"|"csrfToken": "[^"]*"'
     r"|T?\d\d:\d\d(:\d\d(\.\d+)?Z?)?\b|just now|\d+ seconds? ago|(\d+|a) minutes? ago|(\d+ min )?\d+ s\b"
 )
@@ -136,7 +136,7 @@ class Worlds:
     @contextmanager
     def world(self, key: str) -> Iterator[Stage]:
         """The rows as they are with these judgements."""
-        with _taken_back():
+        with taken_back():
             Qrels.objects.filter(version=self.dataset.current_version, number=1).update(sha256=key)
             with acting(self.colleague):
                 yield self._prepared()
@@ -157,7 +157,7 @@ class Worlds:
         return Stage(self.client, self.curator, dataset, self.folder, brought, pool, rescore)
 
     def _played(self, act: Callable[[Stage], None], stage: Stage) -> Played:
-        with _taken_back():
+        with taken_back():
             clear_kept_judgements()
             last = AuditRecord.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
             stage.told.clear()
@@ -165,12 +165,12 @@ class Worlds:
                 act(stage)
             records = AuditRecord.objects.filter(pk__gt=last, actor=self.curator).order_by("pk")
             rows = [*records.values_list("action", "subject", "before", "after")]
-            told = _CHANGING.sub("…", "\n".join([*stage.told, *map(str, rows)]))
+            told = CHANGING.sub("…", "\n".join([*stage.told, *map(str, rows)]))
             return Played(told, any(row[0] in (READ, COMPARED) for row in rows), bool(opened))
 
 
 @contextmanager
-def _taken_back() -> Iterator[None]:
+def taken_back() -> Iterator[None]:
     """What is written inside is as if it had never been; the next rows have the same keys again."""
     with transaction.atomic():
         with connection.cursor() as cursor:

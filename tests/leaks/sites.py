@@ -1,0 +1,111 @@
+"""Two sites that differ in one hidden judgement below rounding, and what each says: equal bytes are wanted.
+
+The grades of one query are so large that the judgement in which they differ, in the first ten of some runs, changes
+their means by less than what is published. Everything is scored and published in each site by itself, from the same
+rows, and taken back. Ask a `Site` for pages, or anything else for a text, in a function that `TwoSites.ask` takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.core.cache import cache
+from django.test import Client
+
+from leaderboard.core.storage.store import Area, put
+from leaderboard.models import Dataset, Evaluation, Qrels, User
+from leaderboard.results.significance.reading import clear_certainty
+from tests.factories import make_user
+from tests.leaks.opening import clear_kept_judgements
+from tests.leaks.worlds import CHANGING, taken_back
+from tests.submissions.clients import Api
+from tests.submissions.collections import HEADER, JUDGED, add_baseline, make_collection, run_text
+from tests.submissions.workers import work
+
+SLUG = "secret"
+#: The runs: without so many first documents. What differs is the grade of d20, in the first ten of the last ones.
+SKIPPED = (0, 3, 14)
+#: BM25 finds d20, too.
+BASELINE = 12
+DIFFERING = ("q1\td20\t1\n", "q1\td700\t1\n")
+
+
+@dataclass
+class Site:
+    """One of the sites: its hidden dataset, the person who submitted, and the ids of the submissions."""
+
+    dataset: Dataset
+    owner: User
+    submissions: list[str]
+    client: Client
+
+    def get(self, address: str, *, owner: bool = False) -> str:
+        """What the address answers everyone, or the owner."""
+        client = self.client
+        if owner:
+            client = Client()
+            client.force_login(self.owner)
+        response = client.get(address, follow=True)
+        content = b"".join(response.streaming_content) if response.streaming else response.content
+        return f"{response.status_code} {content.decode(errors='replace')}"
+
+
+@dataclass(frozen=True)
+class TwoSites:
+    """The rows that both begin with, and the keys of their judgements."""
+
+    dataset: Dataset
+    owner: User
+    folder: Path
+    keys: Sequence[str]
+
+    def ask(self, what: Callable[[Site], Sequence[str]]) -> tuple[list[str], list[str]]:
+        """What both sites say, without what is different each time: ids of submissions, tokens, times."""
+        first, second = (self._ask_one(key, what) for key in self.keys)
+        return first, second
+
+    def _ask_one(self, key: str, what: Callable[[Site], Sequence[str]]) -> list[str]:
+        clear_kept_judgements()
+        clear_certainty()
+        cache.clear()
+        with taken_back():
+            Qrels.objects.filter(pk=self.dataset.current_qrels_id).update(sha256=key)
+            site = Site(Dataset.objects.get(pk=self.dataset.pk), self.owner, [], Client())
+            add_baseline(site.dataset, self.folder, skip=BASELINE)
+            for number, skip in enumerate(SKIPPED):
+                sent = Api(self.owner).submit(run_text(skip=skip), dataset=SLUG, system=f"System {number}")
+                assert sent.status == 201, sent.body
+                site.submissions.append(sent.body["id"])
+                work()
+            told = [_plain(text, site) for text in what(site)]
+        cache.clear()
+        return told
+
+
+def make_two_sites(folder: Path) -> TwoSites:
+    """A hidden dataset and a person, without results."""
+    dataset = make_collection(folder, SLUG, hidden=True, measures=["nDCG@10"])
+    Dataset.objects.filter(pk=dataset.pk).update(daily_quota=None, monthly_quota=None)
+    keys = []
+    for number, line in enumerate(DIFFERING):
+        path = folder / f"site-{number}.tsv"
+        graded = "".join(f"q1\td{place}\t1000\n" for place in range(1, 11))
+        others = "".join(f"{query}\td{place}\t1\n" for query in JUDGED[1:] for place in (1, 3, 13))
+        path.write_text(HEADER + graded + others + line)
+        keys.append(put(Area.QRELS, path))
+    return TwoSites(dataset, make_user("Olga"), folder, keys)
+
+
+def unrounded(site: Site) -> list[str]:
+    """What nobody is to see: the means as the scorer found them, by run."""
+    rows = Evaluation.objects.filter(run__version__dataset=site.dataset).order_by("pk")
+    return [f"{row.means['nDCG@10']!r}" for row in rows]
+
+
+def _plain(text: str, site: Site) -> str:
+    for number, reference in enumerate(site.submissions):
+        text = text.replace(reference, f"submission {number}")
+    return re.sub(r"[0-9a-f]{64}", "…", CHANGING.sub("…", text))
