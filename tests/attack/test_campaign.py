@@ -23,9 +23,20 @@ from leaderboard.results.measures import shown_measures
 from leaderboard.results.protection import MOST_MEASURES, policy_of
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.results.publishing.scheduling import publish_due
+from leaderboard.results.significance.statements import statements
 from submissions.queue.queue import create_requested_jobs
 from tests.attack.board import DECIMALS, MEASURES, SHARE, Board, Rules, before, secret
-from tests.attack.campaign import CONTROL, INSIDERS, PRIVATE, SHOWN, SOCK_PUPPETS, attack, serve, world
+from tests.attack.campaign import (
+    CERTAINTY,
+    CONTROL,
+    INSIDERS,
+    PRIVATE,
+    SHOWN,
+    SOCK_PUPPETS,
+    attack,
+    serve,
+    world,
+)
 from tests.attack.reader import rankings
 from tests.attack.site import SLUG, Account, bring
 from tests.factories import make_user, team_of
@@ -62,6 +73,8 @@ def test_many_accounts_gain_nothing_that_holds_and_did_before(competition: bool)
         shown, private = mean_gain(Rules(competition, approved=approved), teams, splits)
         assert shown <= SHOWN
         assert private <= PRIVATE
+        silent, _ = mean_gain(Rules(competition, approved=approved, certainty=False), teams, splits)
+        assert shown <= silent + CERTAINTY
     # The same reader reads where the protections are those of the release before: it knows how.
     assert mean_gain(before(competition=competition), SOCK_PUPPETS, 1, days=24)[0] >= CONTROL
     # In a competition five teams were told a dozen results, worth as much over all of the long test's splits alone.
@@ -79,6 +92,10 @@ def test_three_months_of_an_attack_gain_nothing_that_holds(
     shown, private = mean_gain(Rules(competition, approved=approved), teams, splits)
     assert shown <= SHOWN
     assert private <= PRIVATE
+    assert (
+        shown
+        <= mean_gain(Rules(competition, approved=approved, certainty=False), teams, splits)[0] + CERTAINTY
+    )
     assert mean_gain(before(competition=competition), teams, splits)[0] >= CONTROL
 
 
@@ -149,10 +166,14 @@ def test_the_site_tells_what_the_model_tells(
 
 
 def _require_same(sent: Any, board: Board) -> None:
+    dataset = Dataset.objects.get(slug=SLUG)
+    said = statements([dataset.pk])[dataset.pk]
+    assert said.least_difference("nDCG@10") == pytest.approx(board.least_difference)
     entries = {entry.submission_reference: entry for entry in Entry.objects.filter(dataset__slug=SLUG)}
     for result, submission in sent.items():
         entry = entries[submission]
         told = entry.visibility != Entry.Visibility.HELD
         assert told == (result.told_on is not None), (result.team, result.day)
         assert entry.scores == ({"nDCG@10": pytest.approx(result.score)} if told else {})
+        assert said.of(entry.pk, "nDCG@10").better == (board.is_better(result) if told else None)
         assert entry.waits_for_its_turn == (result in board.waiting)
