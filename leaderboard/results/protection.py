@@ -90,6 +90,11 @@ class ProtectionPolicy:
             f"either kind is logged.{texts}"
         )
         yield f"Published: {self._rounded}. Differences, means and ranks are computed from the rounded values."
+        yield (
+            f"Published, too: the least significant difference in {self.measures[0]} at 0.05, found once from the "
+            "baseline's scores by query and rounded up. Which results are better than the baseline, and which tie "
+            "with the best, follows from it and from published values."
+        )
         yield "Not published: scores by query, intervals, tests, wins, and how many judged queries a run has."
         if limits := " and ".join(self._limits()):
             yield f"A person, and a team, may submit {limits} (UTC). The seeds of one system are one submission."

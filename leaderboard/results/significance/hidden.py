@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, NamedTuple
 
 from evaluation.statistics.ladder import PUBLIC_STEP
 from evaluation.statistics.least_difference import STEP, among, least_difference
@@ -26,18 +25,9 @@ from leaderboard.results.significance.types import ALPHA
 LEAST_DIFFERENCE = "least_difference"
 #: What binary numbers make of a difference of two decimals.
 _NOISE = 1e-9
+_SHOWN = Entry.Visibility.PUBLIC
 #: Results whose value somebody is told: never one that the Ladder holds, nor what was taken off.
-_TOLD = (Entry.Visibility.PUBLIC, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
-
-
-class PublishedResult(NamedTuple):
-    """A result as everyone, or its team, has it: the id of its entry, and its published score."""
-
-    entry: int
-    score: float
-    is_baseline: bool
-    #: Whether it stands on the board, ranked with others.
-    ranked: bool
+_TOLD = (_SHOWN, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +45,6 @@ class PublishedComparison:
     tied: frozenset[int]
 
 
-def compare_published(
-    measure: str, least_difference: float, results: Sequence[PublishedResult]
-) -> PublishedComparison:
-    """Hold each result against the baseline, and against the best, by the least difference that is significant."""
-    sign = -1 if better(measure) == "lower" else 1
-    baseline = next((each for each in results if each.is_baseline), None)
-    ranked = {each.entry: sign * each.score for each in results if each.ranked}
-    apart = among(least_difference, len(ranked), alpha=ALPHA)
-    best = max(ranked.values(), default=0.0)
-    return PublishedComparison(
-        measure,
-        least_difference,
-        {
-            each.entry: sign * (each.score - baseline.score) >= least_difference - _NOISE
-            for each in results
-            if baseline is not None and each is not baseline
-        },
-        frozenset(ranked),
-        frozenset(entry for entry, score in ranked.items() if best - score < apart - _NOISE),
-    )
-
-
 def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedComparison]:
     """Those of the hidden datasets among these whose least difference is known, by id. Two queries at most."""
     if not datasets:
@@ -86,41 +54,39 @@ def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedCompa
         least = known_difference(dataset)
         if least is not None:
             known[dataset.pk] = dataset, least
-    told = Entry.objects.filter(dataset__in=known, visibility__in=_TOLD)
-    rows = told.exclude(provenance=Entry.Provenance.REPORTED).order_by("dataset_id", "published_at", "pk")
-    columns = (
-        "pk",
-        "dataset_id",
-        "comparison_group",
-        "is_baseline",
-        "visibility",
-        "scores",
-        "system__closed_api",
-    )
-    by_dataset: dict[int, list[dict[str, Any]]] = {}
-    for row in rows.values(*columns) if known else ():
-        by_dataset.setdefault(row["dataset_id"], []).append(row)
-    return {
-        pk: compare_published(dataset.primary_measure, least, _present(dataset, by_dataset.get(pk, ())))
-        for pk, (dataset, least) in known.items()
-    }
+    entries = Entry.objects.filter(dataset__in=known, visibility__in=_TOLD)
+    entries = entries.exclude(provenance=Entry.Provenance.REPORTED).select_related("system")
+    by_dataset: dict[int, list[Entry]] = {}
+    for entry in entries.order_by("published_at", "pk") if known else ():
+        by_dataset.setdefault(entry.dataset_id, []).append(entry)
+    return {pk: _compare(*of_dataset, by_dataset.get(pk, [])) for pk, of_dataset in known.items()}
 
 
-def _present(dataset: Dataset, rows: Sequence[Mapping[str, Any]]) -> list[PublishedResult]:
-    """The results on the present judgements that have a score of the primary measure."""
-    shown = Entry.Visibility.PUBLIC
-    groups = [(row["comparison_group"], row["is_baseline"]) for row in rows if row["visibility"] == shown]
+def _compare(dataset: Dataset, least: float, entries: Sequence[Entry]) -> PublishedComparison:
+    """Hold each result on the present judgements against the baseline, and those on the board against the best."""
+    measure, shown = dataset.primary_measure, [each for each in entries if each.visibility == _SHOWN]
+    groups = [(each.comparison_group, each.is_baseline) for each in shown]
     group = present_group(dataset.current_version_id, dataset.current_qrels_id, groups)
-    return [
-        PublishedResult(
-            row["pk"],
-            row["scores"][dataset.primary_measure],
-            row["is_baseline"] and row["visibility"] == shown,
-            row["visibility"] == shown and not row["system__closed_api"],
-        )
-        for row in rows
-        if row["comparison_group"] == group and dataset.primary_measure in row["scores"]
-    ]
+    sign = -1 if better(measure) == "lower" else 1
+    scores = {
+        each.pk: sign * each.scores[measure]
+        for each in entries
+        if each.comparison_group == group and measure in each.scores
+    }
+    baseline = next((each.pk for each in shown if each.is_baseline and each.pk in scores), None)
+    ranked = frozenset(each.pk for each in shown if each.pk in scores and not each.system.closed_api)
+    nearest = max((scores[entry] for entry in ranked), default=0.0) - among(least, len(ranked), alpha=ALPHA)
+    return PublishedComparison(
+        measure,
+        least,
+        {
+            entry: score - scores[baseline] >= least - _NOISE
+            for entry, score in scores.items()
+            if baseline is not None and entry != baseline
+        },
+        ranked,
+        frozenset(entry for entry in ranked if scores[entry] > nearest + _NOISE),
+    )
 
 
 def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
@@ -135,7 +101,7 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
     if policy.competition and not scorer:
         return
     baselines = Entry.objects.filter(
-        dataset=dataset, is_baseline=True, visibility=Entry.Visibility.PUBLIC, evaluation__qrels=qrels
+        dataset=dataset, is_baseline=True, visibility=_SHOWN, evaluation__qrels=qrels
     )
     entry = baselines.select_related("evaluation__qrels").order_by("published_at", "pk").first()
     evaluation = entry.evaluation if entry is not None else None
