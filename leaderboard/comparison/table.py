@@ -21,6 +21,7 @@ from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.results.kinds import REPORTED, STALE, UNRANKED
+from leaderboard.results.significance.types import ALPHA
 
 #: Why a dataset has no tests, beside that its results are reported or stale.
 HIDDEN = "hidden"
@@ -48,10 +49,15 @@ class ComparedCell:
         return {
             "value": numbers.format_value(self.value, self.decimals),
             "delta": numbers.signed(self.delta, self.decimals),
-            "direction": numbers.direction(self.delta, self.measure),
+            "direction": numbers.direction(self.delta, self.measure) if self.is_significant else "ns",
             "p": p_text(self.p),
             "spread": self.spread,
         }
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the difference is more than chance; of means over datasets nobody knows."""
+        return self.p is not None and self.p < ALPHA
 
     @property
     def spread(self) -> str:

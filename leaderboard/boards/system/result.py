@@ -17,7 +17,7 @@ from leaderboard.core.text import numbers
 from leaderboard.models import Entry
 from leaderboard.results.history.measurements import MeasuredEntry
 from leaderboard.results.reported_facts import fact_texts
-from leaderboard.results.significance.statements import BoardStatements, statements
+from leaderboard.results.significance.statements import BoardStatements, differs, statements
 from leaderboard.results.significance.types import EntryCertainty
 
 
@@ -92,13 +92,17 @@ class Result(NamedTuple):
             "best": numbers.format_value(self.best, self.decimals),
             "delta": numbers.signed(self.delta, self.decimals),
             "relative": numbers.signed(self.relative, 1, percent=True),
-            "direction": numbers.direction(self.delta, self.measure),
+            "direction": self._direction(),
             "word_pieces": numbers.format_value(self.word_pieces, self.decimals),
             "word_pieces_delta": numbers.signed(self.word_pieces_delta, self.decimals),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
-            "word_pieces_direction": numbers.direction(self.word_pieces_delta, self.measure),
             **self._certain(),
         }
+
+    def _direction(self) -> str:
+        """The class of the difference: better or worse where it is significant, as on boards."""
+        sure = self.better_than_baseline or differs(self.certainty)
+        return numbers.direction(self.delta, self.measure) if sure else "ns"
 
     def _certain(self) -> dict[str, str]:
         sure = self.certainty

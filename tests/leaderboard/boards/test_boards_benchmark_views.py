@@ -202,7 +202,7 @@ def test_a_baseline_that_is_no_bm25_is_called_by_its_name(pair: tuple[Dataset, D
     record_boards()
     board = board_of(view="delta")
     assert {column.group for column in board.columns} >= {"Δ to smith.rm3"}
-    assert any(note.startswith("On First, Second Δ is taken to smith.rm3.") for note in board.notes)
+    assert any(note.startswith("On First, Second, Δ compares with smith.rm3.") for note in board.notes)
 
 
 @pytest.mark.parametrize("query", ["hide=bogus", "hide=About"])

@@ -173,11 +173,11 @@ def test_what_begins_with_stored_runs_has_no_latency_on_boards_and_a_remark_on_i
     assert set(shown(board, "fused")) == {"peak-memory", "model-parameters"}
     assert any("begin with stored runs" in note for note in board.notes)
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
-    assert page.count('title="over stored runs: their own search is not in it"') == 2
+    assert page.count('title="starts from stored runs: the first search was not timed"') == 2
     page = client.get(f"/systems/{fused.system.slug}/").content.decode()
-    assert "over stored runs: their own search is not in it" in page
+    assert "starts from stored runs: the first search was not timed" in page
     assert "5.60" in page
-    assert "over stored runs: their own search is not in it" in client.get("/efficiency/").content.decode()
+    assert "starts from stored runs: the first search was not timed" in client.get("/efficiency/").content.decode()
     text = client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()
     assert {row["system"]: row["stored_runs"] for row in csv.DictReader(io.StringIO(text))} == {
         "fused": "2",
@@ -302,7 +302,7 @@ def test_interruptions_and_the_earlier_protocol_leave_a_latency_unknown() -> Non
     board = board_of(dataset)
     cells = {row.entry.system: row["mean-latency"] for row in board.rows}
     assert cells["unsettled"].noise == cells["earlier"].noise == math.inf
-    assert "20 of 50 queries never settled" in cells["unsettled"].title
+    assert "20 of 50 queries had no stable time" in cells["unsettled"].title
     assert set(_emphasised(board, "mean-latency").values()) == {""}
     assert "1 system was measured under an earlier protocol" in " ".join(board.notes)
 

@@ -264,7 +264,7 @@ def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(
     assert "seeded: a set of seeds" in text
     (seeds,) = Entry.objects.filter(seed_count=2)
     assert f"± {seeds.deviations[dataset.primary_measure]:.4f} (2)" in text
-    assert "±: a seed set, of which the value is the mean" in text
+    assert "±: sample standard deviation" in text
     assert "BM25, seeded 2.0 0.58" in text
     clear_page_cache()
     query = text_of(client.get("/datasets/tiny/queries/q1/").content.decode())

@@ -209,7 +209,7 @@ def test_after_a_change_a_rows_own_facts_remain_until_the_rest_is_found_anew(
     assert not found_of(board).current
     assert cells(shown(board), "First") == {key: before[key] for key in own}
     assert verdict_of(found_of(board), "nDCG@10") is None
-    assert "being computed again" in page_text(client, board)
+    assert "being recomputed" in page_text(client, board)
     compute_certainty(board)
     assert found_of(board).current
     assert cells(shown(board), "First")["ranks"] == "1–2"
@@ -325,7 +325,7 @@ def test_nothing_is_found_asked_for_or_kept_of_hidden_judgements(client: Client)
     assert not Certainty.objects.exists()
     assert read_certainty([dataset.pk]) == {}
     page = page_text(client, dataset)
-    assert "Intervals, tests and wins by query are withheld" in page
+    assert "Confidence intervals and per-query results are not published" in page
     assert "95 % interval" not in page
 
 

@@ -289,7 +289,7 @@ def test_a_named_baseline_is_called_by_its_name(client: Client) -> None:
     assert "Of 1 other system, 1 is better and 0 worse than smith.rm3 at 0.05" in page
     assert "W/T/L: queries won, tied and lost against smith.rm3." in page
     assert "p vs smith.rm3" in page[page.index("<thead") : page.index("</thead")]
-    assert "Δ is taken to smith.rm3, the baseline here" in page
+    assert "Δ compares with smith.rm3, the baseline here" in page
     assert "BM25" not in page[page.index("<thead") : page.index("</table>")]
     kept = client.get(f"/datasets/{dataset.slug}/?hide=delta").content.decode()
     assert "Δ to smith.rm3" not in kept[kept.index("<thead") : kept.index("</thead")]

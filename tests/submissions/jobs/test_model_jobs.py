@@ -174,7 +174,7 @@ def test_a_fused_run_names_what_it_was_made_of(small: Dataset, client: Client) -
     assert figures["stored_runs"] == 2
     assert [figures[name] for name in ("documents_per_second", "build_seconds", "index_bytes")] == [None] * 3
     page = client.get(submission.get_absolute_url()).content.decode()
-    assert "over stored runs: their own search is not in it" in page
+    assert "starts from stored runs: the first search was not timed" in page
 
 
 @pytest.mark.parametrize(
