@@ -20,7 +20,8 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.UPLOADING: frozenset({State.VALIDATING, State.QUEUED, State.REJECTED} | _ENDS),
     # Queued: it passed, and waits for judgements that its dataset does not have yet.
     State.VALIDATING: frozenset({State.VALIDATING, State.QUEUED, State.SCORING, State.REJECTED} | _ENDS),
-    State.QUEUED: frozenset({State.QUEUED, State.RETRIEVING, State.SCORING} | _ENDS),
+    # Rejected: another job of its submission has found that the checkpoint of both cannot be run.
+    State.QUEUED: frozenset({State.QUEUED, State.RETRIEVING, State.SCORING, State.REJECTED} | _ENDS),
     # Again "retrieving": a job that waits for the shards of its corpus. Done: a shard, which has nothing to score.
     State.RETRIEVING: frozenset(
         {State.RETRIEVING, State.SCORING, State.QUEUED, State.REJECTED, State.DONE} | _ENDS

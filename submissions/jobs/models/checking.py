@@ -37,10 +37,12 @@ class CheckpointRefused(WorkEnded):
         super().__init__(CHECKPOINT_REFUSED)
 
     def settle(self, job: Job) -> None:
-        """End the job."""
-        report = self.report.as_dict()
-        if advance(job.pk, State.REJECTED, fence=job.fence, error_code=CHECKPOINT_REFUSED, report=report):
-            write_log(job.pk, "The library does not take the checkpoint; nothing was run.")
+        """End the job, and those of its submission that wait: they would run the same checkpoint."""
+        waiting = Job.objects.filter(submission__jobs=job, kind=job.kind, state=State.QUEUED)
+        end = {"error_code": CHECKPOINT_REFUSED, "report": self.report.as_dict()}
+        for pk, fence in [(job.pk, job.fence), *waiting.values_list("pk", "fence")]:
+            if advance(pk, State.REJECTED, fence=fence, **end):
+                write_log(pk, "The library does not take the checkpoint; nothing was run.")
 
 
 def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:

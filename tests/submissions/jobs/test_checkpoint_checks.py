@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from leaderboard.models import Dataset
 from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.models.readiness import quota_of, refuse_beyond_quota
+from submissions.jobs.models import checking
 from submissions.models import Checkpoint, Job, State, Submission
 from tests.evaluation.small_checkpoint import files, zipped
 from tests.submissions.model_jobs import (
@@ -74,6 +76,30 @@ def test_what_the_library_does_not_take_is_told_and_costs_nothing(
     settings.REFUSED_CHECKPOINTS_PER_HOUR = 1
     with pytest.raises(Refused, match="none of 1 checkpoints"):
         refuse_beyond_quota(submission.team, 1)
+
+
+def test_a_refusal_ends_all_jobs_of_the_submission(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission, other = make_submission(), make_submission("Other")
+    sent(submission, tmp_path, num_hidden_layers=3)
+    sibling, stranger = queue_model(small, submission), queue_model(small, other)
+    Job.objects.filter(pk=stranger.pk).update(queue=Job.Queue.GPU)  # which nobody works through here
+    asked = Mock(wraps=checking.run_job)
+    monkeypatch.setattr(checking, "run_job", asked)
+
+    first = ended(small, submission)
+
+    for job in (sibling, stranger):
+        job.refresh_from_db()
+    assert first.error_code == sibling.error_code == "checkpoint_refused", first.log
+    assert asked.call_count == 1
+    assert (sibling.state, sibling.report) == (State.REJECTED, first.report)
+    assert sibling.finished_at is not None
+    assert "nothing was run" in sibling.log
+    assert stranger.state == State.QUEUED
+    assert submission.team is not None
+    assert quota_of(submission.team).used == 0
 
 
 def test_what_it_takes_is_asked_once(small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
