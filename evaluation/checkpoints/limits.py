@@ -29,7 +29,7 @@ MOST_INNER_WIDTH = 131_072
 MOST_VOCABULARY = 1_048_576
 MOST_POSITIONS = 262_144
 MOST_ROPE_THETA = 1e9
-MOST_ROPE_FACTOR = 128.0
+LEAST_ROPE_FACTOR, MOST_ROPE_FACTOR = 0.01, 128.0
 MOST_LIST = 512
 MOST_LABELS = 2
 #: Rows of a table of static embeddings, and dimensions of the vectors that modules pass on.

@@ -88,6 +88,12 @@ TRUTH = Rule(lambda value: isinstance(value, bool), "true or false")
 _BOUNDS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
     (re.compile(pattern), rule)
     for pattern, rule in (
+        (r".*rotary.*factor|rope_.*\.[a-z_]*mscale[a-z_]*", number(0, limits.MOST_ROPE_FACTOR)),
+        # What angles are divided by: one number, or one for each of them.
+        (
+            r"rope.*factor(\[\])?|rope_.*\.[a-z_]*(factor|beta)[a-z_]*(\[\])?",
+            number(limits.LEAST_ROPE_FACTOR, limits.MOST_ROPE_FACTOR),
+        ),
         (r".*_id|.*_token_ids?", whole(-1, limits.MOST_VOCABULARY)),
         (r".*(dropout|_prob|pdrop|_drop|_eps|epsilon|probability)", number(0, 1)),
         (r"type_vocab_size", whole(0, 16)),
@@ -107,8 +113,6 @@ _BOUNDS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
             whole(-1, limits.MOST_POSITIONS),
         ),
         (r".*(theta|rope.*base|rotary.*base|local_base_freq)", number(1, limits.MOST_ROPE_THETA)),
-        (r"rope.*factor|.*rotary.*factor", number(0, limits.MOST_ROPE_FACTOR)),
-        (r"rope_.*\.[a-z_]*(factor|beta|mscale)[a-z_]*(\[\])?", number(0, limits.MOST_ROPE_FACTOR)),
     )
 )
 _ANY_NUMBER = number(-limits.MOST_VOCABULARY, limits.MOST_VOCABULARY)

@@ -489,6 +489,21 @@ _OUT_OF_BOUNDS: tuple[tuple[str, str, str, Any], ...] = (
         "rope_scaling",
         {"rope_type": "longrope", "long_factor": [1.0, 1e12]},
     ),
+    *(
+        (f"rope-factors-{words}", "value", "rope_scaling", {"rope_type": "longrope", name: [1.0, factor]})
+        for words, name, factor in (
+            ("of-zero", "long_factor", 0.0),
+            ("next-to-zero", "short_factor", 1e-300),
+            ("negative", "short_factor", -1.0),
+        )
+    ),
+    (
+        "rope-factors-of-zero-by-layer",
+        "value",
+        "rope_parameters",
+        {"local_attention": {"rope_type": "longrope", "long_factor": [1, 0]}},
+    ),
+    ("rope-factor-of-zero", "value", "rope_scaling", {"rope_type": "linear", "factor": 0}),
     ("rope-beta", "value", "rope_scaling", {"rope_type": "yarn", "factor": 2.0, "beta_fast": 1e9}),
     ("rope-positions", "dimension_cap", "rope_scaling", {"original_max_position_embeddings": 10**12}),
     ("layer-types-over-tensors", "weights_shape", "layer_types", ["full_attention"] * 100),
