@@ -9,6 +9,7 @@ same texts, tokens and number of threads give the same bytes.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -29,6 +30,10 @@ Indices = NDArray[np.intp]
 #: as long, and 230 MiB more.
 CPU_TOKENS = 2_048
 CUDA_TOKENS = 262_144
+#: Batches after which memory that was freed goes back to the system. Batches of many shapes leave holes in the heap
+#: that no later one fits into: with MiniLM, 400 MiB over 11,000 documents. It takes about 10 ms.
+_BATCHES_BETWEEN_TRIMS = 4
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
 #: Nothing behind so many characters of a text is read: 32,768 tokens are within, and memory stays bounded.
 MOST_CHARACTERS = 1_000_000
 
@@ -149,13 +154,15 @@ def run_in_batches(
     total, done = max(int(lengths.sum()), 1), 0
     budget = tokens or (CUDA_TOKENS if device.startswith("cuda") else CPU_TOKENS)
     waiting: tuple[Indices, Output] | None = None
-    for batch in batches_of(lengths, budget, most_texts):
+    for number, batch in enumerate(batches_of(lengths, budget, most_texts), 1):
         for part, result in _run_in_halves(run, batch):
             if waiting is not None:
                 keep(*waiting)
             waiting = part, result
         done += int(lengths[batch].sum())
         progress(done / total)
+        if _TRIM is not None and number % _BATCHES_BETWEEN_TRIMS == 0:
+            _TRIM(0)
     if waiting is not None:
         keep(*waiting)
 
