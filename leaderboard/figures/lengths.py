@@ -74,8 +74,8 @@ def build_violins(request: FigureRequest) -> Plot:
 def _missing(dataset: dict[str, Any]) -> str:
     """Why there is nothing to draw."""
     if dataset["current_version_id"] is None or not dataset["current_version__corpus_sha256"]:
-        return f"The documents of {dataset['name']} are not kept here: their lengths are not known."
-    return f"The lengths of the documents of {dataset['name']} are not shown: they are not public, or not counted yet."
+        return f"The documents of {dataset['name']} are not stored here, so their lengths are unknown."
+    return f"The lengths of the documents of {dataset['name']} are not shown: they are not public or not counted yet."
 
 
 def _also(profile: CollectionLengths, systems: bool) -> str:

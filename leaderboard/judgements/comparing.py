@@ -112,13 +112,13 @@ def record_merge(brought: JudgementImport, merged: MergedJudgements) -> str:
     lock_boards([brought.dataset_id])
     present = JudgementImport.objects.select_related("dataset", "against").get(pk=brought.pk)
     if present.state != State.MERGING:
-        return "It was settled meanwhile."
+        return "It has been decided in the meantime."
     if not is_current(present):
         compare_again(present)
-        return "The judgements have changed meanwhile: they are compared again."
+        return "The judgements have changed in the meantime and are compared again."
     if under_way(present.dataset_id) is not None:
         JudgementImport.objects.filter(pk=present.pk).update(state=State.READY)
-        return "A rescore is to be decided first."
+        return "Decide on the pending rescore first."
     qrels = current_or_next_qrels(
         present.version,
         split_of(present),

@@ -120,11 +120,11 @@ def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
 def _concurrent_change(present: JudgementImport) -> str:
     """What somebody else changed meanwhile, empty where nothing; other judgements are compared with at once."""
     if present.state != State.READY:
-        return f"Somebody decided before you: this import is {present.get_state_display()}."
+        return f"Someone has already decided: this import is {present.get_state_display()}."
     if is_current(present):
         return ""
     compare_again(present)
-    return "The judgements have changed since these were compared with them; they are compared again."
+    return "The judgements have changed since the comparison and are compared again."
 
 
 def is_current(present: JudgementImport) -> bool:

@@ -83,24 +83,24 @@ class ProtectionPolicy:
         return list(self._sentences()) if self.hidden else []
 
     def _sentences(self) -> Iterator[str]:
-        texts = " So are the queries' texts." if self.queries_hidden else ""
+        texts = " Query texts are hidden, too." if self.queries_hidden else ""
         yield (
-            "The judgements stay with the scorer and are offered to nobody. A curator with a permission of its own may "
-            "read them. Who downloads a pool to have it judged learns which pairs are judged already. Each reading of "
-            f"either kind is logged.{texts}"
+            "The judgements are hidden: only the scorer reads them, and curators with a special permission. Curators "
+            "who download pools can see which documents are judged. Every access is logged."
+            f"{texts}"
         )
         yield f"Published: {self._rounded}. Differences, means and ranks are computed from the rounded values."
         yield (
-            f"Published, too: the least significant difference in {self.measures[0]} at 0.05, found once from the "
-            "baseline's scores by query and rounded up. Which results are better than the baseline, and which tie "
-            "with the best, follows from it and from published values."
+            f"Also published: the least significant difference in {self.measures[0]} at 0.05, computed once from the "
+            "baseline's per-query scores and rounded up. It decides which results are significantly better than the "
+            "baseline and which tie with the best."
         )
-        yield "Not published: scores by query, intervals, tests, wins, and how many judged queries a run has."
+        yield "Not published: per-query scores, intervals, p-values, wins, and the number of judged queries in a run."
         if limits := " and ".join(self._limits()):
-            yield f"A person, and a team, may submit {limits} (UTC). The seeds of one system are one submission."
-        yield "Of seeds their mean is told, and nothing of single ones."
+            yield f"Each person and each team may submit {limits} (UTC). A seed set is one submission."
+        yield "For seed sets only the mean is published."
         yield from self._of_newcomers()
-        yield "Runs that look like probes are taken, and looked at by a curator."
+        yield "Suspicious runs are accepted and flagged for review."
         if self.competition:
             yield from self._of_competition()
 
@@ -122,33 +122,32 @@ class ProtectionPolicy:
 
     def _of_newcomers(self) -> Iterator[str]:
         if settings.TEAM_APPROVAL:
-            yield "A curator approves a team before it first submits here."
+            yield "A curator approves each team before its first submission."
         if days := settings.YOUNG_TEAM_DAYS:
             later = (
                 ""
                 if self.competition
-                else " After that time a run whose result was not told can be sent again."
+                else " After that, a run whose result was held back can be submitted again."
             )
             yield (
-                f"For {days} days after its approval a team's first result is told, and further ones where they are "
-                f"better by more than {YOUNG_STEP}. Of such teams {settings.YOUNG_TEAM_READINGS} results are told a "
-                f"day, and others wait for their turn. Teams that nobody approved count as one.{later}"
+                f"For {days} days after its approval, a team's first result is published, and further ones if they are "
+                f"better by more than {YOUNG_STEP}. At most {settings.YOUNG_TEAM_READINGS} results of such teams are "
+                f"published per day; others wait. Teams without approval count as one team.{later}"
             )
 
     def _of_competition(self) -> Iterator[str]:
         yield (
-            f"The board shows the public part, about {100 * self.public_share:.0f} % of the judged queries. Which ones "
-            "is secret, and fixed. The others are the private part: a curator reveals it at the end of a round."
+            f"The board shows the public part, about {100 * self.public_share:.0f} % of the judged queries. Which "
+            "queries is secret and never changes. The others are the private part, revealed at the end of a round."
         )
         yield (
-            "A result appears only when it is better than the best that its team or its submitter knows of, at first "
-            f"the baseline, by more than {STEP} and more than the standard error of the difference on the public part, "
-            "or a multiple of it that grows with the number of results. Otherwise its team is told “no significant "
-            "change”, and nothing moves. This keeps noise and guesses off the board."
+            "A result is published only if it improves on the best result of its team and its submitter (at first the "
+            f"baseline) by more than {STEP} and by more than the standard error of the difference on the public part, "
+            "or a multiple of it that grows with the number of results. Otherwise the team sees “no significant "
+            "change”, and the board stays the same. This keeps noise and guesses off the board."
         )
         yield (
-            "A team has one place on the board, or as many as its round says, and so has a person over all their "
-            "teams. The better result takes it."
+            "One result is visible per team and per person, or as many as the round allows: the best ones."
         )
 
 

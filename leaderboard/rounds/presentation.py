@@ -85,10 +85,12 @@ def closed_reason(row: Round | None, now: datetime) -> str:
     if row is None or is_in in (Phase.OPEN, Phase.REVEALED) or (is_in == Phase.CLOSED and row.takes_late):
         return ""
     if is_in == Phase.BEFORE:
-        return f"{row} opens at {utc(row.opens_at)} ({relative_time(row.opens_at, now)}); runs are taken from then on."
+        return (
+            f"{row} opens at {utc(row.opens_at)} ({relative_time(row.opens_at, now)}); submissions open then."
+        )
     again = f", {utc(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
     closed = f"{row} closed at {utc(row.closes_at)} and takes no late runs"
-    return f"{closed}; runs are taken again after its reveal{again}."
+    return f"{closed}; submissions reopen after its reveal{again}."
 
 
 def closed_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:

@@ -154,7 +154,7 @@ def fail_rescore(rescore: Rescore) -> bool:
 def _decided(rescore: Rescore) -> str:
     present = Rescore.objects.select_related("decided_by").get(pk=rescore.pk)
     by = f" by {present.decided_by}" if present.decided_by else ""
-    return f"it is too late for that, this rescore is: {present.get_state_display()}{by}"
+    return f"this rescore is already {present.get_state_display()}{by}"
 
 
 def runs_of(rescore: Rescore) -> QuerySet[Run]:

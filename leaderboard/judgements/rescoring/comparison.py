@@ -196,7 +196,7 @@ def _stays(entry: Entry, rescore: Rescore, new: dict[int, Evaluation], taken: se
     """Why the entry cannot move; empty where it can."""
     evaluations, target = evaluations_of(entry), rescore.to_qrels
     if not evaluations:
-        return "a publication's figure: its run is not here"
+        return "reported by a publication: the run is not available"
     first = evaluations[0]
     if first.run.version_id != target.version_id:
         return f"scored on version {first.run.version.number} of the dataset"
@@ -208,7 +208,7 @@ def _stays(entry: Entry, rescore: Rescore, new: dict[int, Evaluation], taken: se
         if evaluation.run_id not in new:
             return rescore.lost.get(str(evaluation.run_id), "not evaluated yet")
         if new[evaluation.run_id].pk in taken:
-            return "another result of the same run takes its place"
+            return "replaced by another result of the same run"
     return ""
 
 

@@ -69,7 +69,7 @@ def merge_job(job: Job, lease: Lease) -> None:
                 finish(job, "Merged.")
                 write_log(job.pk, comparing.record_merge(brought, merged))
         else:
-            finish(job, "It was settled meanwhile.")
+            finish(job, "It has been decided in the meantime.")
 
 
 @contextmanager

@@ -177,7 +177,10 @@ def test_what_begins_with_stored_runs_has_no_latency_on_boards_and_a_remark_on_i
     page = client.get(f"/systems/{fused.system.slug}/").content.decode()
     assert "starts from stored runs: the first search was not timed" in page
     assert "5.60" in page
-    assert "starts from stored runs: the first search was not timed" in client.get("/efficiency/").content.decode()
+    assert (
+        "starts from stored runs: the first search was not timed"
+        in client.get("/efficiency/").content.decode()
+    )
     text = client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()
     assert {row["system"]: row["stored_runs"] for row in csv.DictReader(io.StringIO(text))} == {
         "fused": "2",

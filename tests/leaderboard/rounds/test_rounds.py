@@ -358,9 +358,9 @@ def test_where_no_measure_of_a_run_is_shown_any_more_there_are_no_scores_by_topi
     _, (ann, *_) = revealed
     client = Client()
     client.force_login(ann)
-    assert "Your scores by topic" in client.get("/rounds/autumn/").content.decode()
+    assert "Your per-topic scores" in client.get("/rounds/autumn/").content.decode()
     Dataset.objects.update(measures=["P@7"])
-    assert "Your scores by topic" not in client.get("/rounds/autumn/").content.decode()
+    assert "Your per-topic scores" not in client.get("/rounds/autumn/").content.decode()
     assert client.get("/rounds/autumn/topics/secret/").status_code == 404
 
 

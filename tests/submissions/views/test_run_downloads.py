@@ -109,7 +109,8 @@ def test_submitters_are_told_before_they_submit(demo: Dataset, secret: Dataset, 
     Dataset.objects.update(runs_visibility="public")
     assert signed_in.get("/submit/").content.decode().count(told) == 1  # not for the hidden one
     assert (
-        "Everyone may download those of public results." in signed_in.get("/datasets/demo/").content.decode()
+        "Everyone may download the runs of public results."
+        in signed_in.get("/datasets/demo/").content.decode()
     )
 
 
