@@ -20,7 +20,7 @@ CODES: Mapping[str, str] = {
     "expansion": f"Weights shrink little; an archive may expand to 50 times its size. {_PACK}",
     "too_many_files": f"Pack what the model is loaded from: at most 64 files. {_PACK}",
     # The files
-    "pickle_weights": f"Weights are read from safetensors only: a pickle can run code when it is opened. {_PACK}",
+    "pickle_weights": f"Weights must be safetensors: loading a pickle can run code. {_PACK}",
     "dangerous_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
     "nested_archive": f"Pack the files themselves, not an archive of them. {_PACK}",
     "unknown_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
@@ -56,7 +56,7 @@ CODES: Mapping[str, str] = {
     "one.",
     "labels": "A cross-encoder has one label or two, a model that weighs terms one.",
     # Weights
-    "missing_weights": f"Send all weights that the architecture has; made-up ones would be random. {_PACK}",
+    "missing_weights": f"The checkpoint must contain the weights of all layers. {_PACK}",
     "weights_header": "Files of weights are whole safetensors as their library writes them: no gaps, no empty tensors, "
     f"at most 10,000 tensors in all, described in at most 4 MiB. {_PACK}",
     "weights_index": "weight_map names every tensor, and the one of at most 64 safetensors files beside the "

@@ -132,7 +132,7 @@ def _snippets(
     if dataset["beir_name"]:
         yield LoadingSnippet("BEIR", "Python", _beir(dataset["beir_name"], dataset["current_qrels__split"]))
     if files:
-        yield LoadingSnippet("Files from here", "shell", _download_commands(dataset, files, site))
+        yield LoadingSnippet("Download", "shell", _download_commands(dataset, files, site))
 
 
 def _ir_datasets(name: str) -> str:

@@ -138,7 +138,7 @@ def test_no_link_of_a_withdrawn_systems_page_is_dead(client: Client) -> None:
     entry = score(dataset, make_system("Mine", authors="Ada Lovelace", bibtex="@misc{a, b={c}}"), ndcg=0.5)
     withdraw_entries(entry.submission_reference, "a bug")
     page = client.get(f"/systems/{entry.system.slug}/").content.decode()
-    assert "Its results were withdrawn." in page
+    assert "All results were withdrawn." in page
     assert "Ada Lovelace" in page
     assert "Take it away" not in page
     for address in set(re.findall(r'(?:href|src)="(/(?!static|accounts)[^"#]*)', page)):
