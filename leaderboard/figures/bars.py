@@ -63,6 +63,14 @@ def heatmap(
         for column in range(len(names))
         if values[row][column] is not None
     ]
+    marker = {
+        "color": [value for *_, value, _ in cells],
+        "colorscale": SCALE,
+        "cmin": 0,
+        "cmax": most,
+        "line": {"color": PAPER, "width": 2},
+    }
+    bar = {"thickness": 10, "outlinewidth": 0, "title": {"text": title, "side": "right"}}
     return go.Bar(
         orientation="h",
         y=[row for row, *_ in cells],
@@ -76,14 +84,8 @@ def heatmap(
         constraintext="none",
         customdata=[[names[row], names[column], text] for row, column, _, text in cells],
         hovertemplate=f"{hover}<extra></extra>",
-        marker={
-            "color": [value for *_, value, _ in cells],
-            "colorscale": SCALE,
-            "cmin": 0,
-            "cmax": most,
-            "colorbar": {"thickness": 10, "outlinewidth": 0, "title": {"text": title, "side": "right"}},
-            "line": {"color": PAPER, "width": 2},
-        },
+        marker={**marker, "colorbar": bar},
+        meta={"narrow": {"marker": marker}},
     )
 
 

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+from django.urls import reverse
 
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import DELTA, Board, Row
+from leaderboard.boards.system.page import results_of, system_facts
+from leaderboard.core.measures import better
+from leaderboard.core.text.baselines import baselines_label
 from leaderboard.core.text.deltas import DIGITS
 from leaderboard.core.text.numbers import signed
 from leaderboard.figures.axes import MOST_NARROW_TICKS, MOST_TICKS, linear_ticks
-from leaderboard.figures.bars import BAR, bar_layout, rows_of_bars
+from leaderboard.figures.bars import bar_layout, rows_of_bars
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
+from leaderboard.figures.model import Cell, Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, INK, SOFT, WORSE, mark
-from leaderboard.figures.points import system_url
+from leaderboard.figures.points import system_url, whiskers
 from leaderboard.figures.rows import (
     chosen_first,
     datasets_of,
+    list_names,
     lower_is_better,
     names_of,
     present,
@@ -25,9 +31,12 @@ from leaderboard.figures.rows import (
     titled,
     value,
 )
+from leaderboard.results.significance.types import EntryCertainty
 
 #: So many systems side by side; without a choice there are two.
 MOST_SYSTEMS, USUAL_SYSTEMS = 4, 2
+#: The ends of a difference's 95 % interval, None where it has none.
+Ends = tuple[float, float] | None
 NOTHING = "No system of this view can be compared with a baseline of its own source and version."
 
 
@@ -38,72 +47,57 @@ def has_differences(board: Board) -> bool:
 
 
 def build(request: FigureRequest) -> Plot:
-    """Bars from the baseline of the same source, version and judgements: of a dataset all systems, else a few."""
+    """Points from the baseline of the same source, version and judgements: of a dataset all systems, else a few."""
     if request.benchmark:
         return _benchmark_differences(request)
     board = request.board()
     return Plot.empty(NOTHING) if board.column(DELTA) is None else _system_differences(board, DELTA)
 
 
+class _Series(NamedTuple):
+    """What is compared with the baseline: differences and their 95 % intervals, and the pages that points lead to."""
+
+    name: str
+    values: Sequence[float | None]
+    ends: Sequence[Ends]
+    links: Sequence[str] = ()
+
+
 def _system_differences(board: Board, column: str) -> Plot:
-    """A bar for each system, of the differences in one column."""
+    """A point for each system, of the differences in one column."""
     rows = [row for row in present(board) if not row.entry.is_baseline and value(row, column) is not None]
     if not rows:
         return Plot.empty(NOTHING)
     lower = lower_is_better(board)
     rows.sort(key=lambda row: value(row, column) or 0.0, reverse=not lower)
     rows, notes = rows_of_bars(rows, "best differences")
-    names, form = names_of(rows), score_format(rows, "+")
-    values = [value(row, column) or 0.0 for row in rows]
     ends = [_ends(row, column) for row in rows]
-    return Plot(
-        data=_forest(f"Δ {board.measure}", names, values, ends, form, lower=lower, rows=rows),
-        layout=bar_layout(len(rows), **_axes(board, [*values, *_numbers(ends)]), showlegend=False),
-        table=_table("System", f"Δ {board.measure}", names, values, ends, form),
-        caption=f"Difference in {board.measure} on {titled(board)} between each system and {board.baseline}. "
-        f"{_colours(ends)}",
-        subtitle=f"{board.title}, {board.measure}",
-        baseline=board.baseline,
-        notes=notes,
+    links = [system_url(row) for row in rows]
+    series = _Series(f"Δ {board.measure}", [value(row, column) for row in rows], ends, links)
+    return _plot(
+        board.measure,
+        board.baseline,
+        ("System", names_of(rows)),
+        [series],
+        score_format(rows, "+"),
+        f"Difference in {board.measure} on {titled(board)} between each system and {board.baseline}.",
+        f"{board.title}, {board.measure}",
+        notes,
+        lower=lower,
     )
-
-
-#: The ends of a difference's 95 % interval, None where it has none.
-Ends = tuple[float, float] | None
 
 
 def _ends(row: Row, column: str) -> Ends:
     """The 95 % interval of what a row has in a column of differences."""
     found = row[column].certainty or (row.certainty if column == DELTA else None)
+    return difference_interval(found)
+
+
+def difference_interval(found: EntryCertainty | None) -> Ends:
+    """The ends of the interval of an entry's difference to the baseline, where there is one."""
     if found is None or found.delta_low is None or found.delta_high is None:
         return None
     return found.delta_low, found.delta_high
-
-
-def _numbers(ends: Sequence[Ends]) -> list[float]:
-    return [end for pair in ends if pair for end in pair]
-
-
-def _colours(ends: Sequence[Ends]) -> str:
-    if not any(ends):
-        return "No intervals are known of these."
-    return "Lines are 95 % intervals; a difference has a colour where its own excludes 0."
-
-
-def _table(
-    what: str,
-    head: str,
-    names: Sequence[str],
-    values: Sequence[float | None],
-    ends: Sequence[Ends],
-    form: str,
-) -> Table:
-    """The values, and their intervals where there are any."""
-    if not any(ends):
-        return Table((what, head), list(zip(names, values, strict=True)), ("", form))
-    pairs = [pair or (None, None) for pair in ends]
-    cells = [(name, number, *pair) for name, number, pair in zip(names, values, pairs, strict=True)]
-    return Table((what, head, "95 % from", "to"), cells, ("", form, form, form))
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
@@ -125,100 +119,131 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     lower = lower_is_better(board)
     places.sort(key=lambda place: _order(value(rows[0], place.slug), lower=lower))
     names = names_of(rows)
-    form, datasets = score_format(rows, "+"), [place.facts.name for place in places]
-    values = [[value(row, place.slug) for place in places] for row in rows]
-    ends = [_ends(rows[0], place.slug) for place in places] if len(rows) == 1 else []
-    numbers = [*(number for line in values for number in line), *_numbers(ends)]
-    return Plot(
-        data=_forest(names[0], datasets, values[0], ends, form, lower=lower)
-        if len(rows) == 1
-        else _benchmark_bars(names, datasets, values, form),
-        layout=bar_layout(
-            len(places),
-            max(BAR, 15 * len(rows) + 6),
-            barmode="group",
-            **_axes(board, numbers),
-            showlegend=len(rows) > 1,
-        ),
-        table=_table("Dataset", names[0], datasets, values[0], ends, form)
-        if len(rows) == 1
-        else Table(
-            ("Dataset", *names),
-            list(zip(datasets, *values, strict=True)),
-            ("", *[form] * len(rows)),
-        ),
-        caption=f"Difference in {board.measure} to {board.baseline} on each dataset of {titled(board)}, for "
-        f"{_listed(names)}.{f' {_colours(ends)}' if len(rows) == 1 else ''}",
-        baseline=board.baseline,
-        subtitle=f"{', '.join(names)}: {board.title}, {board.measure}",
-        notes=_notes(page.board, places, chosen=bool(slugs)),
+    series = [
+        _Series(
+            name, [value(row, place.slug) for place in places], [_ends(row, place.slug) for place in places]
+        )
+        for row, name in zip(rows, names, strict=True)
+    ]
+    return _plot(
+        board.measure,
+        board.baseline,
+        ("Dataset", [place.facts.name for place in places]),
+        series,
+        score_format(rows, "+"),
+        f"Difference in {board.measure} to {board.baseline} on each dataset of {titled(board)}, for {_listed(names)}.",
+        f"{', '.join(names)}: {board.title}, {board.measure}",
+        _notes(page.board, places, chosen=bool(slugs)),
+        lower=lower,
     )
 
 
-def _benchmark_bars(
-    names: Sequence[str], datasets: Sequence[str], values: Sequence[Sequence[float | None]], form: str
-) -> list[go.Bar]:
-    """Several systems, with a hue and a pattern each."""
-    traces = []
-    for number, (name, differences) in enumerate(zip(names, values, strict=True)):
-        look = mark(number)
-        pattern = {"shape": look.pattern, "fillmode": "replace"}
-        traces.append(_bars(name, datasets, differences, form, color=look.color, pattern=pattern))
-    return traces
+def build_system(request: FigureRequest) -> Plot:
+    """The differences of one system to the baseline of each dataset's primary measure."""
+    facts = system_facts(request.systems[0]) if request.systems else None
+    if facts is None:
+        return Plot.empty("This figure is of one system: its page has it.")
+    results = [one for one in results_of(facts["pk"]) if one.delta is not None and not one.is_baseline]
+    if not results:
+        return Plot.empty(NOTHING)
+    results.sort(key=lambda one: -(one.delta or 0.0))
+    measures = list(dict.fromkeys(one.measure for one in results))
+    baseline = baselines_label(one.baseline_name for one in results)
+    heads = [f"{one.dataset}, {one.configuration}".removesuffix(", ") for one in results]
+    series = _Series(
+        facts["name"],
+        [round(one.delta or 0.0, one.decimals) for one in results],
+        [difference_interval(one.certainty) for one in results],
+        [reverse("dataset", args=[one.dataset_slug]) for one in results],
+    )
+    return _plot(
+        list_names(measures),
+        baseline,
+        ("Dataset", heads),
+        [series],
+        f"+.{max(one.decimals for one in results)}f",
+        f"Difference of {facts['name']} to {baseline} by dataset, in {list_names(measures)}.",
+        f"{facts['name']}, {list_names(measures)}",
+        lower=better(measures[0]) == "lower",
+    )
 
 
-def _forest(
-    name: str,
-    heads: Sequence[str],
-    values: Sequence[float | None],
-    ends: Sequence[Ends],
+def _plot(
+    measure: str,
+    baseline: str,
+    heads: tuple[str, Sequence[str]],
+    series: Sequence[_Series],
     form: str,
+    caption: str,
+    subtitle: str,
+    notes: Sequence[str] = (),
     *,
     lower: bool,
-    rows: Sequence[Row] = (),
-) -> list[go.Scatter]:
-    """Differences as points with intervals, values at the right edge. `rows` are the systems that points lead to."""
-    known = [
-        pair or (number or 0.0, number or 0.0)
-        for pair, number in zip(ends or [None] * len(values), values, strict=True)
+) -> Plot:
+    """The differences of all series, a row for each of the heads; of a single one with values and intervals."""
+    what, names = heads
+    single = len(series) == 1
+    sure = any(any(one.ends) for one in series)
+    columns: list[Sequence[Cell]] = [one.values for one in series]
+    titles = [one.name for one in series]
+    if single and sure:
+        pairs = [pair or (None, None) for pair in series[0].ends]
+        columns += [[low for low, _ in pairs], [high for _, high in pairs]]
+        titles += ["95 % from", "to"]
+    data = [
+        _points(number, one, names, form, lower=lower, single=single) for number, one in enumerate(series)
     ]
-    sure = [low > 0 or high < 0 for low, high in known] if any(ends) else [False] * len(values)
-    better = [(number or 0) > 0 for number in values]
-    colors = [
-        (BETTER if up != lower else WORSE) if certain else GREY
-        for certain, up in zip(sure, better, strict=True)
-    ]
-    texts = [signed(number, int(form[-2])) if number is not None else "" for number in values]
-    whiskers = {
-        "type": "data",
-        "symmetric": False,
-        "array": [round(high - (number or 0.0), 6) for (_, high), number in zip(known, values, strict=True)],
-        "arrayminus": [
-            round((number or 0.0) - low, 6) for (low, _), number in zip(known, values, strict=True)
-        ],
-        "color": SOFT,
-        "thickness": 1.5,
-        "width": 0,
-    }
-    points = go.Scatter(
+    numbers = [number for one in series for number in one.values if number is not None]
+    numbers += [end for one in series for pair in one.ends if pair for end in pair]
+    colour = " Lines are 95 % intervals" + (
+        "; a difference has a colour where its own excludes 0" if single else ""
+    )
+    return Plot(
+        data=[*data, _value_column(names, data[0].text)] if single else data,
+        layout=bar_layout(
+            len(names), **_axes(measure, baseline, numbers, lower=lower), showlegend=not single
+        ),
+        table=Table((what, *titles), list(zip(names, *columns, strict=True)), ("", *[form] * len(columns))),
+        caption=f"{caption}{colour}." if sure else caption,
+        subtitle=subtitle,
+        notes=list(notes),
+        baseline=baseline,
+    )
+
+
+def _points(
+    number: int, series: _Series, heads: Sequence[str], form: str, *, lower: bool, single: bool
+) -> go.Scatter:
+    """One series. Alone, it has colours where intervals exclude 0; several have a hue and a symbol each."""
+    look = mark(number)
+    colors, symbols = [look.color] * len(heads), [look.symbol] * len(heads)
+    if single:
+        sure = [bool(pair and (pair[0] > 0 or pair[1] < 0)) for pair in series.ends]
+        symbols = ["circle" if certain else "circle-open" for certain in sure]
+        colors = [
+            (BETTER if ((number or 0) > 0) != lower else WORSE) if certain else GREY
+            for certain, number in zip(sure, series.values, strict=True)
+        ]
+    return go.Scatter(
         mode="markers",
-        name=name,
-        x=list(values),
+        name=series.name,
+        x=list(series.values),
         y=list(heads),
-        text=texts,
-        error_x=whiskers,
-        marker={
-            "color": colors,
-            "symbol": ["circle" if certain else "circle-open" for certain in sure],
-            "size": 11,
-            "line": {"color": colors, "width": 2},
-        },
-        meta={"links": [system_url(row) for row in rows]},
+        text=[signed(each, int(form[-2])) if each is not None else "" for each in series.values],
+        error_x=whiskers(
+            [each or 0.0 for each in series.values], series.ends, SOFT if single else look.color
+        ),
+        marker={"color": colors, "symbol": symbols, "size": 11, "line": {"color": colors, "width": 2}},
+        meta={"links": list(series.links)},
         hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
     )
-    column = go.Scatter(
+
+
+def _value_column(heads: Sequence[str], texts: Sequence[str]) -> go.Scatter:
+    """The values, at the right edge of the picture."""
+    return go.Scatter(
         mode="text",
-        x=[1.0] * len(values),
+        x=[1.0] * len(heads),
         y=list(heads),
         xaxis="x2",
         text=texts,
@@ -228,49 +253,23 @@ def _forest(
         hoverinfo="skip",
         showlegend=False,
     )
-    return [points, column]
 
 
-def _bars(
-    name: str, heads: Sequence[str], values: Sequence[float | None], form: str, **marker: Any
-) -> go.Bar:
-    decimals = int(form[-2])
-    return go.Bar(
-        orientation="h",
-        name=name,
-        y=heads,
-        x=values,
-        text=[signed(number, decimals) if number is not None else "" for number in values],
-        textposition="outside",
-        cliponaxis=False,
-        marker=marker,
-        hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
-    )
-
-
-def _axes(board: Board, values: Sequence[float | None]) -> dict[str, Any]:
+def _axes(measure: str, baseline: str, numbers: Sequence[float], *, lower: bool) -> dict[str, Any]:
     """The horizontal axis, and one from 0 to 1 for values at the right edge; on a phone they take more of it."""
-    narrow = _axis(board, values, 0.4, MOST_NARROW_TICKS)
+
+    def axis(share: float, most: int) -> dict[str, Any]:
+        low, high = min(0.0, *numbers), max(0.0, *numbers)
+        span = high - low or 0.1
+        bounds = low - 0.04 * span, high + share * span
+        arrow = "← better" if lower else "better →"
+        title = {"text": f"Δ {measure} to {baseline} ({arrow})"}
+        ticks = linear_ticks(*bounds, signed=True, most=most)
+        return {"title": title, "range": list(bounds), "zeroline": True, **ticks}
+
     across = {"range": [0, 1], "overlaying": "x", "visible": False}
-    return {
-        "xaxis": {**_axis(board, values, 0.2, MOST_TICKS), "zeroline": True},
-        "xaxis2": across,
-        "meta": {"narrow": {"xaxis": {**narrow, "zeroline": True}}},
-    }
-
-
-def _axis(board: Board, values: Sequence[float | None], share: float, most: int) -> dict[str, Any]:
-    """An axis with room for the numbers at the ends of bars: so large a share of what they span, and so many ticks."""
-    arrow = "← better" if lower_is_better(board) else "better →"
-    numbers = [number for number in values if number is not None]
-    low, high = min(0.0, *numbers), max(0.0, *numbers)
-    room = share * (high - low or 0.1)
-    bounds = low - (room if low < 0 else 0.0), high + (room if high > 0 or low == high else 0.0)
-    return {
-        "title": {"text": f"Δ {board.measure} to {board.baseline} ({arrow})"},
-        "range": list(bounds),
-        **linear_ticks(*bounds, signed=True, most=most),
-    }
+    narrow = {"xaxis": axis(0.6, MOST_NARROW_TICKS)}
+    return {"xaxis": axis(0.2, MOST_TICKS), "xaxis2": across, "meta": {"narrow": narrow}}
 
 
 def _order(number: float | None, *, lower: bool) -> tuple[bool, float]:
@@ -290,6 +289,13 @@ def _notes(board: Board, places: Sequence[Member], *, chosen: bool) -> list[str]
     return notes
 
 
+SYSTEM_DELTAS = Figure(
+    slug="system-deltas",
+    title="Differences to the baseline by dataset",
+    caption="How far a system is above or below the baseline of each dataset.",
+    subjects=("system",),
+    build=build_system,
+)
 DELTAS = Figure(
     slug="deltas",
     title="Differences to the baseline",

@@ -83,7 +83,7 @@ def _also(profile: CollectionLengths, systems: bool) -> str:
     relevant = (
         ", of the relevant documents" if profile.relevant is not None and profile.relevant.total else ""
     )
-    ranked = f", and of each system's top {DEPTH}"
+    ranked = f", and of the first {DEPTH} documents of each system"
     return relevant + (ranked if systems else "")
 
 

@@ -173,7 +173,7 @@ class FigureRequest:
 
     def plot(self) -> Plot:
         """The figure drawn, or why there is nothing to draw it of. Raises what the figure's `build` raises."""
-        if self.benchmark or self.dataset or "site" in self.figure.subjects:
+        if self.benchmark or self.dataset or {"site", "system"} & set(self.figure.subjects):
             return self.figure.build(self)
         return Plot.empty("Nothing on this site has what this figure needs yet.")
 

@@ -76,7 +76,8 @@ def build(request: FigureRequest) -> Plot:
     """
     board, rows = request.board(), _with_score(request)
     score, y_title = effectiveness(request, board)
-    axis, costs = _axis(request, board, rows)
+    axis = _axis(request)
+    costs = _costs(request, board, axis, rows)
     drawn = sorted(costs.values)
     if not drawn:
         return Plot.empty(
@@ -133,13 +134,14 @@ def build(request: FigureRequest) -> Plot:
     )
 
 
-def _axis(request: FigureRequest, board: Board, rows: Sequence[Row]) -> tuple[str, CostAxis]:
-    """The axis that is asked for, else the first with points, and what rows cost there."""
-    first, asked = request.choice("x"), request.asks("x")
-    for axis in [first] if asked else MEASURED:
-        if (costs := _costs(request, board, axis, rows)).values:
-            return axis, costs
-    return first, _costs(request, board, first, rows)
+def _axis(request: FigureRequest) -> str:
+    """The axis that is asked for, else the first with points on the whole board, whatever its facets leave."""
+    if request.asks("x"):
+        return request.choice("x")
+    whole = request.unfiltered() if request.state.filtered else request
+    rows = _with_score(whole)
+    known = (axis for axis in MEASURED if _costs(whole, whole.board(), axis, rows).values)
+    return next(known, request.choice("x"))
 
 
 def _interval(request: FigureRequest, row: Row) -> tuple[float, float] | None:

@@ -71,6 +71,7 @@ def _place_labels(
     first: Sequence[int],
     log_x: bool,
     ends: Sequence[tuple[float, float]],
+    far: bool,
 ) -> list[dict[str, Any]]:
     """The labels of points in a picture of this width; those at the places `first` choose first.
 
@@ -93,7 +94,7 @@ def _place_labels(
             (_box(wide, scaled[number], position), {"text": names[number], "textposition": position})
             for position in near
         ]
-        if number in first or len(names) <= MOST_FAR:
+        if far and (number in first or len(names) <= MOST_FAR):
             candidates += [(_far_box(wide, scaled[number], offset), {"far": offset}) for offset in FAR]
         for box, label in candidates:
             outside = (
@@ -114,13 +115,14 @@ def label_points(
     first: Sequence[int] = (),
     log_x: bool = False,
     ends: Sequence[tuple[float, float]] = (),
+    far: bool = True,
 ) -> list[dict[str, Any]]:
     """By point, what its trace says of its label: `text` and `textposition`, and others on a phone; or how `far` it is.
 
-    `ends` has those of every point's interval, or is empty.
+    `ends` has those of every point's interval, or is empty. With `far` the layout needs `far_labels`.
     """
-    wide = _place_labels(names, points, WIDE, BEYOND, 1.0, first, log_x, ends)
-    narrow = _place_labels(names, points, NARROW, NARROW_BEYOND, NARROW_LETTERS, first, log_x, ends)
+    wide = _place_labels(names, points, WIDE, BEYOND, 1.0, first, log_x, ends, far)
+    narrow = _place_labels(names, points, NARROW, NARROW_BEYOND, NARROW_LETTERS, first, log_x, ends, far)
     return [{**label, "narrow": small} for label, small in zip(wide, narrow, strict=True)]
 
 
@@ -229,7 +231,9 @@ def traces_by_architecture(
                     },
                 },
                 links=[system_url(point.row) for point, _ in mine],
-                error_y=_whiskers([point for point, _ in mine], mark.color) if ends else None,
+                error_y=whiskers(
+                    [point.y for point, _ in mine], [point.ends for point, _ in mine], mark.color
+                ),
             )
             traces.append(trace)
     return traces, far_labels(names, places, labels, log_x=log_x)
@@ -240,17 +244,16 @@ def system_url(row: Row) -> str:
     return reverse("system", args=[row.entry.slug])
 
 
-def _whiskers(points: Sequence[ChartPoint], color: str) -> dict[str, Any]:
-    ends = [point.ends or (point.y, point.y) for point in points]
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [round(high - point.y, 6) for point, (_, high) in zip(points, ends, strict=True)],
-        "arrayminus": [round(point.y - low, 6) for point, (low, _) in zip(points, ends, strict=True)],
-        "color": color,
-        "thickness": 1.2,
-        "width": 0,
+def whiskers(
+    numbers: Sequence[float], ends: Sequence[tuple[float, float] | None], color: str
+) -> dict[str, Any]:
+    """Intervals as the error bars of a trace, of no length where there is none."""
+    pairs = [(number, *(pair or (number, number))) for number, pair in zip(numbers, ends, strict=True)]
+    bars = {
+        "array": [round(high - number, 6) for number, _, high in pairs],
+        "arrayminus": [round(number - low, 6) for number, low, _ in pairs],
     }
+    return {"type": "data", "symmetric": False, **bars, "color": color, "thickness": 1.3, "width": 0}
 
 
 def point_trace(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
-from itertools import islice
 from typing import Any, NamedTuple
 
 from leaderboard.boards.model import Board, Row
@@ -13,7 +12,7 @@ from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, ORANGE, PAPER
-from leaderboard.figures.points import far_labels, label_points, line_trace, point_trace, system_url
+from leaderboard.figures.points import label_points, line_trace, point_trace, system_url
 from leaderboard.figures.rows import (
     counted_datasets,
     effectiveness,
@@ -67,7 +66,7 @@ LINES = (
         ORANGE,
         "diamond-open",
         "dot",
-        "reported figures in the year of the system, or else the publication that reports it",
+        "reported figures stand in the year of the system, or else the publication that reports it",
     ),
 )
 
@@ -91,28 +90,12 @@ def build(request: FigureRequest) -> Plot:
         if of_kind:
             lines.append((line, of_kind, running_best([one.score for one in of_kind], lower=lower)))
     present_keys = {id(one.row) for one in dated}
-    drawn = [one for _, of_kind, _ in lines for one in of_kind]
-    names, days_drawn = [one.name for one in drawn], [_day(one.date) for one in drawn]
-    leading = [of_kind[place] for _, of_kind, best in lines for place in best]
-    labels = label_points(
-        names,
-        [(_years(day), one.score) for day, one in zip(days_drawn, drawn, strict=True)],
-        first=[place for place, one in enumerate(drawn) if one in leading],
-    )
-    left = iter(labels)
     return Plot(
-        data=[
-            trace
-            for line, of_kind, best in lines
-            for trace in _traces(line, of_kind, best, form, list(islice(left, len(of_kind))))
-        ],
+        data=[trace for line, of_kind, best in lines for trace in _traces(line, of_kind, best, form)],
         layout=go.Layout(
             height=400,
             xaxis=_axis([one.date for one in dated]),
             yaxis=linear_axis(sentence(y_title), [one.score for one in dated]),
-            **far_labels(
-                names, [(day, one.score) for day, one in zip(days_drawn, drawn, strict=True)], labels
-            ),
         ),
         table=Table(
             ("System", "Date", y_title, "Best when it came"),
@@ -202,23 +185,16 @@ def _day(when: str) -> str:
     return f"{when}-07-01" if len(when) == 4 else when
 
 
-def _years(day: str) -> float:
-    return float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365
-
-
-def _traces(
-    line: _Line,
-    dated: Sequence[_Dated],
-    best: Sequence[int],
-    form: str,
-    labels: Sequence[dict[str, Any]],
-) -> list[go.Scatter]:
+def _traces(line: _Line, dated: Sequence[_Dated], best: Sequence[int], form: str) -> list[go.Scatter]:
     days, scores = [_day(one.date) for one in dated], [one.score for one in dated]
+    years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
     points = point_trace(
         line.label,
         days,
         scores,
-        labels,
+        label_points(
+            [one.name for one in dated], list(zip(years, scores, strict=True)), first=best, far=False
+        ),
         [(one.name, f"{one.date}: {format_value(one.score, int(form[-2]))}") for one in dated],
         {
             "color": line.color,

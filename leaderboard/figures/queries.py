@@ -94,7 +94,7 @@ def _hardest_first(values: Difficulty, collection: OpenCollection, measure: str)
     counted = np.empty(len(values.mean), np.int64)
     counted[list(collection.order)] = np.arange(len(values.mean))
     sign = -1.0 if better(measure) == "lower" else 1.0
-    return np.lexsort((counted, sign * values.highest, sign * values.mean))
+    return np.lexsort((counted, sign * values.highest, sign * values.mean, sign * values.quantiles[1]))
 
 
 def _difficulty_traces(

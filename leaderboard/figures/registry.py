@@ -14,6 +14,7 @@ from leaderboard.figures import (
     progress,
     queries,
     tasks,
+    throughput,
     wins,
 )
 from leaderboard.figures.model import Figure, Subject
@@ -23,6 +24,7 @@ FIGURES: dict[str, Figure] = {
     figure.slug: figure
     for figure in (
         pareto.PARETO,
+        throughput.THROUGHPUT,
         wins.WIN_COUNTS,
         in_domain.IN_DOMAIN,
         differences.DELTAS,
@@ -35,7 +37,7 @@ FIGURES: dict[str, Figure] = {
         lengths.DOCUMENT_LENGTHS,
         lengths.RELEVANCE_BY_LENGTH,
         overlap.OVERLAP,
-        overlap.OVERLAP_MAP,
+        differences.SYSTEM_DELTAS,
         queries.QUERY_DIFFERENCES,
     )
 }

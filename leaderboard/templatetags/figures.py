@@ -41,10 +41,8 @@ def figure(
     view = state.query_string()[1:] if isinstance(state, BoardState) else ""
     query = "?" + "&".join(part for part in (own_query, view) if part)
     asked = FigureRequest(found, QueryDict(query[1:])) if table else None
-    board = context.get("board")
-    return frame(
-        found, own_query, query, asked.plot() if asked else None, level, getattr(board, "baseline", "")
-    )
+    baseline = getattr(context.get("board"), "baseline", "") or str(context.get("baseline", ""))
+    return frame(found, own_query, query, asked.plot() if asked else None, level, baseline)
 
 
 def frame(

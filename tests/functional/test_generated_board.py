@@ -29,7 +29,7 @@ NOTHING_TO_SHOW = {
     "document-lengths",
     "relevance-by-length",
     "overlap",
-    "overlap-map",
+    "approximate-search",
 }
 #: Of a generated dataset: queries and judgements to download, judgements to score by, runs and the first of each.
 FILES = 2 + 1 + 4 + 4

@@ -25,7 +25,6 @@ from evaluation.collections.profiles.lengths import (
     merge_distributions,
     shares,
 )
-from evaluation.collections.profiles.scaling import classical_scaling
 from evaluation.collections.profiles.unigrams import (
     MOST_WORDS,
     UnigramCounter,
@@ -161,24 +160,6 @@ def test_merged_distributions_are_those_of_all_lengths_but_for_the_width_of_a_bi
     for share, low, exact in zip(QUANTILES, together.quantiles, whole.quantiles, strict=False):
         place = EDGES.index(next(edge for edge in reversed(EDGES) if edge <= exact))
         assert low in (exact, EDGES[place]), share
-
-
-@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=2, max_size=12))
-def test_a_map_of_points_in_the_plane_keeps_their_distances(points: list[tuple[float, float]]) -> None:
-    places = np.array(points)
-    distances = np.linalg.norm(places[:, None] - places[None], axis=2)
-    found = classical_scaling(distances)
-    mapped = np.linalg.norm(found.points[:, None] - found.points[None], axis=2)
-    assert np.allclose(mapped, distances, atol=1e-5)
-    assert found.kept == pytest.approx(1, abs=1e-6)
-    assert np.array_equal(found.points, classical_scaling(distances).points)
-
-
-def test_maps_of_one_dataset_and_of_none_and_what_is_no_distance() -> None:
-    assert classical_scaling(np.zeros((1, 1))).points.tolist() == [[0, 0]]
-    assert classical_scaling(np.zeros((0, 0))).points.shape == (0, 2)
-    with pytest.raises(ValueError, match="symmetric"):
-        classical_scaling(np.array([[0.0, 1.0], [2.0, 0.0]]))
 
 
 def test_a_real_collection_and_its_neighbour(shared_folder: Path) -> None:

@@ -219,8 +219,13 @@ def test_head_to_head_counts_datasets_and_both_sides_agree() -> None:
     won = {row[0]: dict(zip(plot.table.heads[1:], row[1:], strict=True)) for row in plot.table.rows}
     assert (won["docT5query"]["BM25"], won["BM25"]["docT5query"]) == ("12–6", "6–12")
     assert won["BM25"]["BM25"] is None
-    shares = plot.data[0]["z"]
-    assert shares[0][1] + shares[1][0] == pytest.approx(1)
+    cells = plot.data[0]
+    shares = {
+        tuple(told[:2]): share
+        for told, share in zip(cells["customdata"], cells["marker"]["color"], strict=True)
+    }
+    assert shares["docT5query", "BM25"] + shares["BM25", "docT5query"] == pytest.approx(1)
+    assert len(shares) == len(plot.table.rows) * (len(plot.table.rows) - 1)
 
 
 def test_means_by_task_need_all_datasets_of_the_task() -> None:

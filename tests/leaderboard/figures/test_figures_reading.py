@@ -136,7 +136,7 @@ def test_numbers_in_heat_maps_can_be_told_from_every_colour_of_the_scale(scheme:
 def test_texts_on_coloured_ground_have_a_colour_that_can_be_told_from_it() -> None:
     load_reported()
     cells = drawn("head-to-head", "benchmark=beir").data[0]
-    assert (cells["textfont"]["color"], cells["colorscale"]) == (INK, SCALE)
+    assert (cells["insidetextfont"]["color"], cells["marker"]["colorscale"]) == (INK, SCALE)
     known = tokens()
     for bars in drawn("wins", "benchmark=beir").data:
         text, ground = bars["insidetextfont"]["color"], bars["marker"]["color"]

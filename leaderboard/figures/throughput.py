@@ -1,0 +1,68 @@
+"""Approximate search: how much of the exact results it finds, against how many queries it answers a second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leaderboard.boards.model import Board
+from leaderboard.figures.axes import linear_axis, log_axis
+from leaderboard.figures.graph_objects import go
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
+from leaderboard.figures.points import ChartPoint, traces_by_architecture
+from leaderboard.figures.rows import names_of, present, titled
+from leaderboard.models import Entry
+
+RECALL, SPEED = "Recall of the exact top 100", "Queries per second"
+
+
+def _recalls(entries: Sequence[int]) -> dict[int, float]:
+    """By entry what its approximate index finds of the exact results. One query."""
+    found = Entry.objects.filter(pk__in=entries, facts__recall_against_exact__isnull=False)
+    return {pk: float(facts["recall_against_exact"]) for pk, facts in found.values_list("pk", "facts")}
+
+
+def _timed(board: Board) -> list[int]:
+    return [row.entry.pk for row in present(board) if row.measured and row.entry.architecture != "lexical"]
+
+
+def build(request: FigureRequest) -> Plot:
+    """A point for each system with an approximate index whose searches were timed on the board's machine."""
+    board = request.board()
+    recalls = _recalls(_timed(board))
+    rows = [row for row in present(board) if row.entry.pk in recalls and row.measured]
+    speeds = [float(row.measured.figures["queries_per_second"]) if row.measured else 0.0 for row in rows]
+    if not rows or not min(speeds):
+        return Plot.empty("No system of this view has an approximate index whose searches were timed.")
+    points = [
+        ChartPoint(row, name, recall, speed, (f"{RECALL}: {recall:.4f}", f"{SPEED}: {speed:,.4g}"))
+        for row, name, speed in zip(rows, names_of(rows), speeds, strict=True)
+        for recall in [recalls[row.entry.pk]]
+    ]
+    traces, labels = traces_by_architecture(points)
+    return Plot(
+        data=traces,
+        layout=go.Layout(
+            height=400,
+            xaxis=linear_axis(RECALL, [point.x for point in points]),
+            yaxis=log_axis(f"{SPEED}, log scale", speeds),
+            **labels,
+        ),
+        table=Table(
+            ("System", RECALL, SPEED),
+            [(point.name, point.x, point.y) for point in points],
+            ("", ".4f", ",.4g"),
+        ),
+        caption=f"Approximate indexes on {titled(board)}: recall of exact search against throughput. "
+        f"{board.cost_group or 'All were timed on one machine'}.",
+        subtitle=board.title,
+    )
+
+
+THROUGHPUT = Figure(
+    slug="approximate-search",
+    title="Approximate search",
+    caption="What approximate indexes (HNSW, IVF, PQ) find of the exact results, against queries per second.",
+    subjects=("dataset",),
+    build=build,
+    known=lambda board, datasets: len(_recalls(_timed(board))) > 1,
+)

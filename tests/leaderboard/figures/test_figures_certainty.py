@@ -1,0 +1,139 @@
+"""Intervals in figures: which differences have a colour, what the baseline is called, and where points lead."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from leaderboard.figures.palette import BETTER, GREY, WORSE
+from leaderboard.models import Dataset, Entry
+from leaderboard.results.significance.computing import compute_certainty
+from tests.leaderboard.entries import (
+    cost,
+    make_source,
+    make_system,
+    record_boards,
+    report,
+    score,
+    scored_dataset,
+)
+from tests.leaderboard.entries_by_query import found_of, make_board, score_queries, spread
+from tests.leaderboard.figure_checks import column, drawn, trace
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def board() -> Dataset:
+    """Two systems above BM25, one as good as it, one below; all of them timed."""
+    dataset = make_board()
+    score_queries(dataset, "Same", spread(0.4005, 5))
+    for number, entry in enumerate(Entry.objects.filter(dataset=dataset).order_by("pk")):
+        cost(entry, 1.0 + number)
+    compute_certainty(dataset)
+    return dataset
+
+
+def test_a_difference_has_a_colour_where_its_own_interval_excludes_zero(board: Dataset) -> None:
+    plot = drawn("deltas", f"dataset={board.slug}")
+    points = plot.data[0]
+    assert points["y"] == column(plot, "System") == ["First", "Second", "Same", "Last"]
+    assert points["marker"]["color"] == [BETTER, BETTER, GREY, WORSE]
+    assert points["marker"]["symbol"][2] == "circle-open", "never by colour alone"
+    for low, high, mean, above in zip(
+        column(plot, "95 % from"), column(plot, "to"), points["x"], points["error_x"]["array"], strict=True
+    ):
+        assert low <= mean <= high
+        assert above == pytest.approx(high - mean, abs=1e-5)
+    assert "where its own excludes 0" in plot.caption
+
+
+def test_nothing_has_a_colour_over_hidden_judgements() -> None:
+    hidden = scored_dataset(hidden=True)
+    score(hidden, "BM25", baseline=True, ndcg=0.2)
+    score(hidden, "better", ndcg=0.9)
+    plot = drawn("deltas", f"dataset={hidden.slug}")
+    assert plot.data[0]["marker"]["color"] == [GREY]
+    assert list(plot.table.heads) == ["System", "Δ nDCG@10"]
+    assert "interval" not in plot.caption
+
+
+def test_the_picture_of_costs_has_intervals_the_baseline_and_links(board: Dataset, client: Client) -> None:
+    plot = drawn("pareto", f"dataset={board.slug}")
+    found = found_of(board).of("nDCG@10")
+    assert found
+    first = Entry.objects.get(dataset=board, system__name="First")
+    sure = found.of(first.pk)
+    assert sure
+    points = next(one for one in plot.data if "customdata" in one)
+    place = [told[0] for told in points["customdata"]].index("First")
+    assert points["y"][place] + points["error_y"]["array"][place] == pytest.approx(sure.high, abs=1e-4)
+    assert points["y"][place] - points["error_y"]["arrayminus"][place] == pytest.approx(sure.low, abs=1e-4)
+    assert client.get(points["meta"]["links"][place]).status_code == 200
+    assert first.system.slug in points["meta"]["links"][place]
+    line = trace(plot, "BM25 (baseline)")
+    assert line["y"] == pytest.approx([0.4, 0.4])
+    assert plot.layout["yaxis"]["range"][1] > sure.high
+    shade = trace(plot, "dominated")
+    assert min(shade["y"]) == plot.layout["yaxis"]["range"][0]
+
+
+def test_every_name_of_some_systems_is_in_the_picture_and_no_two_meet() -> None:
+    dataset = scored_dataset()
+    for number in range(20):
+        cost(score(dataset, f"system with a name {number}", ndcg=0.5 + number / 1e4), 10.0)
+    plot = drawn("pareto", f"dataset={dataset.slug}")
+    beside = [text for one in plot.data for text in one.get("text", []) if text]
+    off = [each["text"] for each in plot.layout["annotations"]]
+    assert off, "not all of them have a place beside their points"
+    assert len({*beside, *off}) == len(beside) + len(off) == 20
+
+
+def test_an_axis_without_points_gives_way_to_one_with_them_but_not_where_it_is_asked_for() -> None:
+    dataset, paper = scored_dataset(), make_source("paper")
+    sized = {"name": "index size", "value": 7.0, "unit": "GiB"}
+    report(dataset, paper, "theirs", ndcg=0.4, figures=[sized])
+    report(dataset, paper, "unsized", ndcg=0.4)
+    record_boards()
+    assert drawn("pareto", f"dataset={dataset.slug}").chosen == {"x": "index"}
+    assert not drawn("pareto", f"dataset={dataset.slug}&x=latency").data
+
+
+def test_titles_name_the_baseline_of_the_board(board: Dataset, client: Client) -> None:
+    assert ">Differences to BM25<" in client.get(f"/datasets/{board.slug}/").content.decode()
+    found = client.get(f"/figures/deltas.json?dataset={board.slug}").json()
+    assert found["title"] == "Differences to BM25"
+    assert "Differences to the baseline" in client.get("/figures/").content.decode()
+
+
+def test_a_system_with_results_on_two_datasets_has_its_differences_drawn(client: Client) -> None:
+    system, bm25 = make_system("ours"), make_system("BM25")
+    slug = f"/systems/{system.slug}/"
+    for number, name in enumerate(("First", "Second")):
+        dataset = scored_dataset(name=name)
+        score(dataset, bm25, baseline=True, ndcg=0.4)
+        score(dataset, system, ndcg=0.3 + number / 2)
+        shown = 'id="figure-system-deltas"' in client.get(slug).content.decode()
+        assert shown is (number == 1)
+    plot = drawn("system-deltas", f"system={system.slug}")
+    assert column(plot, "Dataset") == ["Second", "First"]
+    assert column(plot, "ours") == [pytest.approx(0.4), pytest.approx(-0.1)]
+    assert client.get(plot.data[0]["meta"]["links"][0]).status_code == 200
+    assert not drawn("system-deltas").data
+    assert client.get("/figures/system-deltas/?system=none").status_code == 200
+
+
+def test_approximate_indexes_are_drawn_by_recall_and_throughput(client: Client) -> None:
+    dataset = scored_dataset()
+    for number, recall in enumerate((0.8, 0.95, None)):
+        entry = score(dataset, make_system(f"hnsw {number}", architecture="dense"), ndcg=0.5)
+        cost(entry, 2.0, queries_per_second=1000.0 / (number + 1))
+        if recall:
+            Entry.objects.filter(pk=entry.pk).update(
+                facts={"index_kind": "hnsw", "recall_against_exact": recall}
+            )
+        record_boards()
+        shown = 'id="figure-approximate-search"' in client.get(f"/datasets/{dataset.slug}/").content.decode()
+        assert shown is (number >= 1)
+    plot = drawn("approximate-search", f"dataset={dataset.slug}")
+    assert [tuple(row) for row in plot.table.rows] == [("hnsw 0", 0.8, 1000.0), ("hnsw 1", 0.95, 500.0)]
