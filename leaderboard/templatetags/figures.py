@@ -93,7 +93,7 @@ def figures_on(
     """
     about = figures_about(subject, dataset if isinstance(dataset, Mapping) else None)
     board, state = context["board"], context["state"]
-    if state.filtered or state.hidden or state.measure or board.pages > 1:
+    if state.filtered or state.hidden or state.columns or state.measure or board.pages > 1:
         return about
     datasets = [dataset["pk"]] if isinstance(dataset, Mapping) else counted_datasets(context["members"])
     return [figure for figure in about if figure.drawable(board) and figure.known(board, datasets)]
