@@ -39,9 +39,9 @@ class CheckpointRefused(WorkEnded):
     def settle(self, job: Job) -> None:
         """End the job, and those of its submission that wait: they would run the same checkpoint."""
         waiting = Job.objects.filter(submission__jobs=job, kind=job.kind, state=State.QUEUED)
-        end = {"error_code": CHECKPOINT_REFUSED, "report": self.report.as_dict()}
+        report = self.report.as_dict()
         for pk, fence in [(job.pk, job.fence), *waiting.values_list("pk", "fence")]:
-            if advance(pk, State.REJECTED, fence=fence, **end):
+            if advance(pk, State.REJECTED, fence=fence, error_code=CHECKPOINT_REFUSED, report=report):
                 write_log(pk, "The library does not take the checkpoint; nothing was run.")
 
 
