@@ -53,7 +53,8 @@ def summarise(
     ties = said.tied_with_best(measure)
     tied = [row for row in rows if row is not best and ties.intersection(row.entries)]
     cheapest, latency, cost = _cheapest(rows, best, key, lower_is_better=lower_is_better)
-    lead = _lead(board, best, ratio, statement, others=len(rows) - 1)
+    least = said.least_difference(measure)
+    lead = _lead(board, best, ratio, statement, least, others=len(rows) - 1)
     certain = _ties(tied, names) if ties and len(rows) > 1 else _untested(reported=reported, tested=tested)
     label = "Best reported: " if reported else "Best: "
     after = f", {measure} {format_value(score, 3)}{lead}. {certain} {cost}"
@@ -85,8 +86,19 @@ def _name(row: Row, names: Counter[str]) -> str:
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1].rstrip() + "…"
 
 
-def _lead(board: Board, best: Row, relative: float | None, statement: Statement, *, others: int) -> str:
-    """The lead over the baseline, and whether it is more than chance."""
+def _lead(
+    board: Board,
+    best: Row,
+    relative: float | None,
+    statement: Statement,
+    least: float | None,
+    *,
+    others: int,
+) -> str:
+    """The lead over the baseline, and whether it is more than chance.
+
+    Over hidden judgements `least` is the smallest difference that is, of which a smaller one is not shown to be.
+    """
     if best.entry.is_baseline:
         return " (the baseline)" if others else " (the baseline, alone so far)"
     if relative is None:
@@ -95,6 +107,10 @@ def _lead(board: Board, best: Row, relative: float | None, statement: Statement,
     p = "" if statement.p is None else f", p {_p(statement.p)}"
     if statement.better is None:
         return lead
+    if least is not None:
+        return (
+            f"{lead} ({'significant' if statement.better else 'not shown significant'}: needs {least:+.3f})"
+        )
     return f"{lead} ({'significant' if statement.better else 'not significant'}{p})"
 
 
