@@ -82,7 +82,7 @@ def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -
         meant = [name] if name in choices else by_name.get(name.casefold(), [])
         if len(meant) != 1:
             near = meant or get_close_matches(name.casefold(), [*choices, *by_name], n=5, cutoff=0.5)
-            raise UnknownChoice("system", name, near or ["the slugs of systems with public results"])
+            raise UnknownChoice("system", name, near)
         slugs += meant
     return tuple(dict.fromkeys(slugs))
 

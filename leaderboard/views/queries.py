@@ -25,7 +25,8 @@ def _view_of_list(request: HttpRequest) -> PageVariant | None:
     if "id" in request.GET:
         return None
     try:
-        return PageVariant(ListState.read(request.GET).query_string())
+        state = ListState.read(request.GET)
+        return None if state.text else PageVariant(state.query_string())
     except UnknownChoice:
         return None
 
@@ -70,6 +71,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "datasets",
         "dataset": collection.dataset,
         "list": listing,
+        "text": state.text,
         "heads": heads,
         "measures": collection.dataset.measures or [collection.dataset.primary_measure],
         "before": path + state.but(page=listing.page - 1).query_string() if listing.page > 1 else "",

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.boards.state import Parameters, last_value, query_of
+from leaderboard.boards.state import LONGEST_QUERY, Parameters, last_value, query_of
 from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.http.choices import UnknownChoice
@@ -41,6 +41,8 @@ class ListState:
     sort: str = ""
     order: str = ""
     page: int = 1
+    #: Text that a query or its id has.
+    text: str = ""
 
     @classmethod
     def read(cls, parameters: Parameters) -> ListState:
@@ -54,7 +56,8 @@ class ListState:
         page = parse_number(wanted, 9)
         if page is None:
             raise UnknownChoice("page", wanted, ["a whole number"])
-        return cls(canonical_name(last_value(parameters, "measure")), sort, order, max(page, 1))
+        text = last_value(parameters, "q").strip()[:LONGEST_QUERY]
+        return cls(canonical_name(last_value(parameters, "measure")), sort, order, max(page, 1), text)
 
     def but(self, **changes: Any) -> ListState:
         """The same view with other values, from its first page on unless a page is named."""
@@ -63,7 +66,8 @@ class ListState:
     def query_string(self) -> str:
         """`?sort=…`, or nothing for the default view."""
         sort = f"{self.sort}:{self.order}" if self.order else self.sort
-        return query_of(("measure", self.measure), ("sort", sort), ("page", str(self.page) * (self.page > 1)))
+        page = str(self.page) * (self.page > 1)
+        return query_of(("measure", self.measure), ("q", self.text), ("sort", sort), ("page", page))
 
 
 class QueryList(NamedTuple):
@@ -88,12 +92,14 @@ def query_list(collection: OpenCollection, state: ListState) -> QueryList:
     measure = state.measure or dataset.primary_measure
     found = difficulty(dataset, measure, len(collection.judgements.query_ids))
     values = _values(collection, found)
-    sort = state.sort or ("mean" if found else "query")
-    hardest_first = (
-        "desc" if better(measure) == "lower" and sort not in ("query", "relevant", "judged") else ""
-    )
+    # What systems disagree on comes first: the hardest queries have 0 everywhere.
+    sort = state.sort or ("spread" if found else "query")
+    lower = better(measure) == "lower" and sort in ("mean", "lowest", "highest", "baseline")
+    hardest_first = "desc" if lower else ""
     order = state.order or hardest_first or COLUMNS[sort][1]
     places = _ordered(collection, values.get(sort), descending=order == "desc")
+    if state.text:
+        places = [place for place in places if _mentions(collection, place, state.text.casefold())]
     pages = max(1, -(-len(places) // ROWS_OF_A_PAGE))
     if state.page > pages:
         raise UnknownChoice("page", str(state.page), [f"1 to {pages}"])
@@ -102,6 +108,11 @@ def query_list(collection: OpenCollection, state: ListState) -> QueryList:
     return QueryList(
         measure, rows, len(places), sort, order, state.page, pages, found.systems if found else 0
     )
+
+
+def _mentions(collection: OpenCollection, place: int, text: str) -> bool:
+    name = collection.judgements.query_ids[place]
+    return text in name.casefold() or text in (collection.text(name) or "").casefold()
 
 
 def _values(collection: OpenCollection, found: Difficulty | None) -> dict[str, NDArray[Any]]:

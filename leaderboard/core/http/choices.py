@@ -10,6 +10,5 @@ class UnknownChoice(Exception):
 
     def __init__(self, parameter: str, value: str, choices: Iterable[str]) -> None:
         self.parameter, self.value, self.choices = parameter, value, list(choices)
-        super().__init__(
-            f"“{value[:60]}” is no {parameter} of this board. It has: {', '.join(self.choices)}."
-        )
+        had = f" It has: {', '.join(self.choices)}." if self.choices else ""
+        super().__init__(f"Unknown {parameter} “{value[:60]}”.{had}")

@@ -64,15 +64,21 @@ def test_a_query_shows_what_each_system_finds_with_grades_and_holes(client: Clie
 def test_the_list_is_sorted_by_the_server_and_says_how_hard_each_query_is(
     client: Client, dataset: Dataset
 ) -> None:
-    hardest = client.get("/datasets/tiny/queries/").content.decode()
+    usual = client.get("/datasets/tiny/queries/").content.decode()
+    assert 'aria-sort="descending"' in usual, "what systems disagree on comes first"
+    hardest = client.get("/datasets/tiny/queries/?sort=mean").content.decode()
     easiest = client.get("/datasets/tiny/queries/?sort=mean:desc").content.decode()
-    assert "2 judged queries, and what 2 systems have on each" in text_of(hardest)
+    assert "2 judged queries, scores of 2 systems" in text_of(hardest)
     order = [page.index("queries/q1/") < page.index("queries/q2/") for page in (hardest, easiest)]
     assert sorted(order) == [False, True]
     assert 'aria-sort="ascending"' in hardest
     assert 'aria-sort="descending"' in easiest
     by_id = client.get("/datasets/tiny/queries/?sort=query:desc").content.decode()
     assert by_id.index("queries/q2/") < by_id.index("queries/q1/")
+    found = client.get("/datasets/tiny/queries/?q=Q2").content.decode()
+    assert "queries/q2/" in found
+    assert "queries/q1/" not in found
+    assert "No query matches" in client.get("/datasets/tiny/queries/?q=nowhere").content.decode()
     for wrong in ("sort=nonsense", "page=7", "page=x", "measure=nonsense", "sort=mean:up"):
         assert client.get(f"/datasets/tiny/queries/?{wrong}").status_code == 400
 
@@ -113,14 +119,14 @@ def test_what_queries_and_documents_say_is_shown_only_where_it_is_public(
     assert "d1" in page
     listed = text_of(client.get("/datasets/tiny/queries/").content.decode())
     assert "query number" not in listed
-    assert "named by their ids" in listed
+    assert "listed by id" in listed
 
 
 def test_a_dataset_without_its_documents_names_them_by_id(client: Client, tmp_path: Path) -> None:
     dataset = open_dataset(tmp_path, {"corpus.jsonl": None}, runs_only=True, slug="runs")
     run_for(dataset, "only", GOOD)
     page = text_of(client.get("/datasets/runs/queries/q1/").content.decode())
-    assert "The documents are not kept here" in page
+    assert "Documents are not stored here" in page
     assert "d2" in page
 
 
@@ -178,7 +184,7 @@ def test_a_large_run_waits_for_the_command_and_the_page_says_so(
     monkeypatch.setattr(derived_files, "QUICK_RUN_BYTES", 0)
     run = run_for(dataset, "huge", {"q1": ["d4"], "q2": ["d1"]}).evaluation.run  # type: ignore[union-attr]
     assert top_documents(run) is None
-    assert "has not been prepared" in client.get("/datasets/tiny/queries/q1/").content.decode()
+    assert "is not prepared" in client.get("/datasets/tiny/queries/q1/").content.decode()
     call_command("prepare_query_pages", "tiny", stdout=StringIO())
     found = top_documents(run)
     assert found is not None
