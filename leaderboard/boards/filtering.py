@@ -23,8 +23,10 @@ from leaderboard.results.kinds import UNRANKED, rank_values
 ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
 
 
-def apply_view(board: Board, state: BoardState, default: str) -> Board:
+def apply_view(board: Board, state: BoardState, default: str, *, copies: bool = False) -> Board:
     """Leave of the board's rows those that the view shows, in its order; `default` is the column sorted by otherwise.
+
+    Those are `copies` where more is to be said of them: views share the rows.
 
     The rows must be all there are, ranked, in order of publication. Best and second are found among all of them, so
     that no filter moves these. Raises UnknownChoice for a column that the board does not have.
@@ -38,6 +40,8 @@ def apply_view(board: Board, state: BoardState, default: str) -> Board:
     _offer_facets(board, every, left, state)
     board.found = len(found)
     _take_page(board, every, found, state)
+    if copies:
+        board.rows = [row.copy() for row in board.rows]
     board.ranges = [column for column in board.columns if column.numeric]
     _hide_groups(board, state)
     choose_columns(board, state)
@@ -140,8 +144,7 @@ def _take_page(board: Board, every: Sequence[Row], found: Sequence[Row], state: 
     if board.pages > 1:
         first = (board.page - 1) * ROWS_OF_A_PAGE
         others = others[first : first + ROWS_OF_A_PAGE]
-    # Copies, of which more may be said: views share the rows.
-    board.rows = [row.copy() for row in pinned + others]
+    board.rows = pinned + others
 
 
 def _of(rows: Sequence[Row], slug: str) -> list[Row]:

@@ -160,6 +160,7 @@ def _mark_gone(
     """
     if not gone:
         return
+    board.rows = [row.copy() for row in board.rows]
     for row in board.rows:
         ids = (each for pk in row.entries for each in made_of.get(pk, (pk,)))
         since = [gone[pk] for pk in ids if pk in gone]

@@ -148,20 +148,24 @@ PROVENANCES = {"measured": "run here", "scored": "scored here", "reported": "rep
 _BELOW = ("by", "architecture", "provenance", "declared-parameters")
 
 
-def _below(board: Board) -> Sequence[str]:
+def _below(board: Board) -> tuple[str, ...]:
     """The facts that stand under names, because no column shows them."""
     shown = {column.key for column in board.shown}
-    return [key for key in _BELOW if key not in shown]
+    return tuple(key for key in _BELOW if key not in shown)
 
 
-def _facts(row: Row, keys: Sequence[str]) -> Iterator[str]:
-    for key in keys:
-        value = row.values.get(key)
-        if value is None:
-            continue
-        if key == "provenance":
-            value = ", ".join(PROVENANCES.get(one, one) for one in str(value).split(", "))
-        yield f"{format_quantity(value)} M parameters" if isinstance(value, (float, int)) else str(value)
+@lru_cache(4096)
+def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
+    """Facts of a system in one line; rows share them, board after board."""
+    said = []
+    for key, value in zip(keys, values, strict=True):
+        if isinstance(value, (float, int)):
+            said.append(f"{format_quantity(value)} M parameters")
+        elif value is not None and key == "provenance":
+            said.append(", ".join(PROVENANCES.get(one, one) for one in value.split(", ")))
+        elif value is not None:
+            said.append(value)
+    return " · ".join(said)
 
 
 def _rank(board: Board, row: Row) -> str:
@@ -173,7 +177,7 @@ def _rank(board: Board, row: Row) -> str:
     return f'{label}<small title="ranks that the tests leave open">{ranks_text(found)}</small>'
 
 
-def _head(board: Board, row: Row, below: Sequence[str], pin: str, *classes: str) -> str:
+def _head(board: Board, row: Row, below: tuple[str, ...], pin: str, *classes: str) -> str:
     """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
     entry = row.entry
     signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)

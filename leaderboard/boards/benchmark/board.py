@@ -189,7 +189,7 @@ def _view(
         tested=False,
     )
     # Values that are not zero-shot are left out already, one by one.
-    apply_view(board, replace(state, zero_shot=False), default)
+    apply_view(board, replace(state, zero_shot=False), default, copies=True)
     return ranked_by
 
 

@@ -64,7 +64,10 @@ def test_unknown_systems_are_refused_with_similar_ones(client: Client, slugs: tu
     assert answer.status_code == 400
     assert ">newcomer</a>" in answer.content.decode()
     assert client.get(address(*slugs, measure="nonsense")).status_code == 400
-    assert "no per-query comparison is possible" in client.get(address(*slugs, dataset="nowhere")).content.decode()
+    assert (
+        "no per-query comparison is possible"
+        in client.get(address(*slugs, dataset="nowhere")).content.decode()
+    )
     assert client.get(address(*slugs, **{"with": "nobody"})).status_code == 400
     assert client.get(address(*"abcdefg")).status_code == 400
 
