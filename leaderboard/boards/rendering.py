@@ -194,9 +194,8 @@ def _head(board: Board, row: Row, below: tuple[str, ...], pin: str, *classes: st
     for state in states:
         after += f'&ensp;<span class="badge is-{state}">{state}</span>'
     missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
-    if said := " · ".join(
-        filter(None, (*_facts(row, below), entry.configuration, missing, reason_gone(entry)))
-    ):
+    facts = _facts(below, tuple(map(row.values.get, below)))
+    if said := " · ".join(filter(None, (facts, entry.configuration, missing, reason_gone(entry)))):
         after += f"<small>{_escaped(said)}</small>"
     named = " ".join([*classes, *[f"is-{state}" for state in states]])
     opening = f'<tr class="{named}">' if named else "<tr>"
