@@ -34,12 +34,8 @@ POSITIONS = {
     "top left": (-1.0, -1.0, -0.7, -0.3),
     "bottom left": (-1.0, 0.0, -0.7, 0.3),
 }
-#: Places further off, from the nearest on: the middle of a text's box, pixels right of the point and below it.
-FAR = [
-    (round(distance * 1.6 * math.cos(turn)), round(distance * math.sin(turn)))
-    for distance in (30, 48, 70, 95)
-    for turn in (math.pi * eighth / 4 for eighth in (6, 2, 7, 1, 5, 3, 0, 4))
-]
+#: Places further off, from the nearest on: where a text begins right of the point or ends left of it, and pixels below.
+FAR = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7) for side in (26, -26)]
 #: Among so many points every name is looked a place for further off, among more only those that choose first.
 MOST_FAR = 25
 #: For points on a line, whose right is taken by it.
@@ -138,7 +134,7 @@ def _box(width: float, point: tuple[float, float], position: str) -> _LabelBox:
 
 
 def _far_box(width: float, point: tuple[float, float], offset: tuple[int, int]) -> _LabelBox:
-    left, top = point[0] + offset[0] - width / 2, point[1] + offset[1] - LINE / 2
+    left, top = point[0] + offset[0] - width * (offset[0] < 0), point[1] + offset[1] - LINE / 2
     return _LabelBox(left, top, left + width, top + LINE)
 
 
@@ -159,6 +155,7 @@ def far_labels(
                 "text": name,
                 "ax": label["far"][0],
                 "ay": label["far"][1],
+                "xanchor": "left" if label["far"][0] > 0 else "right",
                 "arrowhead": 0,
                 "arrowwidth": 1,
                 "arrowcolor": SOFT,
