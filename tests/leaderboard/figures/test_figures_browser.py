@@ -73,7 +73,7 @@ def test_a_figure_is_drawn_in_view_follows_scheme_and_facets_and_can_be_taken_aw
         saved.value.save_as(path)
         assert saved.value.suggested_filename == f"wins.{format_name.lower()}"
         assert path.read_bytes().startswith(start)
-    assert "Wins against the baseline" in "".join(ElementTree.parse(tmp_path / "SVG").getroot().itertext())
+    assert "Wins against BM25" in "".join(ElementTree.parse(tmp_path / "SVG").getroot().itertext())
 
     violations = Axe().run(page, context="#figure-wins").response["violations"]  # the page: test_every_page
     serious = [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
@@ -102,7 +102,7 @@ def test_names_in_a_figure_are_text_and_no_colours(page: Page, tmp_path: Path) -
         for name in (link, color, "&amp; %{x}"):
             expect(drawn.get_by_text(name, exact=True).first).to_be_attached()
     figure = shown(page, "deltas")
-    figure.locator(".bars path").last.hover(force=True)
+    figure.locator(".points path").last.hover(force=True)
     expect(figure.locator(".hoverlayer")).to_contain_text(link)
     with page.expect_download(timeout=DRAWN) as saved:
         figure.get_by_role("button", name="SVG").click()
@@ -110,6 +110,8 @@ def test_names_in_a_figure_are_text_and_no_colours(page: Page, tmp_path: Path) -
     words = "".join(ElementTree.parse(tmp_path / "deltas.svg").getroot().itertext())
     assert "<b>Set</b>, nDCG@10" in words
     assert link in words
+    figure.locator(".points path").last.click(force=True)
+    expect(page).to_have_url(re.compile(r"/systems/"))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_without_javascript_a_figure_has_a_caption_and_its_table(
     context = browser.new_context(base_url=live_server.url, java_script_enabled=False)  # type: ignore[attr-defined]
     page = context.new_page()
     page.goto("/benchmarks/beir/?architecture=dense")
-    page.locator("#figure-wins").get_by_role("link", name="Wins against the baseline").first.click()
+    page.locator("#figure-wins").get_by_role("link", name="Wins against BM25").first.click()
     expect(page).to_have_url(re.compile(r"/figures/wins/\?benchmark=beir&architecture=dense$"))
     page.get_by_text("Data", exact=True).click()
     expect(page.get_by_role("row", name="TAS-B")).to_contain_text("8")
