@@ -96,7 +96,7 @@ def test_every_page_of_it_has_something_to_show(client: Client) -> None:
     assert "history of science in collection 1" in query
     assert query.count("d1-01-00") >= 6  # judged relevant, and found by every system
     for slug in FIGURES:
-        of = "?system=generated-0" if FIGURES[slug].subjects == ("system",) else ""
+        of = "?system=generated-1" if FIGURES[slug].subjects == ("system",) else ""
         page = text_of(client, f"/figures/{slug}/{of}")
         drawn = client.get(f"/figures/{slug}.json{of}").json()["data"]
         assert bool(drawn) == (slug not in NOTHING_TO_SHOW), slug
