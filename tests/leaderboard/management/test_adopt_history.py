@@ -96,8 +96,8 @@ def test_an_equal_database_is_adopted_and_its_rows_stay(earlier_database: None) 
     assert "recorded as applied" in adopt()
     assert site_records() == INITIAL
     assert recorded_migrations() - INITIAL == others
-    assert "The database lacks submissions.0002" in mismatch()
-    assert "manage.py migrate" in mismatch()
+    for said in ("The database lacks ", "submissions.0002", "manage.py migrate"):
+        assert said in mismatch()
     assert Team.objects.get().slug == "aardvark"
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         execute("DELETE FROM leaderboard_auditrecord")
