@@ -10,77 +10,31 @@ import json
 import pickle
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tests.evaluation.hostile_architectures import add_architectures, add_modules, add_tokenizers
 from tests.evaluation.hostile_archives import ARCHIVES, CANARY
-from tests.evaluation.small_checkpoint import arrays, files, safetensors, tokenizer, zipped
-
-Files = dict[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class HostileCheckpoint:
-    """How to make it, what it is refused for, and what its sender says that it is.
-
-    `deep`: its files are typed values within bounds, and only the library can say what is wrong.
-    """
-
-    make: Callable[[Path], Path]
-    code: str
-    kind: str = "sentence-encoder"
-    deep: bool = False
-
-
-HOSTILE: dict[str, HostileCheckpoint] = {}
-
-
-def _zip_of(edit: Callable[[Files], None], base: str) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        content = files(base)  # type: ignore[arg-type]
-        edit(content)
-        return zipped(content, folder / "checkpoint.zip")
-
-    return make
-
-
-def _add(
-    name: str,
-    code: str,
-    edit: Callable[[Files], None],
-    kind: str = "sentence-encoder",
-    base: str = "base",
-    deep: bool = False,
-) -> None:
-    HOSTILE[name] = HostileCheckpoint(_zip_of(edit, base), code, kind, deep)
+from tests.evaluation.hostile_edits import (
+    HOSTILE,
+    Files,
+    HostileCheckpoint,
+    add_checkpoint,
+    add_with_file,
+    add_with_json,
+    dense_edit,
+    module_edit,
+    replace_what,
+    split_on,
+    zip_of,
+)
+from tests.evaluation.small_checkpoint import arrays, safetensors, tokenizer
 
 
 def _extra(name: str, code: str, file: str, data: bytes = b"\x80\x04K\x01.") -> None:
     """A good checkpoint and one file more."""
-    _add(name, code, lambda content: content.__setitem__(file, data))
-
-
-def _json(name: str, code: str, file: str, change: Mapping[str, Any], *, deep: bool = False) -> None:
-    """A good checkpoint with keys of a JSON file changed."""
-
-    def edit(content: Files) -> None:
-        content[file] = json.dumps({**json.loads(content.get(file, b"{}")), **change}).encode()
-
-    _add(name, code, edit, deep=deep)
-
-
-def _replaced(name: str, code: str, file: str, data: bytes | None, *, deep: bool = False) -> None:
-    """A good checkpoint with other bytes in a file, or without it."""
-
-    def edit(content: Files) -> None:
-        content.pop(file)
-        if data is not None:
-            content[file] = data
-
-    _add(name, code, edit, deep=deep)
+    add_checkpoint(name, code, lambda content: content.__setitem__(file, data))
 
 
 class _Evil:
@@ -124,23 +78,27 @@ def _configurations() -> None:
         "keys-by-other-names": {"attribute_map": {"zzz": "auto_map"}, "zzz": "flex_attention"},
         "parts-of-another-class": {"sub_configs_defaults": {"text_config": {}}},
     }.items():
-        _json(name, "forbidden_key", "config.json", change)
+        add_with_json(name, "forbidden_key", "config.json", change)
     custom = {"model_type": "custom", "auto_map": {"AutoModel": "modeling_custom.Model"}}
-    _json("auto-map", "model_type", "config.json", custom, deep=True)
-    _json("unknown-model-type", "model_type", "config.json", {"model_type": "lightglue"}, deep=True)
-    _json("no-model-type", "model_type", "config.json", {"model_type": None})
-    _json("model-type-a-list", "model_type", "config.json", {"model_type": ["bert"]})
-    _json("huge-vocabulary", "dimension_cap", "config.json", {"vocab_size": 20_000_000})
-    _json("huge-depth", "dimension_cap", "config.json", {"num_hidden_layers": 100_000})
-    _json("huge-blocks", "dimension_cap", "config.json", {"block_sizes": [100_000]})
-    _json("huge-networks", "dimension_cap", "config.json", {"num_feedforward_networks": 1_000_000})
-    _json("huge-waves", "dimension_cap", "config.json", {"posterior_encoder_num_wavenet_layers": 1_000_000})
-    _json("negative-size", "value", "config.json", {"hidden_size": -8})
-    _json("size-a-truth", "configuration", "config.json", {"num_hidden_layers": True}, deep=True)
-    _json("vocabulary-over-weights", "weights_shape", "config.json", {"vocab_size": 50})
-    _json("layers-without-weights", "missing_weights", "config.json", {"num_hidden_layers": 2}, deep=True)
-    _json("odd-heads", "configuration", "config.json", {"num_attention_heads": 3}, deep=True)
-    _json("decoder", "value", "config.json", {"is_decoder": True})
+    add_with_json("auto-map", "model_type", "config.json", custom, deep=True)
+    add_with_json("unknown-model-type", "model_type", "config.json", {"model_type": "lightglue"}, deep=True)
+    add_with_json("no-model-type", "model_type", "config.json", {"model_type": None})
+    add_with_json("model-type-a-list", "model_type", "config.json", {"model_type": ["bert"]})
+    add_with_json("huge-vocabulary", "dimension_cap", "config.json", {"vocab_size": 20_000_000})
+    add_with_json("huge-depth", "dimension_cap", "config.json", {"num_hidden_layers": 100_000})
+    add_with_json("huge-blocks", "dimension_cap", "config.json", {"block_sizes": [100_000]})
+    add_with_json("huge-networks", "dimension_cap", "config.json", {"num_feedforward_networks": 1_000_000})
+    add_with_json(
+        "huge-waves", "dimension_cap", "config.json", {"posterior_encoder_num_wavenet_layers": 1_000_000}
+    )
+    add_with_json("negative-size", "value", "config.json", {"hidden_size": -8})
+    add_with_json("size-a-truth", "configuration", "config.json", {"num_hidden_layers": True}, deep=True)
+    add_with_json("vocabulary-over-weights", "weights_shape", "config.json", {"vocab_size": 50})
+    add_with_json(
+        "layers-without-weights", "missing_weights", "config.json", {"num_hidden_layers": 2}, deep=True
+    )
+    add_with_json("odd-heads", "configuration", "config.json", {"num_attention_heads": 3}, deep=True)
+    add_with_json("decoder", "value", "config.json", {"is_decoder": True})
     for name, data in {
         "not-a-number": b'{"model_type": "bert", "hidden_size": NaN}',
         "key-twice": b'{"model_type": "bert", "model_type": "t5"}',
@@ -149,9 +107,9 @@ def _configurations() -> None:
         "not-text": b"\xff\xfe{}",
         "empty-json": b"",
     }.items():  # fmt: skip
-        _replaced(name, "json_damaged", "config.json", data)
-    _replaced("too-large-json", "file_too_large", "config.json", b" " * (5 << 20))
-    _replaced("no-configuration", "missing_config", "config.json", None)
+        add_with_file(name, "json_damaged", "config.json", data)
+    add_with_file("too-large-json", "file_too_large", "config.json", b" " * (5 << 20))
+    add_with_file("no-configuration", "missing_config", "config.json", None)
 
 
 def _tokenizers() -> None:
@@ -169,29 +127,31 @@ def _tokenizers() -> None:
         ("token-ids-twice", "tokenizer_vocabulary", changed(model={**model, "vocab": {"[UNK]": 1, "a": 1}})),
         ("token-id-a-text", "tokenizer_vocabulary", changed(model={**model, "vocab": {"[UNK]": "1"}})),
         ("tokenizer-nesting", "tokenizer_value", changed(normalizer=_nested(60))),
-        ("explosive-expression", "tokenizer_regex", changed(pre_tokenizer=_split("(a+)+$"))),
-        ("looking-behind", "tokenizer_regex", changed(normalizer=_replace(r"(?<=(x+x+)+)y"))),
+        ("explosive-expression", "tokenizer_regex", changed(pre_tokenizer=split_on("(a+)+$"))),
+        ("looking-behind", "tokenizer_regex", changed(normalizer=replace_what(r"(?<=(x+x+)+)y"))),
         ("tokenizer-key", "tokenizer_value", changed(auto_map="x")),
         ("tokenizer-too-large", "file_too_large", b" " * (33 << 20)),
         ("tokenizer-of-brackets", "json_damaged", b"[" + b"[]," * 4_000_000 + b"[]]"),
     ):
-        _replaced(name, code, "tokenizer.json", data)
+        add_with_file(name, code, "tokenizer.json", data)
     beyond = changed(post_processor=_template(4_000_000))
-    _replaced("template-beyond-embeddings", "tokenizer_vocabulary", "tokenizer.json", beyond, deep=True)
+    add_with_file("template-beyond-embeddings", "tokenizer_vocabulary", "tokenizer.json", beyond, deep=True)
     for name, data in (
         ("no-unknown-token", changed(model={**model, "unk_token": "nowhere"})),
         ("tokenizer-type", changed(pre_tokenizer={"type": "Python"})),
         ("tokenizer-model-type", changed(model={"type": "Remote", "vocab": model["vocab"]})),
         ("tokenizer-setting", changed(normalizer={"type": "BertNormalizer", "path": "/etc"})),
     ):
-        _replaced(name, "tokenizer_value", "tokenizer.json", data, deep=True)
+        add_with_file(name, "tokenizer_value", "tokenizer.json", data, deep=True)
     for name, change in {
         "tokenizer-vocabulary-file": {"vocab_file": "/etc/passwd"},
         "tokenizer-file-elsewhere": {"tokenizer_file": "../other/tokenizer.json"},
     }.items():
-        _json(name, "forbidden_key", "tokenizer_config.json", change)
-    _json("special-token-unknown", "tokenizer_vocabulary", "tokenizer_config.json", {"pad_token": "[NEW]"})
-    _json("no-padding", "tokenizer_value", "tokenizer_config.json", {"pad_token": None})
+        add_with_json(name, "forbidden_key", "tokenizer_config.json", change)
+    add_with_json(
+        "special-token-unknown", "tokenizer_vocabulary", "tokenizer_config.json", {"pad_token": "[NEW]"}
+    )
+    add_with_json("no-padding", "tokenizer_value", "tokenizer_config.json", {"pad_token": None})
 
 
 def _nested(depth: int) -> dict[str, Any]:
@@ -199,14 +159,6 @@ def _nested(depth: int) -> dict[str, Any]:
     for _ in range(depth):
         part = {"type": "Sequence", "normalizers": [part]}
     return part
-
-
-def _split(expression: str) -> dict[str, Any]:
-    return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Removed", "invert": False}
-
-
-def _replace(expression: str) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": {"Regex": expression}, "content": ""}
 
 
 def _template(number: int) -> dict[str, Any]:
@@ -223,38 +175,46 @@ def _modules() -> None:
         "module-of-theirs": "modeling_custom.Encoder",
         "module-a-number": 7,
     }.items():
-        _add(name, "module_type", _module_edit(1, "type", path))
-    words = _module_edit(1, "type", "sentence_transformers.models.WordEmbeddings")
-    _add("module-word-embeddings", "module_not_run", words)
-    _add("module-path-up", "value", _module_edit(1, "path", "../other"))
-    _add("module-path-absolute", "value", _module_edit(1, "path", "/etc"))
-    _add("module-folder-twice", "value", _twice)
-    _add("module-folder-twice-by-slash", "value", lambda content: _twice(content, "/"))
-    _add("module-in-the-first-ones-folder", "value", _module_edit(1, "path", "."))
-    _add("module-arguments", "forbidden_key", _module_edit(0, "model_kwargs", {"weights_only": False}))
-    _add("module-key", "unknown_key", _module_edit(0, "state", "x"))
-    _replaced("modules-an-object", "json_damaged", "modules.json", b'{"type": "x"}')
-    _replaced("modules-without-pooling", "module_order", "modules.json", _only("Transformer"))
-    _replaced("modules-router-gadget", "module_type", "modules.json", _only("Router", "1_Pooling"))
-    HOSTILE["modules-router-gadget"] = HostileCheckpoint(_zip_of(_router, "base"), "module_type")
-    _json(
+        add_checkpoint(name, "module_type", module_edit(1, "type", path))
+    words = module_edit(1, "type", "sentence_transformers.models.WordEmbeddings")
+    add_checkpoint("module-word-embeddings", "module_not_run", words)
+    add_checkpoint("module-path-up", "value", module_edit(1, "path", "../other"))
+    add_checkpoint("module-path-absolute", "value", module_edit(1, "path", "/etc"))
+    add_checkpoint("module-folder-twice", "value", _twice)
+    add_checkpoint("module-folder-twice-by-slash", "value", lambda content: _twice(content, "/"))
+    add_checkpoint("module-in-the-first-ones-folder", "value", module_edit(1, "path", "."))
+    add_checkpoint(
+        "module-arguments", "forbidden_key", module_edit(0, "model_kwargs", {"weights_only": False})
+    )
+    add_checkpoint("module-key", "unknown_key", module_edit(0, "state", "x"))
+    add_with_file("modules-an-object", "json_damaged", "modules.json", b'{"type": "x"}')
+    add_with_file("modules-without-pooling", "module_order", "modules.json", _only("Transformer"))
+    add_with_file("modules-router-gadget", "module_type", "modules.json", _only("Router", "1_Pooling"))
+    HOSTILE["modules-router-gadget"] = HostileCheckpoint(zip_of(_router, "base"), "module_type")
+    add_with_json(
         "arguments-for-loading",
         "forbidden_key",
         "sentence_bert_config.json",
         {"model_args": {"trust_remote_code": True}},
     )
-    _json("kernels-for-loading", "forbidden_key", "sentence_bert_config.json", {"allow_all_kernels": True})
-    _json(
+    add_with_json(
+        "kernels-for-loading", "forbidden_key", "sentence_bert_config.json", {"allow_all_kernels": True}
+    )
+    add_with_json(
         "tokenizer-elsewhere",
         "forbidden_key",
         "sentence_bert_config.json",
         {"tokenizer_name_or_path": "/var/other"},
     )
-    _json("unknown-setting", "unknown_key", "sentence_bert_config.json", {"backend": "onnx"})
-    _json("unknown-pooling", "unknown_key", "1_Pooling/config.json", {"pooling_mode_exec": True}, deep=True)
-    _json("no-pooling", "value", "1_Pooling/config.json", {"pooling_mode_mean_tokens": False})
-    _json("pooling-too-wide", "dimension_mismatch", "1_Pooling/config.json", {"word_embedding_dimension": 16})
-    _json(
+    add_with_json("unknown-setting", "unknown_key", "sentence_bert_config.json", {"backend": "onnx"})
+    add_with_json(
+        "unknown-pooling", "unknown_key", "1_Pooling/config.json", {"pooling_mode_exec": True}, deep=True
+    )
+    add_with_json("no-pooling", "value", "1_Pooling/config.json", {"pooling_mode_mean_tokens": False})
+    add_with_json(
+        "pooling-too-wide", "dimension_mismatch", "1_Pooling/config.json", {"word_embedding_dimension": 16}
+    )
+    add_with_json(
         "prompts-too-long", "value", "config_sentence_transformers.json", {"prompts": {"query": "x" * 5000}}
     )
     dense = {"in_features": 8, "out_features": 4, "bias": False}
@@ -267,21 +227,12 @@ def _modules() -> None:
         ("dense-without-weights", "missing_weights", {}, {}),
     ):
         deep = code.endswith(("shape", "weights"))
-        _add(name, code, _dense_edit({**dense, **config}, weights), deep=deep)
-
-
-def _module_edit(place: int, key: str, value: object) -> Callable[[Files], None]:
-    def edit(content: Files) -> None:
-        modules = json.loads(content["modules.json"])
-        modules[place][key] = value
-        content["modules.json"] = json.dumps(modules).encode()
-
-    return edit
+        add_checkpoint(name, code, dense_edit({**dense, **config}, weights), deep=deep)
 
 
 def _twice(content: Files, mark: str = "") -> None:
     """The same weights as module after module: each would be written again."""
-    _dense_edit(
+    dense_edit(
         {"in_features": 8, "out_features": 8, "bias": False}, {"linear.weight": np.ones((8, 8), np.float32)}
     )(content)
     modules = json.loads(content["modules.json"])
@@ -302,19 +253,6 @@ def _router(content: Files) -> None:
     content["router_config.json"] = json.dumps(
         {"types": types, "structure": structure, "parameters": {}}
     ).encode()
-
-
-def _dense_edit(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[Files], None]:
-    def edit(content: Files) -> None:
-        modules = json.loads(content["modules.json"])
-        modules.append(
-            {"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"}
-        )
-        content["modules.json"] = json.dumps(modules).encode()
-        content["3_Dense/config.json"] = json.dumps(config).encode()
-        content["3_Dense/model.safetensors"] = safetensors(tensors)
-
-    return edit
 
 
 def _weights() -> None:
@@ -361,9 +299,9 @@ def _weights() -> None:
         ),
         ("no-weights", "missing_weights", None),
     ):
-        _replaced(name, code, "model.safetensors", data)
+        add_with_file(name, code, "model.safetensors", data)
     without = safetensors({n: a for n, a in arrays().items() if n != "embeddings.LayerNorm.bias"})
-    _replaced("weights-missing", "missing_weights", "model.safetensors", without, deep=True)
+    add_with_file("weights-missing", "missing_weights", "model.safetensors", without, deep=True)
     for name, code, place in (
         ("index-path-up", "weights_index", f"../{CANARY}"),
         ("index-path-absolute", "weights_index", f"/tmp/{CANARY}"),
@@ -371,13 +309,13 @@ def _weights() -> None:
         ("index-to-pickle", "weights_index", "pytorch_model.bin"),
         ("index-to-nowhere", "missing_weights", "model-00001-of-00001.safetensors"),
     ):
-        _add(name, code, _index_edit({"weight_map": {word: place}}))
-    _add("index-not-naming-a-tensor", "weights_index", _extra_tensor)
+        add_checkpoint(name, code, _index_edit({"weight_map": {word: place}}))
+    add_checkpoint("index-not-naming-a-tensor", "weights_index", _extra_tensor)
     many = {f"t{number}": f"model-{number}.safetensors" for number in range(65)}
-    _add("index-of-many-files", "weights_index", _index_edit({"weight_map": many}))
-    _add("many-tensors-in-shards", "weights_header", _shards(40, 260))
-    _add("large-headers-in-shards", "weights_header", _shards(20, 1, padding=300_000))
-    _add("index-without-map", "weights_index", _index_edit({"metadata": {}}))
+    add_checkpoint("index-of-many-files", "weights_index", _index_edit({"weight_map": many}))
+    add_checkpoint("many-tensors-in-shards", "weights_header", _shards(40, 260))
+    add_checkpoint("large-headers-in-shards", "weights_header", _shards(20, 1, padding=300_000))
+    add_checkpoint("index-without-map", "weights_index", _index_edit({"metadata": {}}))
 
 
 def _index_edit(index: Mapping[str, Any]) -> Callable[[Files], None]:
@@ -430,22 +368,26 @@ def _overlapping() -> bytes:
 
 
 def _kinds() -> None:
-    _add("colbert-without-projection", "missing_projection", lambda content: None, "multi-vector")
-    _add("encoder-as-cross-encoder", "wrong_kind", lambda content: None, "cross-encoder")
+    add_checkpoint("colbert-without-projection", "missing_projection", lambda content: None, "multi-vector")
+    add_checkpoint("encoder-as-cross-encoder", "wrong_kind", lambda content: None, "cross-encoder")
     for name, change in {
         "activation-for-scores": {"sentence_transformers": {"activation_fn": "os.system"}},
         "activation-for-scores-as-function": {"sentence_transformers": {"activation_function": "os.system"}},
         "activation-for-scores-of-old": {"sbert_ce_default_activation_function": "torch.hub.load"},
         "activation-for-scores-a-list": {"sentence_transformers": {"activation_fn": ["os", "system"]}},
     }.items():
-        _add(name, "activation", _config_edit(change), "cross-encoder", "sequence")
+        add_checkpoint(name, "activation", _config_edit(change), "cross-encoder", "sequence")
     nothing = _config_edit({"sentence_transformers": "os.system"})
-    _add("settings-for-scores-a-text", "value", nothing, "cross-encoder", "sequence")
+    add_checkpoint("settings-for-scores-a-text", "value", nothing, "cross-encoder", "sequence")
     three = {"id2label": {"0": "a", "1": "b", "2": "c"}}
-    _add("three-labels", "labels", _config_edit(three), "cross-encoder", "sequence")
+    add_checkpoint("three-labels", "labels", _config_edit(three), "cross-encoder", "sequence")
     two = {"id2label": {"0": "a", "1": "b"}}
-    _add("labels-without-weights", "weights_shape", _config_edit(two), "cross-encoder", "sequence", deep=True)
-    _add("masked-model-without-pooling", "pooling_needed", lambda content: None, "sparse-encoder", "masked")
+    add_checkpoint(
+        "labels-without-weights", "weights_shape", _config_edit(two), "cross-encoder", "sequence", deep=True
+    )
+    add_checkpoint(
+        "masked-model-without-pooling", "pooling_needed", lambda content: None, "sparse-encoder", "masked"
+    )
 
 
 def _config_edit(change: Mapping[str, Any]) -> Callable[[Files], None]:
@@ -455,185 +397,9 @@ def _config_edit(change: Mapping[str, Any]) -> Callable[[Files], None]:
     return edit
 
 
-#: Values in config.json: name, code, key, value. Each is typed; the first lot is out of bounds.
-_OUT_OF_BOUNDS: tuple[tuple[str, str, str, Any], ...] = (
-    ("a-million-layers", "dimension_cap", "num_hidden_layers", 10**6),
-    ("layers-over-tensors", "weights_shape", "num_hidden_layers", 200),
-    ("a-million-experts", "dimension_cap", "num_local_experts", 10**6),
-    ("experts-over-tensors", "weights_shape", "num_experts", 1000),
-    ("groups-in-groups", "weights_shape", "inner_group_num", 200),
-    ("a-million-dimensions", "dimension_cap", "hidden_size", 10**6),
-    ("dimensions-over-tensors", "weights_shape", "hidden_size", 16_384),
-    ("middle-too-wide", "dimension_cap", "intermediate_size", 10**9),
-    ("heads-too-many", "dimension_cap", "num_attention_heads", 10**5),
-    ("groups-too-many", "dimension_cap", "num_hidden_groups", 10**5),
-    ("a-billion-tokens", "dimension_cap", "vocab_size", 10**9),
-    ("a-billion-positions", "dimension_cap", "max_position_embeddings", 10**9),
-    ("window-too-wide", "dimension_cap", "sliding_window", 10**9),
-    ("token-types-too-many", "dimension_cap", "type_vocab_size", 1000),
-    ("padding-beyond-all-tokens", "dimension_cap", "pad_token_id", 10**9),
-    ("rope-theta", "value", "rope_theta", 1e30),
-    ("rope-theta-negative", "value", "rope_theta", -1.0),
-    ("rope-factor", "value", "rope_scaling", {"rope_type": "linear", "factor": 1e9}),
-    ("rope-factor-whole", "dimension_cap", "rope_parameters", {"rope_type": "yarn", "factor": 10**9}),
-    ("rope-factor-negative", "value", "rope_scaling", {"rope_type": "linear", "factor": -2}),
-    (
-        "rope-factor-by-layer",
-        "value",
-        "rope_parameters",
-        {"full_attention": {"rope_type": "linear", "factor": 1e9}},
-    ),
-    (
-        "rope-factors-in-a-list",
-        "value",
-        "rope_scaling",
-        {"rope_type": "longrope", "long_factor": [1.0, 1e12]},
-    ),
-    *(
-        (f"rope-factors-{words}", "value", "rope_scaling", {"rope_type": "longrope", name: [1.0, factor]})
-        for words, name, factor in (
-            ("of-zero", "long_factor", 0.0),
-            ("next-to-zero", "short_factor", 1e-300),
-            ("negative", "short_factor", -1.0),
-        )
-    ),
-    (
-        "rope-factors-of-zero-by-layer",
-        "value",
-        "rope_parameters",
-        {"local_attention": {"rope_type": "longrope", "long_factor": [1, 0]}},
-    ),
-    ("rope-factor-of-zero", "value", "rope_scaling", {"rope_type": "linear", "factor": 0}),
-    ("rope-beta", "value", "rope_scaling", {"rope_type": "yarn", "factor": 2.0, "beta_fast": 1e9}),
-    ("rope-positions", "dimension_cap", "rope_scaling", {"original_max_position_embeddings": 10**12}),
-    ("layer-types-over-tensors", "weights_shape", "layer_types", ["full_attention"] * 100),
-    ("epsilon", "value", "layer_norm_eps", 1e9),
-    ("dropout-over-one", "value", "hidden_dropout_prob", 5.0),
-    ("dropout-negative", "value", "attention_probs_dropout_prob", -1.0),
-    ("size-a-fraction", "value", "num_hidden_layers", 1.5),
-    ("any-number", "value", "initializer_range", 1e300),
-    ("type-up", "model_type", "model_type", "../bert"),
-    ("type-of-a-path", "model_type", "model_type", "owner/bert"),
-    ("type-empty", "model_type", "model_type", ""),
-    ("kernels-by-configuration", "forbidden_key", "kernel_config", {"kernels": "owner/kernel"}),
-    ("fused-by-configuration", "forbidden_key", "fusion_config", {"mlp": True}),
-    ("experts-from-elsewhere", "forbidden_key", "experts_implementation", "owner/kernel"),
-)
-#: Within bounds, and not what the library's classes are made of.
-_NOT_THE_LIBRARYS: tuple[tuple[str, str, str, Any], ...] = (
-    ("positions-without-weights", "weights_shape", "max_position_embeddings", 200_000),
-    ("a-method-replaced", "configuration", "to_dict", 1),
-    ("a-class-method-replaced", "configuration", "from_pretrained", "x"),
-    ("a-property-replaced", "configuration", "use_return_dict", True),
-    ("activation-of-a-system", "configuration", "hidden_act", "os.system"),
-    ("activation-of-torch-hub", "configuration", "hidden_act", "torch.hub.load"),
-    ("size-a-text", "configuration", "hidden_size", "8"),
-    ("padding-beyond-embeddings", "configuration", "pad_token_id", 900),
-    ("type-of-pictures", "model_type", "model_type", "vit"),
-    ("type-of-sounds", "model_type", "model_type", "wav2vec2"),
-    ("type-of-both", "model_type", "model_type", "llava"),
-    ("type-of-two-models", "wrong_kind", "model_type", "encoder-decoder"),
-    ("another-type", "missing_weights", "model_type", "gpt2"),
-)
-
-
-def _of_any_architecture() -> None:
-    for name, code, key, value in _OUT_OF_BOUNDS:
-        _json(f"{name}-claimed", code, "config.json", {key: value})
-    for name, code, key, value in _NOT_THE_LIBRARYS:
-        _json(f"{name}-claimed", code, "config.json", {key: value}, deep=True)
-    weights = arrays()
-    word, dense = "embeddings.word_embeddings.weight", "encoder.layer.0.intermediate.dense.weight"
-    fewer = safetensors({**weights, word: weights[word][:30]})
-    _replaced("tokenizer-over-embeddings", "tokenizer_vocabulary", "model.safetensors", fewer)
-    _replaced("weights-of-doubles", "weights_type", "model.safetensors",
-              safetensors({**weights, word: weights[word].astype(np.float64)}))  # fmt: skip
-    for name, code, changed in (
-        ("weights-turned", "weights_shape", {**weights, dense: weights[dense].T.copy()}),
-        ("weights-of-somebody-else", "missing_weights", {f"tower.{n}.x": a for n, a in weights.items()}),
-        (
-            "weights-without-a-layer",
-            "missing_weights",
-            {n: a for n, a in weights.items() if "layer.0.output" not in n},
-        ),
-    ):
-        _replaced(name, code, "model.safetensors", safetensors(changed), deep=True)
-
-
-#: Expressions that can be tried in many ways, or do more than match.
-_EXPRESSIONS = (
-    r"(a|a)*b", r"(\s*)*x", r"^(([a-z])+.)+[A-Z]([a-z])+$", r"(.*a){20}", r"\p{L}+\p{L}+\p{L}+$", r"(a)\1+",
-    r"(?<n>a\g<n>?)",
-    r"(?=(a+))a*b\1", r"[a-z]*[a-z]*[a-z]*!", "a" * 201, "(?{exec})",
-)  # fmt: skip
-
-
-def _tokenizers_of_any_architecture() -> None:
-    own = tokenizer()
-
-    def add(name: str, code: str, deep: bool = False, **parts: Any) -> None:
-        _replaced(name, code, "tokenizer.json", json.dumps({**own, **parts}).encode(), deep=deep)
-
-    for number, expression in enumerate(_EXPRESSIONS):
-        part = _split(expression) if number % 2 else _replace(expression)
-        role = "pre_tokenizer" if number % 2 else "normalizer"
-        lists = {"pre_tokenizer": "pretokenizers", "normalizer": "normalizers"}
-        add(f"expression-{number}", "tokenizer_regex", **{role: {"type": "Sequence", lists[role]: [part]}})
-    add("expression-of-a-decoder", "tokenizer_regex", decoder=_replace("(a+)+$"))
-    model, vocabulary = own["model"], own["model"]["vocab"]
-    pieces = {"type": "BPE", "vocab": vocabulary}
-    add("merges-of-nothing", "tokenizer_value", deep=True, model={**pieces, "merges": [["a", "zz"]]})
-    add("merges-of-numbers", "tokenizer_value", deep=True, model={**pieces, "merges": [[1, 2]]})
-    add("dropout-of-pieces", "tokenizer_value", model={**pieces, "merges": [], "dropout": 0.5})
-    add("words-without-end", "tokenizer_value", model={**model, "max_input_chars_per_word": 10**9})
-    add("vocabulary-a-list", "tokenizer_vocabulary", model={**model, "vocab": ["a"]})
-    add("token-without-end", "tokenizer_vocabulary", model={**model, "vocab": {**vocabulary, "x" * 5000: 39}})
-    add(
-        "parts-without-end",
-        "tokenizer_value",
-        normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}] * 80},
-    )
-    add("added-token-beyond-all", "tokenizer_value", added_tokens=[{"id": 10**12, "content": "x"}])
-    template = own["post_processor"]
-    add("template-of-nobody", "tokenizer_value", deep=True, post_processor={**template, "special_tokens": {}})
-    charsmap = {"type": "Precompiled", "precompiled_charsmap": "!!not base64!!"}
-    add("map-of-characters", "tokenizer_value", deep=True, normalizer=charsmap)
-    add(
-        "behaviour-unknown",
-        "tokenizer_value",
-        deep=True,
-        pre_tokenizer={**_split("a"), "behavior": "Explode"},
-    )
-    add("prefix-a-number", "tokenizer_value", deep=True, model={**model, "continuing_subword_prefix": 7})
-
-
-def _modules_of_any_release() -> None:
-    dense = {"in_features": 8, "out_features": 4, "bias": False}
-    weight = {"linear.weight": np.ones((4, 8), np.float32)}
-    for name, code, change, tensors in (
-        ("dense-without-end", "dimension_cap", {"out_features": 10**9}, weight),
-        ("dense-of-a-file", "forbidden_key", {"path": "idf.json"}, weight),
-        ("dense-without-bias", "missing_weights", {"bias": True}, weight),
-        ("dense-with-more", "weights_unknown", {}, {**weight, "extra": np.ones(3, np.float32)}),
-        ("dense-without-sizes", "value", {"in_features": None}, weight),
-        ("dense-of-another-key", "unknown_key", {"init_weight": [1.0]}, weight),
-    ):
-        deep = code not in ("dimension_cap", "forbidden_key")
-        _add(name, code, _dense_edit({**dense, **change}, tensors), deep=deep)
-    _json(
-        "pooling-without-end", "dimension_cap", "1_Pooling/config.json", {"word_embedding_dimension": 10**9}
-    )
-    for name, code in (
-        ("BoW", "module_not_run"),
-        ("CLIPModel", "module_not_run"),
-        ("Trainer", "module_type"),
-    ):
-        _add(f"module-{name}", code, _module_edit(1, "type", f"sentence_transformers.models.{name}"))
-
-
 _GROUPS = (
-    _dangerous_files, _configurations, _tokenizers, _modules, _weights, _kinds, _of_any_architecture,
-    _tokenizers_of_any_architecture, _modules_of_any_release,
+    _dangerous_files, _configurations, _tokenizers, _modules, _weights, _kinds, add_architectures,
+    add_tokenizers, add_modules,
 )  # fmt: skip
 for _group in _GROUPS:
     _group()
