@@ -24,7 +24,7 @@ CODES: Mapping[str, str] = {
     "dangerous_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
     "nested_archive": f"Pack the files themselves, not an archive of them. {_PACK}",
     "unknown_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
-    "adapter": "Merge the adapter into its base model (merge_and_unload) and send the whole model.",
+    "adapter": "Send whole weights: `python -m evaluation pack FOLDER --base BASE` merges an adapter into its base.",
     "file_kind": f"Every file has to be a regular file of its own: no link, no device. {_PACK}",
     "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all JSON together 80 MiB, all "
     f"weights together {describe_bytes(MOST_WEIGHTS)}.",

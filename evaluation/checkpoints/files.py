@@ -100,7 +100,7 @@ def check_file_name(name: str, findings: Findings) -> bool:
     elif _ADAPTER_FOLDERS.intersection(path.parts[:-1]):
         findings.remark("left_out", path.parts[0], "an adapter beside whole weights is not used")
     elif base.startswith("adapter_"):
-        findings.refuse("adapter", name, "it belongs to an adapter, which needs a model from elsewhere")
+        findings.remark("adapter", name, "it belongs to an adapter, which is not used")
     elif ending in _PICKLES:
         findings.refuse("pickle_weights", name, f"{ending} files are pickles, which can run code")
     elif ending in _DANGEROUS:

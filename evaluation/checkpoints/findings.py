@@ -39,6 +39,10 @@ class Findings:
         """Whether there is any error."""
         return any(severity == "error" for severity, *_ in self._found)
 
+    def has(self, code: str) -> bool:
+        """Whether there is an error or a remark of this code."""
+        return any(code == found for _, found, *_ in self._found)
+
     def report(self) -> Report:
         """Everything found, errors first."""
         problems = [

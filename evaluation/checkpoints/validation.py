@@ -50,6 +50,8 @@ def requirements_of(wanted: Kinds, pooling: str, name: str) -> Requirements:
 def validate_files(source: ModelFiles, wanted: Requirements, findings: Findings) -> Validation:
     """The verdict on the files of a folder, with what was found before."""
     plan = make_plan(_top(source), wanted, findings) if source.names else None
+    if findings.has("adapter") and not any(name.endswith(".safetensors") for name in source.names):
+        findings.refuse("adapter", "", "an adapter alone needs a model from elsewhere")
     if plan is None and not findings.refused:  # nothing may be refused without a word
         findings.refuse("unknown_kind", "", "what it is cannot be told from its files")
     if source.allowance.left_out:

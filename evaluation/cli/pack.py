@@ -48,6 +48,11 @@ def add_parser(subparsers: Subparsers) -> None:
         help="for a model without modules.json: max or sum (SPLADE), sparta, mean, cls, max or lasttoken (dense)",
     )
     parser.add_argument(
+        "--base",
+        type=Path,
+        help="of an adapter: folder with its base model, which it is merged into (takes peft)",
+    )
+    parser.add_argument(
         "--headers",
         action="store_true",
         help="leave the weights out: a small archive that the site checks, and no more",
@@ -69,6 +74,8 @@ def run_pack(arguments: argparse.Namespace) -> int:
         scratch = Path(name)
         try:
             staged = _copy_model_files(folder, scratch / "staged" / folder.resolve().name)
+            if _is_adapter_alone(folder):
+                _merge_adapter(folder, arguments.base, staged, scratch)
             validation = validate_folder(staged, kind, arguments.pooling)
             _print_report(validation.report)
             rebuilt = scratch / "rebuilt"
@@ -115,6 +122,30 @@ def _copy_model_files(folder: Path, target: Path) -> Path:
         if names & _CONVERTED:
             _convert_files(source, names, target / source.relative_to(folder))
     return target
+
+
+def _is_adapter_alone(folder: Path) -> bool:
+    weights = (*folder.glob("model*.safetensors"), *folder.glob("pytorch_model*.bin"))
+    return (folder / "adapter_config.json").is_file() and not weights
+
+
+def _merge_adapter(folder: Path, base: Path | None, staged: Path, scratch: Path) -> None:
+    """Make the whole model of an adapter in `staged`, and of what only its base has. Raises ModelFailure."""
+    if base is None or not (base / "config.json").is_file():
+        what = f"{base} holds no model" if base else f"{folder} holds an adapter alone"
+        raise ModelFailure("base_missing", f"{what}; name the folder of the adapter's base model with --base")
+    from evaluation.engines.neural import converting
+
+    whole = _copy_model_files(base, scratch / "base")
+    for path in _walk(whole):
+        place = staged / path.relative_to(whole)
+        if not place.exists() and not (path.parent == whole and path.name.startswith("model")):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+    converting.merge_adapter(folder, whole, staged)
+    for path in staged.glob("adapter_*"):
+        path.unlink()
+    print(f"{folder.name}: the adapter was merged into {base.name}", file=sys.stderr)
 
 
 def _convert_files(source: Path, names: Collection[str], place: Path) -> None:

@@ -37,6 +37,16 @@ def _extra(name: str, code: str, file: str, data: bytes = b"\x80\x04K\x01.") -> 
     add_checkpoint(name, code, lambda content: content.__setitem__(file, data))
 
 
+def _as_adapter(file: str, data: bytes) -> Callable[[Files], None]:
+    """Change a good checkpoint to an adapter's file in place of its weights."""
+
+    def edit(content: Files) -> None:
+        del content["model.safetensors"]
+        content[file] = data
+
+    return edit
+
+
 class _Evil:
     def __reduce__(self) -> tuple[Any, ...]:
         return exec, ("open('canary-touched', 'w')",)
@@ -60,8 +70,12 @@ def _dangerous_files() -> None:
     _extra("nested-zip", "nested_archive", "weights.zip")
     _extra("nested-tarball", "nested_archive", "weights.tar.gz")
     _extra("unknown-file", "unknown_file", "model.weights")
-    _extra("adapter-configuration", "adapter", "adapter_config.json", b'{"base_model_name_or_path": "/etc"}')
-    _extra("adapter-weights", "adapter", "adapter_model.safetensors", safetensors({}))
+    for name, file, data in (
+        ("adapter-configuration", "adapter_config.json", b'{"base_model_name_or_path": "/etc"}'),
+        ("adapter-weights", "adapter_model.safetensors", safetensors({})),
+        ("adapter-pickled", "adapter_model.bin", _PICKLE),
+    ):
+        _add(name, "adapter", _as_adapter(file, data))
 
 
 def _configurations() -> None:

@@ -1,8 +1,9 @@
-"""Pickled weights turned into safetensors, on the machine of whoever trusts them."""
+"""Pickled weights turned into safetensors, and adapters into whole models, on the machine of whoever trusts them."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,16 @@ from evaluation.core.errors import ModelFailure
 
 _PICKLE, _INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 _TARGET = "model.safetensors"
+#: What a base model is loaded as, by the task of its adapter; an encoder for all others.
+_TASKS = {
+    "CAUSAL_LM": "AutoModelForCausalLM",
+    "SEQ_2_SEQ_LM": "AutoModelForSeq2SeqLM",
+    "SEQ_CLS": "AutoModelForSequenceClassification",
+    "TOKEN_CLS": "AutoModelForTokenClassification",
+}
+#: A classifier that an adapter brings whole: as many rows as labels.
+_HEAD = re.compile(r"\.(score|classifier|out_proj)(\.modules_to_save(\.default)?)?\.weight$")
+_LOCAL = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True}
 
 
 def convert_weights(source: Path, target: Path) -> bool:
@@ -52,6 +63,39 @@ def convert_tokenizer(source: Path, target: Path) -> bool:
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError):
         return False
     return True
+
+
+def merge_adapter(source: Path, base: Path, target: Path) -> None:
+    """Write the model in the folder `base`, with the adapter in `source` merged into it, into `target`.
+
+    Raises ModelFailure where peft is not installed, or the adapter does not belong to the model.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise ModelFailure(
+            "peft_missing", "adapters are merged by peft, which is not installed: pip install peft"
+        ) from error
+    import transformers
+
+    try:
+        config = peft.PeftConfig.from_pretrained(str(source))
+        weights = peft.load_peft_weights(str(source), device="cpu")
+        labels = [len(value) for name, value in weights.items() if _HEAD.search(name)]
+        model = getattr(transformers, _TASKS.get(config.task_type, "AutoModel")).from_pretrained(
+            base, **({"num_labels": labels[-1]} if labels else {}), **_LOCAL
+        )
+        adapted = peft.get_peft_model(model, config)
+        found = peft.set_peft_model_state_dict(adapted, weights)
+        merged = adapted.merge_and_unload()
+    except Exception as error:  # peft fails in as many ways as there are adapters
+        raise ModelFailure("not_merged", f"peft does not merge the adapter: {error}") from error
+    strange = [*found.unexpected_keys, *(name for name in found.missing_keys if "lora_" in name)]
+    if strange:
+        raise ModelFailure(
+            "not_merged", f"the adapter is not one of this base model: {', '.join(strange[:5])}"
+        )
+    merged.save_pretrained(target)
 
 
 def _files(source: Path) -> list[Path]:

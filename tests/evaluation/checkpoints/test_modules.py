@@ -201,11 +201,18 @@ def test_an_adapter_and_code_beside_a_whole_model_are_left_out(tmp_path: Path) -
     (raw / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "modeling_x.Model"}}))
     (raw / "lora").mkdir()
     (raw / "lora" / "adapter_model.bin").write_bytes(b"x")
+    (raw / "adapter_config.json").write_text('{"base_model_name_or_path": "/etc"}')
+    (raw / "adapter_model.safetensors").write_bytes(b"x")
 
     validation = validate_folder(raw)
 
-    assert {problem.code for problem in validation.report.warnings} == {"left_out", "keys_left_out"}
+    assert {problem.code for problem in validation.report.warnings} == {
+        "left_out",
+        "keys_left_out",
+        "adapter",
+    }
     rebuild(validation, tmp_path / "rebuilt")
+    assert not list((tmp_path / "rebuilt").rglob("adapter_*"))
     assert "auto_map" not in (tmp_path / "rebuilt" / "model" / "config.json").read_text()
     assert check_checkpoint(tmp_path / "rebuilt").problems == ()
 
