@@ -104,7 +104,7 @@ def _lead(
     if relative is None:
         return ", with no baseline to compare with"
     lead = f", {signed(relative, 1, percent=True)} % over {board.baseline}"
-    p = "" if statement.p is None else f", p {_p(statement.p)}"
+    p = "" if statement.p is None else f", p {p_text(statement.p)}"
     if statement.better is None:
         return lead
     if least is not None:
@@ -114,7 +114,8 @@ def _lead(
     return f"{lead} ({'significant' if statement.better else 'not significant'}{p})"
 
 
-def _p(p: float) -> str:
+def p_text(p: float) -> str:
+    """`= .037`, `< .001`."""
     return "< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", ".")
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.system.result import LABEL
+from leaderboard.boards.system.standing import Standing
 from leaderboard.core import anonymity
 from leaderboard.models import Dataset, Entry
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
@@ -207,6 +208,29 @@ class DatasetPart:
 
     jobs: Sequence[JobStatus]
     seeds: SeedSetStatus | None = None
+    standing: Standing | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """What it is on."""
+        return self.jobs[0].job.dataset
+
+    @property
+    def entry(self) -> Entry | None:
+        """Its result, of a seed set the set's."""
+        return self.seeds.entry if self.seeds is not None else self.jobs[0].entry
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen to it by itself."""
+        return all(job.ended for job in self.jobs)
+
+    @property
+    def reason(self) -> str:
+        """Why it has no score, in a few words; empty where it has one, or may still get one."""
+        lost = [job for job in self.jobs if job.ended and job.state not in (State.DONE, State.WITHDRAWN)]
+        errors = [each for job in lost for each in job.problems if each["severity"] == "error"]
+        return str(errors[0]["message"]) if errors else next((job.error for job in lost), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +270,17 @@ class SubmissionStatus:
     def ended(self) -> bool:
         """Whether nothing more will happen by itself."""
         return all(job.ended for job in self.jobs)
+
+    @property
+    def progress(self) -> str:
+        """How far it is as a whole: `1 of 3 datasets done. NFCorpus: a worker is retrieving.`"""
+        busy = [part for part in self.parts if not part.ended]
+        if not busy or len(self.parts) == 1:
+            return self.meaning
+        part = min(busy, key=lambda part: part.jobs[0].waits)
+        job = next(job for job in part.jobs if not job.ended)
+        what = f"{job.meaning[:1].lower()}{job.meaning[1:]}"
+        return f"{len(self.parts) - len(busy)} of {len(self.parts)} datasets done. {part.dataset.name}: {what}"
 
     @property
     def may_change(self) -> bool:

@@ -12,16 +12,13 @@ from leaderboard.boards.system.result import is_word_pieces
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.datasets.lists import NONE, Baseline
-from leaderboard.models import Dataset, Entry
-from leaderboard.results.protection import HIDDEN_DECIMALS
+from leaderboard.models import Entry
 from leaderboard.results.publishing.ladder_places import best_shown_result
 from leaderboard.results.values import comparison_group, published_scores
-from submissions.models import Job, State, Submission
+from submissions.models import Job
 
 #: What is said of a result that a competition's Ladder holds.
 NO_CHANGE = "no significant change"
-#: Decimals of values on open judgements in texts.
-_DECIMALS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,49 +74,6 @@ def describe_held(entry: Entry) -> str:
     if best_shown_result(entry) is None:
         return "No significant change. Nothing else is told of this result."
     return "No significant change. The scores are those that your team has already; nothing else is told."
-
-
-def outcome_text(submission: Submission, dataset: Dataset | None = None) -> str:
-    """How the submission ended, for mails and webhooks: plain text, a line for each dataset, or for one alone.
-
-    Its jobs must all have ended. Scores stand beside the baseline's.
-    """
-    jobs = submission.jobs.exclude(kind=Job.Kind.SHARD).select_related(
-        "dataset", "entry__dataset", "entry__system"
-    )
-    by_dataset: dict[int, list[Job]] = {}
-    for job in jobs if dataset is None else jobs.filter(dataset=dataset):
-        by_dataset.setdefault(job.dataset_id, []).append(job)
-    return "\n".join(_outcome(members) for members in by_dataset.values())
-
-
-def _outcome(jobs: list[Job]) -> str:
-    """One dataset's line: of a seed set what the set has, and nothing where it is not complete."""
-    first = jobs[0]
-    name, entry = first.dataset.name, first.entry
-    if entry is not None and entry.waits_for_its_turn:
-        return f"{name}: scored, and told in its turn."
-    if is_held(entry) and entry is not None:
-        known = best_shown_result(entry)
-        shown = f" Your team has {_score_texts(scores_of_entry(known, True), first)}." if known else ""
-        return f"{name}: {NO_CHANGE}.{shown}"
-    lost = [job for job in jobs if job.state != State.DONE]
-    if lost or entry is None:
-        seeds = f" (seed {', '.join(job.seed for job in lost)})" if len(jobs) > 1 and lost else ""
-        return f"{name}: {State((lost or jobs)[0].state).label}{seeds}."
-    return f"{name}: {_score_texts(scores_of_entry(entry, True), first)}."
-
-
-def _score_texts(scores: list[Score], job: Job) -> str:
-    """The scores in the dataset's order of measures: PostgreSQL keeps none of its own in JSON."""
-    order = {measure: position for position, measure in enumerate(job.dataset.measures)}
-    scores = sorted(scores, key=lambda score: (order.get(score.measure, len(order)), score.measure))
-    decimals = HIDDEN_DECIMALS if job.dataset.hidden else _DECIMALS
-    return ", ".join(
-        f"{score.measure} {score.value:.{decimals}f}"
-        + (f" ({score.beside} {score.baseline:.{decimals}f})" if score.baseline is not None else "")
-        for score in scores
-    )
 
 
 def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from leaderboard.core.measures import better
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, Entry
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import present_rows
 from leaderboard.results.kinds import UNRANKED, present_group, rank_values, ranked_in
@@ -41,7 +41,7 @@ class RankedBoard:
             entry.provenance, entry.comparison_group, self.present, closed_api=bool(entry.closed_api)
         )
 
-    def baseline(self, entry: EntryRow, measure: str) -> EntryRow | None:
+    def baseline(self, entry: EntryRow | Entry, measure: str) -> EntryRow | None:
         """What its differences are taken to: the baseline of its own source, version and judgements."""
         found = (
             other

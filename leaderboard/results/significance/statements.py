@@ -22,7 +22,7 @@ class Statement:
 
     `better` and `worse` than the baseline at 0.05, by the entry's own comparison alone, not corrected: False says that
     it was not shown. `p` and `interval` are of the difference to the baseline, over open judgements only, as is
-    `worse`. The best ties with itself.
+    `worse`, and so are `ranks`, the first and the last that it ties with. The best ties with itself.
     """
 
     better: bool | None = None
@@ -30,6 +30,7 @@ class Statement:
     p: float | None = None
     interval: tuple[float, float] | None = None
     tied_with_best: bool | None = None
+    ranks: tuple[int, int] | None = None
 
 
 UNKNOWN = Statement()
@@ -52,7 +53,7 @@ class BoardStatements:
         if one is None:
             return UNKNOWN
         improved, worsened = _against_baseline(one, measure)
-        return Statement(improved, worsened, one.p_baseline, _interval(one), _ties(one))
+        return Statement(improved, worsened, one.p_baseline, _interval(one), _ties(one), _ranks(one))
 
     def tied_with_best(self, measure: str) -> frozenset[int]:
         """The ids of the entries that may be the best, the best among them; empty where that is not known."""
@@ -97,6 +98,10 @@ def _interval(one: EntryCertainty) -> tuple[float, float] | None:
 
 def _ties(one: EntryCertainty) -> bool | None:
     return None if one.rank_low is None else one.rank_low == 1
+
+
+def _ranks(one: EntryCertainty) -> tuple[int, int] | None:
+    return None if one.rank_low is None or one.rank_high is None else (one.rank_low, one.rank_high)
 
 
 def differs(one: EntryCertainty | None) -> bool:
