@@ -239,6 +239,40 @@ class JobSerializer(Answer):
     )
 
 
+class ResultSerializer(Answer):
+    """Where a result stands on its dataset's board, by the primary measure; of hidden judgements what is published."""
+
+    dataset = serializers.CharField(source="standing.dataset_slug", help_text="Slug.")
+    sentence = serializers.CharField(
+        source="standing.sentence", help_text="As pages, notices and mails say it, without a full stop."
+    )
+    measure = serializers.CharField(source="standing.measure")
+    score = serializers.FloatField(source="standing.score", help_text="As published.")
+    delta = serializers.FloatField(
+        source="standing.delta", allow_null=True, help_text="To the baseline; null where there is none."
+    )
+    rank = serializers.IntegerField(
+        source="standing.rank", allow_null=True, help_text="Null off the board and on earlier judgements."
+    )
+    of = serializers.IntegerField(source="standing.of", help_text="How many results it is ranked among.")
+    ties = serializers.ListField(
+        source="standing.ties",
+        child=serializers.IntegerField(),
+        allow_null=True,
+        help_text="First and last rank that it ties with; null where that is not known, or not told.",
+    )
+    tied_with_best = serializers.BooleanField(source="standing.said.tied_with_best", allow_null=True)
+    better_than_baseline = serializers.BooleanField(
+        source="standing.said.better",
+        allow_null=True,
+        help_text="At 0.05, by its own comparison; false: not shown.",
+    )
+    p = serializers.FloatField(
+        source="standing.said.p", allow_null=True, help_text="Of the difference; null where not told."
+    )
+    board = AddressField(source="standing.board_path", help_text="The board with its row marked.")
+
+
 class SeedSetSerializer(Answer):
     """Several runs for one dataset: one result, published once all of them are scored."""
 
@@ -339,6 +373,7 @@ class SubmissionSerializer(Answer):
         allow_null=True, help_text="Workers that take its waiting jobs; null when none waits."
     )
     jobs = JobSerializer(many=True)
+    results = ResultSerializer(many=True, help_text="Where each published result stands.")
     seed_sets = SeedSetSerializer(many=True, help_text="Several runs for one dataset, which are one result.")
     charges = ChargeSerializer(many=True, help_text="What it cost of quotas; for its team alone.")
     url = AddressField(source="submission.get_absolute_url")

@@ -37,6 +37,7 @@ from submissions.intake.runs import accept_submission, check_only
 from submissions.jobs import withdrawal
 from submissions.models import Scope, Submission
 from submissions.status.description import describe, load_jobs, with_jobs
+from submissions.status.standings import describe_with_standing, with_standings
 
 _IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
 _ERRORS = {
@@ -118,7 +119,7 @@ class SubmissionsView(APIView):
         pagination = LimitOffsetPagination()
         pagination.default_limit, pagination.max_limit = 50, 200
         page = pagination.paginate_queryset(rows, request, view=self) or []
-        statuses = (describe(row, complete=True, compare=False) for row in page)
+        statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
         return pagination.get_paginated_response(serializers.submission_answers(statuses, request, own=True))
 
     @extend_schema(
@@ -167,7 +168,9 @@ class _OneSubmission(APIView):
         """The submission as it stands now."""
         fresh = with_jobs(Submission.objects.filter(pk=found.pk)).get()
         complete = may_manage(request.user, fresh)
-        (answer,) = serializers.submission_answers([describe(fresh, complete=complete)], request)
+        (answer,) = serializers.submission_answers(
+            [describe_with_standing(fresh, complete=complete)], request
+        )
         return Response(answer)
 
 

@@ -26,7 +26,7 @@ from submissions.notifications import messages
 from submissions.notifications.outbox import notify, team_members
 from submissions.notifications.webhooks import has_webhooks, queue_delivery
 from submissions.status.description import SubmissionStatus, describe, with_jobs
-from submissions.status.scores import outcome_text
+from submissions.status.standings import describe_with_standing, outcome_text, with_standings
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _notify_bulk(bulk: str) -> int:
     submissions = list(with_jobs(Submission.objects.filter(bulk=bulk).order_by("created_at", "pk")))
     if not Submission.objects.filter(bulk=bulk, noticed_at=None).update(noticed_at=timezone.now()):
         return 0
-    statuses = [describe(each, complete=True, compare=False) for each in submissions]
+    statuses = with_standings(describe(each, complete=True, compare=False) for each in submissions)
     notify(team_members([submissions[0].team]), messages.bulk_message(bulk, statuses))
     if has_webhooks(submissions[0].team):
         for status in statuses:
@@ -110,7 +110,7 @@ def _notify_submission(submission: Submission) -> bool:
     now = timezone.now()
     if not Submission.objects.filter(pk=submission.pk, noticed_at=None).update(noticed_at=now):
         return False
-    status = describe(submission, complete=True, compare=False)
+    status = describe_with_standing(submission, complete=True, compare=False)
     jobs = submission.jobs.all()
     ended = [job.finished_at for job in jobs if job.finished_at]
     # An entry is published later than its job ended where it waited for its turn.
@@ -127,7 +127,7 @@ def _deliver_result(status: SubmissionStatus) -> None:
 
 
 def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dict[str, Any]:
-    """What a webhook is told of a submission: its state, the scores as published and the outcome in words.
+    """What a webhook is told of a submission, described with standings: state, published scores, the outcome in words.
 
     `dataset`: of this one alone.
     """
@@ -148,7 +148,7 @@ def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dic
             slug: {score.measure: score.value for score in (part.seeds or part.jobs[0]).scores}
             for slug, part in parts.items()
         },
-        "outcome": outcome_text(submission, dataset),
+        "outcome": outcome_text(status, dataset),
     }
 
 
@@ -237,7 +237,8 @@ def _notify_rescored(payload: Mapping[str, Any]) -> None:
         if has_webhooks(own[0].team):
             for submission in own:
                 current = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
-                body = result_body(describe(current, complete=True, compare=False), rescore.dataset)
+                status = describe_with_standing(current, complete=True, compare=False)
+                body = result_body(status, rescore.dataset)
                 queue_delivery(submission.team, "rescored", f"rescore-{rescore.pk}-{submission.pk}", body)
 
 

@@ -18,7 +18,8 @@ from submissions.models import NoticeKind, State, Webhook
 from submissions.notifications.outbox import Message
 from submissions.quotas.counting import charges_of
 from submissions.status.description import JobStatus, SubmissionStatus
-from submissions.status.scores import NO_CHANGE, outcome_text
+from submissions.status.scores import NO_CHANGE
+from submissions.status.standings import outcome_text
 
 #: Of a long report so many problems are told; the status page has all.
 PROBLEMS = 8
@@ -31,14 +32,14 @@ _SUBJECTS = {
 
 
 def finished_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
-    """How a submission ended."""
+    """How a submission ended; the status is one with standings."""
     submission = status.submission
     system = submission.system.name
     named = f"{system} ({submission.configuration})" if submission.configuration else system
     datasets = list(dict.fromkeys(job.job.dataset.name for job in status.jobs))
     where = datasets[0] if len(datasets) == 1 else f"{len(datasets)} datasets"
     # The subject says what ended how: the text begins with what more there is to say.
-    lines = [outcome_text(submission)] if kind == NoticeKind.FINISHED else []
+    lines = [outcome_text(status)] if kind == NoticeKind.FINISHED else []
     lines += [_failure_text(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
     for cost in charges_of(submission, now=False):
         if cost.refunded:

@@ -262,6 +262,11 @@ class SubmissionStatus:
         return max((job.workers_alive for job in self.jobs if job.waits), default=None)
 
     @property
+    def results(self) -> list[DatasetPart]:
+        """The parts with a result whose standing is told."""
+        return [part for part in self.parts if part.standing is not None]
+
+    @property
     def seed_sets(self) -> list[SeedSetStatus]:
         """The sets that it brought."""
         return [part.seeds for part in self.parts if part.seeds is not None]
@@ -280,7 +285,9 @@ class SubmissionStatus:
         part = min(busy, key=lambda part: part.jobs[0].waits)
         job = next(job for job in part.jobs if not job.ended)
         what = f"{job.meaning[:1].lower()}{job.meaning[1:]}"
-        return f"{len(self.parts) - len(busy)} of {len(self.parts)} datasets done. {part.dataset.name}: {what}"
+        return (
+            f"{len(self.parts) - len(busy)} of {len(self.parts)} datasets done. {part.dataset.name}: {what}"
+        )
 
     @property
     def may_change(self) -> bool:

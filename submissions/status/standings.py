@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from leaderboard.boards.system.standing import standings
-from leaderboard.models import Entry
-from submissions.models import Submission
-from submissions.status.description import SubmissionStatus, describe
+from leaderboard.models import Dataset, Entry
+from leaderboard.results.publishing.ladder_places import best_shown_result
+from submissions.models import State, Submission
+from submissions.status.description import DatasetPart, SubmissionStatus, describe
+from submissions.status.scores import NO_CHANGE, is_held
 
 
 def with_standings(statuses: Iterable[SubmissionStatus]) -> list[SubmissionStatus]:
@@ -39,3 +41,30 @@ def _entries(statuses: Iterable[SubmissionStatus]) -> Iterable[Entry]:
             if part.entry is not None:
                 part.entry.dataset = part.dataset  # the same row, which is not to be read again
                 yield part.entry
+
+
+def outcome_text(status: SubmissionStatus, dataset: Dataset | None = None) -> str:
+    """How a submission ended, for mails and webhooks: plain text, a line for each dataset, or for one alone.
+
+    The status is one with standings, and its jobs have all ended.
+    """
+    return "\n".join(_outcome(part) for part in status.parts if dataset in (None, part.dataset))
+
+
+def _outcome(part: DatasetPart) -> str:
+    """One dataset's line: of a seed set what the set has, and nothing where it is not complete."""
+    name, entry = part.dataset.name, part.entry
+    if entry is not None and entry.waits_for_its_turn:
+        return f"{name}: scored, and published in its turn."
+    if entry is not None and is_held(entry):
+        known = best_shown_result(entry)
+        measure = part.dataset.primary_measure
+        shown = known.scores.get(measure) if known is not None else None
+        return f"{name}: {NO_CHANGE}." + (
+            f" Your team has {measure} {shown:.3f}." if shown is not None else ""
+        )
+    if part.standing is not None:
+        return f"{part.standing.score_text}, {part.standing.sentence}."
+    lost = [job for job in part.jobs if job.state != State.DONE]
+    seeds = f" (seed {', '.join(job.job.seed for job in lost)})" if part.seeds is not None and lost else ""
+    return f"{name}: {(lost or part.jobs)[0].state.label}{seeds}."

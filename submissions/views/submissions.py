@@ -38,6 +38,7 @@ from submissions.intake.system_form import SystemForm
 from submissions.jobs import withdrawal
 from submissions.models import Submission
 from submissions.status.description import SubmissionStatus, describe, with_jobs
+from submissions.status.standings import describe_with_standing, with_standings
 from submissions.uploads.request_size import refuse_oversize
 from submissions.views.submit_page import SubmitPage
 
@@ -82,7 +83,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
     page = Paginator(with_jobs(permissions.submissions_of(request.user)), PER_PAGE).get_page(
         request.GET.get("page")
     )
-    listed = [describe(row, complete=True, compare=False) for row in page]
+    listed = with_standings(describe(row, complete=True, compare=False) for row in page)
     context = {"section": "submissions", "submissions": listed, "page": page}
     return render(request, "submissions/list.html", context)
 
@@ -276,7 +277,7 @@ def _managed_submission(request: HttpRequest, identifier: str) -> Submission:
 
 
 def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[str, Any]:
-    status: SubmissionStatus = describe(found, complete=permissions.may_manage(request.user, found))
+    status = describe_with_standing(found, complete=permissions.may_manage(request.user, found))
     return {
         "section": "submissions" if status.complete else "",
         "status": status,

@@ -105,9 +105,8 @@ class Standing:
     @property
     def sentence(self) -> str:
         """`2nd of 11 on StdlibSearch, +0.021 over BM25 (p = .037), tied with ranks 2–4`, without a full stop."""
-        where = f"{self.place or 'Not ranked'} on {self.dataset}"
+        where = f"{self.place or 'unranked'} on {self.dataset}"
         return ", ".join(filter(None, [where, self.difference, self.tie_text]))
-
 
     @property
     def board_path(self) -> str:

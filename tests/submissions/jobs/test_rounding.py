@@ -15,7 +15,8 @@ from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.systems.baselines import BM25, system_of
 from submissions.jobs.withdrawal import withdraw
 from submissions.models import Submission
-from submissions.status.scores import outcome_text
+from submissions.status.description import with_jobs
+from submissions.status.standings import describe_with_standing, outcome_text
 from tests.factories import make_user
 from tests.leaks.routes import routes
 from tests.leaks.walking import Search, walk
@@ -104,7 +105,10 @@ def test_no_number_on_any_page_is_finer_than_its_rounded_values(
     answered = walk(search, {"nobody": Client(), "its team": member, "a script": script}, only=outward)
     assert {"dataset", "system", "submission", "benchmarks", "news"} <= answered
     for each in (base, first, seeds, gone, private):
-        search.look(outcome_text(each).encode(), "outcome")
+        described = describe_with_standing(
+            with_jobs(Submission.objects.filter(pk=each.pk)).get(), complete=True
+        )
+        search.look(outcome_text(described).encode(), "outcome")
         for job in each.jobs.all():
             search.look(f"{job.log} {job.report} {job.payload}".encode(), "job")
     assert not search.hits, "\n".join(map(str, search.hits[:20]))
