@@ -60,6 +60,7 @@ pages = [
     path(f"{_SUBMISSION}progress/", submissions.progress, name="submission-progress"),
     path(f"{_SUBMISSION}runs/<slug:dataset>/", submissions.run, name="submission-run"),
     path(f"{_SUBMISSION}cancel/", submissions.cancel, name="submission-cancel"),
+    path(f"{_SUBMISSION}retry/", submissions.retry, name="submission-retry"),
     path(f"{_SUBMISSION}withdraw/", submissions.withdraw, name="submission-withdraw"),
     path(f"{_SUBMISSION}visibility/", submissions.visibility, name="submission-visibility"),
     path(f"{_SUBMISSION}reusable/", submissions.reusable, name="submission-reusable"),

@@ -179,6 +179,30 @@ def check_admission(
     return Admission(row, False, replace(entry, priority=priority), [*problems, *more])
 
 
+def readmit(submission: Submission) -> None:
+    """Give a submission that we lost its place in its round again, if another took it the next that is free.
+
+    Raises Refused where none is left, or the round was revealed.
+    """
+    row = submission.round
+    if (
+        row is None
+        or submission.late
+        or counted_submissions(row, submission.team).filter(pk=submission.pk).exists()
+    ):
+        return
+    if row.revealed_at is not None:
+        refuse(
+            [ROUND_CLOSED.problem(f"{row} was revealed meanwhile.", "Submit it again, outside of the round.")]
+        )
+    wished = RoundEntry(priority=submission.priority)
+    priority, problems = _place(row, submission.submitter, submission.team, wished)
+    if problems and problems[0].code == PRIORITY_TAKEN:
+        priority, problems = _place(row, submission.submitter, submission.team, NO_ROUND_ENTRY)
+    refuse(problems)
+    Submission.objects.filter(pk=submission.pk).update(priority=priority)
+
+
 def _asked_for(row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]) -> list[Problem]:
     """What a round asks of every run: its type and its tag."""
     problems = []

@@ -49,7 +49,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         logger.info("nothing is swept while a backup runs")
         return 0
     profiles = CollectionProfile.objects.values_list("terms_sha256", flat=True)
-    uploads = Job.objects.exclude(state__in=TERMINAL).values_list("upload_sha256", flat=True)
+    uploads = Job.objects.needing_files().values_list("upload_sha256", flat=True)
     arriving = Path(settings.FILE_UPLOAD_TEMP_DIR)
     steps: dict[str, Callable[[], int]] = {
         "runs": lambda: _sweep_files(_folder(Area.RUNS), referenced_runs(), grace),
@@ -140,10 +140,10 @@ def _old_files(folder: Path, grace: float) -> Iterator[Path]:
 
 
 def referenced_runs() -> set[str]:
-    """The checksums of the runs that any row names, or a job that has not ended."""
+    """The checksums of the runs that any row names, or a job that has not ended, or may be tried again."""
     named = set(Run.objects.values_list("sha256", flat=True))
     # A job that has not run yet, or was put back, names its run in its payload alone.
-    waiting = Job.objects.exclude(state__in=TERMINAL).values_list("payload", flat=True)
+    waiting = Job.objects.needing_files().values_list("payload", flat=True)
     requested = WorkRequest.objects.filter(taken_at=None).values_list("payload", flat=True)
     for payload in (*waiting, *requested):
         found = RetrievalResult.from_payload(payload)

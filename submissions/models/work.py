@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import Max, Q
 from django.db.models.functions import Now
 from django.urls import reverse
+from django.utils import timezone
 
 from leaderboard.models import RunType
 
@@ -34,6 +35,8 @@ class State(models.TextChoices):
 TERMINAL = frozenset(
     {State.DONE, State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
 )
+#: So long after a fault of ours a job may be tried again, and its file is kept.
+RETRIED_FOR = timedelta(days=14)
 #: States in which a job waits for a worker (when nobody holds a lease on it).
 WAITING = frozenset({State.QUEUED, State.VALIDATING})
 
@@ -133,6 +136,21 @@ class JobQuerySet(models.QuerySet["Job"]):
             | Q(state=State.WITHDRAWN, entry=None)
             | Q(state=State.DONE, entry=None) & ~Q(seed="") & ~models.Exists(unfinished)
         )
+
+    def lost_by_us(self) -> Self:
+        """Those of submissions that ended through our fault, lately enough to be tried again.
+
+        A model's own time is its owner's affair.
+        """
+        since = timezone.now() - RETRIED_FOR
+        ours = Q(state=State.FAILED) | Q(state=State.TIMED_OUT, kind=Job.Kind.SCORE)
+        kinds = (Job.Kind.SCORE, Job.Kind.MODEL)
+        return self.filter(ours, kind__in=kinds, finished_at__gt=since, submission__withdrawn_at=None)
+
+    def needing_files(self) -> Self:
+        """Those that have not ended, or may be tried again: what they are to work on is kept."""
+        lost = Job.objects.lost_by_us().values("pk")
+        return self.filter(~Q(state__in=TERMINAL) | Q(pk__in=lost))
 
     def held_by(self, worker: str) -> Self:
         """Those that pool processes of this worker hold; claims bear their ids behind its name."""

@@ -122,8 +122,7 @@ def _notify_submission(submission: Submission) -> bool:
 
 
 def _deliver_result(status: SubmissionStatus) -> None:
-    submission = status.submission
-    queue_delivery(submission.team, "finished", f"submission-{submission.pk}", result_body(status))
+    queue_delivery(status.submission.team, "finished", messages.key_of_end(status), result_body(status))
 
 
 def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from leaderboard.judgements.rescoring.switched import page_of
 from leaderboard.judgements.rescoring.table import line_of
 from leaderboard.models import Challenge, Entry, Rescore, Round
 from leaderboard.rounds.lifecycle import utc
+from submissions.jobs.retrying import RETRIES
 from submissions.models import NoticeKind, State, Webhook
 from submissions.notifications.outbox import Message
 from submissions.quotas.counting import charges_of
@@ -47,11 +48,17 @@ def finished_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
             lines.append(f"It does not count towards the quota on {cost.dataset.name}{why}.")
     return Message(
         kind=kind,
-        key=f"submission-{submission.pk}",
+        key=key_of_end(status),
         subject=_SUBJECTS[kind].format(what=f"{named} on {where}"),
         text="\n\n".join(lines),
         path=submission.get_absolute_url(),
     )
+
+
+def key_of_end(status: SubmissionStatus) -> str:
+    """What names the end of a submission: another one where it was tried again."""
+    retries = max((job.job.payload.get(RETRIES, 0) for job in status.jobs), default=0)
+    return f"submission-{status.submission.pk}" + (f"-{retries}" if retries else "")
 
 
 def bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:

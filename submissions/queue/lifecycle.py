@@ -78,6 +78,24 @@ def advance(
     return jobs.update(state=to, **changes) == 1
 
 
+def revive(job_id: int, to: State, **changes: Any) -> bool:
+    """Put a job that ended through our fault back to where it waits, as if nobody had tried it. Whether it was moved.
+
+    No holder of an earlier claim can write any more, which is why this is none of the transitions.
+    """
+    ended = Job.objects.filter(pk=job_id, state__in=(State.FAILED, State.TIMED_OUT))
+    anew = {
+        "attempts": 0,
+        "progress": 0.0,
+        "error_code": "",
+        "fault": "",
+        "worker": "",
+        "cancel_requested": False,
+    }
+    times = dict.fromkeys(("started_at", "finished_at", "not_before"))
+    return ended.update(state=to, fence=F("fence") + 1, **anew, **times, **changes) == 1
+
+
 def log_line(line: str) -> str:
     """A line of the log that the submitter reads, with its time."""
     return f"{timezone.now():%H:%M:%S}  {line}\n"

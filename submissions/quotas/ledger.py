@@ -115,6 +115,21 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
     )
 
 
+def charge_again(submission: Submission, datasets: Iterable[int]) -> None:
+    """Count a submission that is tried again, once, where its unit was given back; after `lock_quota`.
+
+    It is one of today's. Raises QuotaSpent where the unit was used for another submission meanwhile.
+    """
+    given_back = QuotaUse.objects.filter(
+        submission=submission, dataset__in=datasets, kind=QuotaUse.Kind.SUBMISSION, refund_reason=OUR_FAULT
+    ).exclude(refunded_at=None)
+    hidden = [use.dataset for use in given_back.select_related("dataset")]
+    quotas = counting.quotas_of(submission.submitter, [submission.team], hidden) if hidden else []
+    if spent := [quota for quota in quotas if quota.spent]:
+        raise QuotaSpent(spent, len(hidden))
+    given_back.update(refunded_at=None, refund_reason="", at=timezone.now())
+
+
 def refund(submission: Submission, dataset: Dataset, why: str) -> bool:
     """Give back what the submission cost on the dataset. False where it cost nothing, or was given back before."""
     return bool(_refund_uses(QuotaUse.objects.filter(submission=submission, dataset=dataset), why))

@@ -32,7 +32,7 @@ MEANING = {
     State.SCORING: "A worker is scoring the run.",
     State.DONE: "Scored.",
     State.REJECTED: "The file cannot be scored; the report says where and why.",
-    State.FAILED: "This is a fault of ours, and we are sorry. Please submit again.",
+    State.FAILED: "This failed through a fault of ours. We are sorry.",
     State.CANCELLED: "Cancelled before it was scored.",
     State.TIMED_OUT: "It ran longer than a job may and was stopped.",
     State.WITHDRAWN: "Withdrawn.",

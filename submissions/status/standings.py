@@ -64,7 +64,7 @@ def _outcome(part: DatasetPart) -> str:
             f" Your team has {measure} {shown:.3f}." if shown is not None else ""
         )
     if part.standing is not None:
-        return f"{part.standing.score_text}, {part.standing.sentence}."
+        return f"{name}: {part.standing.score_text}. {part.standing.sentence[:1].upper()}{part.standing.sentence[1:]}."
     lost = [job for job in part.jobs if job.state != State.DONE]
     seeds = f" (seed {', '.join(job.job.seed for job in lost)})" if part.seeds is not None and lost else ""
     return f"{name}: {(lost or part.jobs)[0].state.label}{seeds}."

@@ -22,6 +22,7 @@ from evaluation.engines import ENGINES
 from evaluation.engines.base import AUTO
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import as_attachment, send_unless_unchanged
+from leaderboard.core.http.site_url import site_address
 from leaderboard.core.storage.runs import gzipped_run
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Run, System
@@ -35,7 +36,7 @@ from submissions.intake.models.runs import source_runs
 from submissions.intake.rounds import may_reorder, set_priority
 from submissions.intake.runs import accept_submission
 from submissions.intake.system_form import SystemForm
-from submissions.jobs import withdrawal
+from submissions.jobs import retrying, withdrawal
 from submissions.models import Submission
 from submissions.status.description import SubmissionStatus, describe, with_jobs
 from submissions.status.standings import describe_with_standing, with_standings
@@ -198,6 +199,17 @@ def reusable(request: HttpRequest, managed: Submission) -> None:
 
 
 @_changes
+def retry(request: HttpRequest, managed: Submission) -> None:
+    """Queue again what was lost through our fault."""
+    try:
+        retrying.retry(managed, permissions.signed_in(request))
+    except Refused as refusal:
+        messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
+    else:
+        messages.success(request, "Queued again.")
+
+
+@_changes
 def priority(request: HttpRequest, managed: Submission) -> None:
     """Give the submission another place among its team's runs in the round."""
     wanted = request.POST.get("priority", "")
@@ -285,6 +297,8 @@ def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[st
         "runs": {job.pk for job in permissions.downloadable_runs(request.user, found)},
         "withdrawal_form": WithdrawalForm(),
         "may_reorder": may_reorder(found),
+        "may_retry": status.complete and bool(retrying.retriable_jobs(found)),
+        "site_address": site_address(request),
         "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
         "credits": source_runs(found, complete=status.complete) if found.engine else [],
         "prompt_remarks": _prompt_remarks(found) if status.complete else [],

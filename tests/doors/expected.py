@@ -84,12 +84,12 @@ _SUBMISSIONS = {
     **_each(
         Row(SIGNED_NO, ">4...4.>"),
         "submission-cancel", "submission-withdraw", "submission-visibility", "submission-reusable",
-        "submission-priority",
+        "submission-priority", "submission-retry",
     ),
     **_each(
         Row(SIGNED_NO, ">3...3.>"),
         "submission-cancel (public)", "submission-withdraw (public)", "submission-visibility (public)",
-        "submission-reusable (public)", "submission-priority (public)",
+        "submission-reusable (public)", "submission-priority (public)", "submission-retry (public)",
     ),
     **_each(Row(">4...4.>", ">4...4.>"), "system-edit", "system-anonymity"),
     "system-challenge": Row(SIGNED, SIGNED),

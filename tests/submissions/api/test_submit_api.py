@@ -276,10 +276,10 @@ def test_listing_many_submissions_takes_few_queries(
     for number in range(5):
         api.submit(run_text(depth=number + 3), configuration=f"top {number + 3}")
     work()
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(14):
         assert len(api.get("submissions/").body["results"]) == 5
     signed_in.get("/submissions/")  # once in five minutes a session is noted
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(14):
         assert signed_in.get("/submissions/").status_code == 200
 
 

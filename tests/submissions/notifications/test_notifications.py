@@ -57,7 +57,7 @@ def test_a_scored_submission_is_told_to_the_submitter_and_the_team(
     assert notice.subject == "Scored: My system on Demo"
     assert notice.text.startswith("Demo: nDCG@10 ")
     assert "My system" not in notice.text
-    assert "(BM25 " in notice.text
+    assert "over BM25" in notice.text
     assert notice.path == f"/submissions/{identifier}/"
     assert notice.mail_state == "waiting"
     assert only_notice(mate).text == notice.text

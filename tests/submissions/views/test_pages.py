@@ -188,7 +188,7 @@ def test_pages_have_no_inline_scripts_or_styles(demo: Dataset, api: Api, signed_
 def test_what_changes_a_submission_follows_its_end(demo: Dataset, api: Api, signed_in: Client) -> None:
     identifier = api.submit().body["id"]
     page = signed_in.get(f"/submissions/{identifier}/").content.decode()
-    assert "follows it to the end" in page
+    assert "updates automatically" in page
     assert f"/submissions/{identifier}/cancel/" in page
     waiting = signed_in.get(f"/submissions/{identifier}/progress/").content.decode()
     assert "hx-swap-oob" not in waiting
@@ -196,7 +196,7 @@ def test_what_changes_a_submission_follows_its_end(demo: Dataset, api: Api, sign
     ended = signed_in.get(f"/submissions/{identifier}/progress/").content.decode()
     assert 'id="change" hx-swap-oob="true"' in ended
     assert "cancel" not in ended
-    assert "follows it to the end" not in ended
+    assert "updates automatically" not in ended
     assert "hx-swap-oob" not in Client().get(f"/submissions/{identifier}/progress/").content.decode()
 
 
