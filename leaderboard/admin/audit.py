@@ -6,8 +6,9 @@ from django.contrib import admin
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from evaluation.core.problems import number_of
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.locking import shown
+from leaderboard.admin.locking import NOTHING, shown
 from leaderboard.models import AuditRecord
 
 
@@ -15,19 +16,19 @@ from leaderboard.models import AuditRecord
 class AuditRecordAdmin(ReadOnlyAdmin):
     """Who, when, what, before, after, why."""
 
-    list_display = ("at", "actor_name", "action", "subject", "of_dataset", "change", "reason")
+    list_display = ("at", "who", "action", "subject", "of_dataset", "change", "reason")
     list_filter = (
         "action",
         ("at", admin.DateFieldListFilter),
         ("dataset", admin.RelatedOnlyFieldListFilter),
         "actor",
     )
-    list_select_related = ("dataset",)
+    list_select_related = ("dataset", "actor")
     search_fields = ("subject", "actor_name", "reason", "dataset__slug")
     date_hierarchy = "at"
     fields = (
         "at",
-        "actor_name",
+        "who",
         "action",
         "subject",
         "of_dataset",
@@ -36,7 +37,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
         "reason",
         "changes",
     )
-    readonly_fields = ("of_dataset", "changes")
+    readonly_fields = ("who", "of_dataset", "changes")
     show_full_result_count = False
 
     @admin.display(description="dataset", ordering="dataset")
@@ -44,15 +45,26 @@ class AuditRecordAdmin(ReadOnlyAdmin):
         """The dataset, which may be gone by now."""
         return record.dataset.slug if record.dataset_id and record.dataset else ""
 
+    @admin.display(description="who", ordering="actor_name")
+    def who(self, record: AuditRecord) -> str:
+        """The person's name, also where they had none yet when they acted."""
+        return (record.actor.name if record.actor else "") or record.actor_name
+
     @admin.display(description="change")
     def change(self, record: AuditRecord) -> str:
-        """The first of the changes, and how many more there are."""
+        """The first of the changes as a sentence, and how many more there are."""
         rows = changes_of(record)
         if not rows:
             return ""
         name, before, after = rows[0]
-        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-        return f"{name}: {before} → {after}{more}"
+        name = name.removeprefix("scores: ")
+        if before == NOTHING:
+            sentence = f"{name} set to {after}"
+        elif after == NOTHING:
+            sentence = f"{name} removed, was {before}"
+        else:
+            sentence = f"{name} changed from {before} to {after}"
+        return f"{sentence}, and {number_of(len(rows) - 1, 'more value')}" if len(rows) > 1 else sentence
 
     @admin.display(description="before → after")
     def changes(self, record: AuditRecord) -> SafeString:

@@ -41,6 +41,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     form = CurationForm
     formfield_overrides = {models.URLField: {"assume_scheme": "https"}}
     object_history_template = "admin/curation_history.html"
+    change_list_template = "admin/curation_change_list.html"
     change_form_template = "admin/curation_change_form.html"
     delete_confirmation_template = "admin/curation_delete.html"
     list_per_page = 50
@@ -141,13 +142,21 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Further pages about the object, as words and address: links on top of its own page."""
         return []
 
+    def acts(self, obj: Any) -> Iterable[str]:
+        """The actions of the list, by name, that the object's own page offers in the state in which it is."""
+        return ()
+
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> Any:
-        """The object's page, with the links to further ones."""
+        """The object's page, with the links to further ones and the acts that the person may do."""
         obj = self.get_queryset(request).filter(pk=self.key_of(object_id)).first()
-        tools = self.tools(request, obj) if obj is not None else []
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "tools": tools})
+        context: dict[str, Any] = {"tools": [], "acts": []}
+        if obj is not None and request.method == "GET":
+            allowed = self.get_actions(request)
+            acts = [(name, allowed[name][0].button) for name in self.acts(obj) if name in allowed]
+            context = {"tools": self.tools(request, obj), "acts": acts}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
     # --- who and why
 

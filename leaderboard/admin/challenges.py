@@ -101,22 +101,27 @@ class ChallengeAdmin(ReadOnlyAdmin):
     search_fields = ("system__name", "system__slug", "text", "decision")
     actions = ("uphold", "reject", "take_words_out")
 
+    def acts(self, obj: Challenge) -> Iterable[str]:
+        """An open one is settled; words are taken out of any."""
+        settling = ("uphold", "reject") if obj.state == Challenge.State.OPEN else ()
+        return (*settling, "take_words_out")
+
     def boards_of(self, key: Any) -> Iterable[int]:
         """Those with results of the system."""
         return Entry.objects.filter(system__challenges=key).values_list("dataset_id", flat=True)
 
     uphold = confirmed_action(
-        "Uphold, and perhaps correct the system", SETTLES, _uphold,
+        "Uphold; the system may be corrected", SETTLES, _uphold,
         title="Uphold", form_class=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
-        explanation="The doubt is right. The decision is public; the record says “a curator”, not who.",
+        explanation="The challenge is upheld. The decision is public; the record says “a curator”, not who.",
     )  # fmt: skip
     reject = confirmed_action(
-        "Do not uphold", SETTLES, _reject,
-        title="Do not uphold", form_class=DecisionForm, button="Do not uphold", refusals=(ChallengeRefused,),
-        explanation="The system's claim stands. The decision is public.",
+        "Reject", SETTLES, _reject,
+        title="Reject", form_class=DecisionForm, button="Reject", refusals=(ChallengeRefused,),
+        explanation="The challenge is rejected: the system's claim stands. The decision is public.",
     )  # fmt: skip
     take_words_out = confirmed_action(
         "Take words out of the text", SETTLES, _redact,
-        title="Take words out", form_class=RedactForm, button="Take them out", refusals=(ChallengeRefused,),
+        title="Take words out", form_class=RedactForm, button="Take words out", refusals=(ChallengeRefused,),
         explanation="The new text takes the place of the old, which is kept nowhere. Readers are told so.",
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from django import forms
@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 
 from evaluation.core.errors import InvalidContent
 from evaluation.measures.registry import DEFAULT_MEASURES
@@ -53,14 +53,16 @@ class ProtectForm(ReasonForm):
         help_text="Of the judged queries, in a competition; empty: as it is, ⅓ at first. Drawn once, it stays.",
     )  # fmt: skip
     although_told = forms.BooleanField(
-        label="Although results were told in full",
+        label="Proceed even though results were published in full",
         required=False,
-        help_text="Their private part can be computed from what was published, and stays tuned on.",
+        help_text="Anyone can compute the private part of those results from what was published, and systems may be "
+        "tuned on it. Their private scores are then no independent check.",
     )
     although_reveals = forms.BooleanField(
-        label="Although it reveals the private part",
+        label="Proceed even though the private part becomes public",
         required=False,
-        help_text="Leaving a competition tells it, where it was not revealed before.",
+        help_text="Leaving a competition publishes means over all judged queries. Private scores that were not "
+        "revealed can then be computed, and permalinks keep them.",
     )
     field_order = ("protection", "share", "although_told", "although_reveals", "why")
 
@@ -106,6 +108,22 @@ def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
     return f"{dataset}: the private part of {revealed.results} results is revealed; {revealed.held} held ones are told."
 
 
+#: How shares that curators write as fractions are shown.
+_FRACTIONS = {round(number / of, 4): sign for sign, number, of in (
+    ("¼", 1, 4), ("⅓", 1, 3), ("½", 1, 2), ("⅔", 2, 3), ("¾", 3, 4),
+)}  # fmt: skip
+
+
+def _yes_or_no(field: str, words: str) -> Callable[[Any, Dataset], str]:
+    """A field in a word: a plain “no” is nothing to warn of, which Django's red cross would."""
+
+    @admin.display(description=words)
+    def shown(page: Any, dataset: Dataset) -> str:
+        return "yes" if getattr(dataset, field) else "no"
+
+    return shown
+
+
 @admin.register(Dataset)
 class DatasetAdmin(ExchangeAdmin):
     """What may be said of a dataset. What decides its scores changes by importing only."""
@@ -119,8 +137,8 @@ class DatasetAdmin(ExchangeAdmin):
     actions = ("make_baseline", "change_protection", "reveal")
     may_add = may_delete = False  # datasets come by import, and results stand on them
     readonly_fields = (
-        "slug", "state", "judgements", "protection", "public_share", "runs_only", "primary_measure", "measures",
-        "relevance_level", "drop_self_matches", "current_version", "current_qrels", "board_revision", "created_at",
+        "slug", "state", "judgements", "protection", "share", "is_runs_only", "primary_measure", "shown_measures",
+        "relevance_level", "drops_self_matches", "current_version", "current_qrels", "board_revision", "created_at",
         "updated_at",
     )  # fmt: skip
     fieldsets = (
@@ -131,8 +149,8 @@ class DatasetAdmin(ExchangeAdmin):
             "Scoring",
             {
                 "fields": (
-                    "state", "judgements", "runs_only", "primary_measure", "measures", "relevance_level",
-                    "drop_self_matches", "current_version", "current_qrels",
+                    "state", "judgements", "is_runs_only", "primary_measure", "shown_measures", "relevance_level",
+                    "drops_self_matches", "current_version", "current_qrels",
                 ),
                 "description": "Measures have a page of their own (above). The others change by importing the dataset "
                 "again with other options.",
@@ -148,7 +166,7 @@ class DatasetAdmin(ExchangeAdmin):
         (
             "Protection of hidden judgements",
             {
-                "fields": ("protection", "public_share"),
+                "fields": ("protection", "share"),
                 "description": "An action on the list of datasets changes policy and share: parts are drawn, and all "
                 "published values change with them.",
             },
@@ -163,7 +181,11 @@ class DatasetAdmin(ExchangeAdmin):
 
     def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
         """The public page, and those pages of curation that the curator may use."""
-        return [("On the site", obj.get_absolute_url())] + [
+        update = f"{reverse('admin:leaderboard_dataset_import')}?dataset={obj.slug}"
+        updating = (
+            [("Update from a file", update)] if request.user.has_perm("leaderboard.add_dataset") else []
+        )
+        return [("On the site", obj.get_absolute_url()), *updating] + [
             (words, reverse(name, args=[obj.pk]))
             for words, name, right in self.further_pages
             if request.user.has_perm(right)
@@ -175,6 +197,21 @@ class DatasetAdmin(ExchangeAdmin):
         if dataset.current_qrels_id is None:
             return "none here"
         return "hidden" if dataset.hidden else "open"
+
+    @admin.display(description="public share")
+    def share(self, dataset: Dataset) -> str:
+        """Of the judged queries, in a competition: a fraction where it is a plain one."""
+        share = dataset.public_share
+        return _FRACTIONS.get(round(share, 4), f"{share:.4g}") if share is not None else "–"
+
+    @admin.display(description="measures")
+    def shown_measures(self, dataset: Dataset) -> str:
+        """In their order."""
+        chips = format_html_join("", "<li>{}</li>", ((name,) for name in dataset.measures))
+        return format_html('<ul class="chips">{}</ul>', chips)
+
+    is_runs_only = _yes_or_no("runs_only", "runs only")
+    drops_self_matches = _yes_or_no("drop_self_matches", "drop self-matches")
 
     @admin.display(description="page")
     def page(self, dataset: Dataset) -> str:
@@ -223,14 +260,14 @@ class DatasetAdmin(ExchangeAdmin):
 
     change_protection = confirmed_action(
         "Change how hidden judgements are protected…", REVEAL, _protect, listed=True, form_class=ProtectForm,
-        danger=True, title="Change protection", button="Change", refusals=(CannotProtect,),
+        danger=True, title="Change protection", button="Change protection", refusals=(CannotProtect,),
         explanation="Standard: the board shows means over all judged queries. Competition: it shows a public part, and "
         "moves only where a result is a significant change. All published values change at once, when a worker has "
         "drawn the parts. Going back to standard publishes means over all queries, and with them the private part.",
     )  # fmt: skip
     reveal = confirmed_action(
         "Reveal the private part of a competition…", REVEAL, _reveal, listed=True, form_class=RevealForm,
-        danger=True, title="Reveal the private part", button="Reveal", refusals=(CannotReveal,),
+        danger=True, title="Reveal the private part", button="Reveal the private part", refusals=(CannotReveal,),
         explanation="The board gets a column with the private part's values and one with their difference to the "
         "public part. This cannot be taken back: permalinks keep it.",
     )  # fmt: skip
@@ -275,7 +312,8 @@ class DatasetAdmin(ExchangeAdmin):
         """*Import dataset*: the form, or everything that is wrong with the zip."""
         if not request.user.has_perm("leaderboard.add_dataset"):
             raise PermissionDenied
-        form = ImportForm(request.POST or None, request.FILES or None)
+        known = Dataset.objects.filter(slug=request.GET.get("dataset", "")).first()
+        form = ImportForm(request.POST or None, request.FILES or None, known=known)
         problems: list[dict[str, Any]] = []
         full = ""
         if request.method == "POST" and form.is_valid() and _may_do(request, form):
@@ -299,7 +337,7 @@ class DatasetAdmin(ExchangeAdmin):
         context = {
             **self.admin_site.each_context(request),
             "opts": self.model._meta,
-            "title": "Import dataset",
+            "title": f"Update {known}" if known else "Import a new dataset",
             "form": form,
             "problems": problems,
             "full": full,

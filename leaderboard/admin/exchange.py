@@ -71,7 +71,6 @@ class ExchangeAdmin(CurationAdmin):
     """A list whose table can be taken out and brought in."""
 
     resource: ClassVar[type[resources.CurationResource]]
-    change_list_template = "admin/curation_change_list.html"
 
     def get_urls(self) -> list[URLPattern]:
         """The admin's own addresses, those of exports, and the import's."""

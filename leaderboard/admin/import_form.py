@@ -9,9 +9,28 @@ from django import forms
 from django.core.files.uploadedfile import TemporaryUploadedFile
 
 from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.models import Dataset
 from leaderboard.models.datasets import Protection, Visibility
 
-_SAME = ("", "as it is, or everyone")
+#: What the form asks, step by step: title, what it is about, and the fields.
+_STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("Files", "The collection and its judgements.",
+     ("archive", "slug", "runs_only", "baseline", "collecting", "split", "version_label")),
+    ("Judgements", "Who may read them, and what teams are told of results on them.",
+     ("judgements", "protection", "public_share")),
+    ("Measures", "What the board shows, and what counts as relevant.",
+     ("primary", "measures", "relevance_level", "drop_self_matches")),
+    ("Description", "What the public page says.",
+     ("name", "task", "domain", "language", "licence", "homepage", "citation", "description")),
+    ("Who may download what", "Beside judgements.",
+     ("queries_visibility", "documents_visibility", "runs_visibility")),
+)  # fmt: skip
+#: What an empty choice means for a new dataset; of one that is here it changes nothing.
+_DEFAULTS = {
+    "judgements": "hidden", "protection": "standard", "queries_visibility": "everyone",
+    "documents_visibility": "everyone", "runs_visibility": "curators only",
+}  # fmt: skip
+_EMPTY = ("", "")
 
 
 class ImportForm(forms.Form):
@@ -24,12 +43,12 @@ class ImportForm(forms.Form):
     slug = forms.SlugField(max_length=80, help_text="The dataset's address: /datasets/slug/")
     name = forms.CharField(max_length=120, required=False)
     judgements = forms.ChoiceField(
-        choices=[("", "as they are, or hidden"), ("hidden", "hidden"), ("open", "open to everyone")],
+        choices=[_EMPTY, ("hidden", "hidden"), ("open", "open to everyone")],
         required=False,
         help_text="Hidden judgements stay with the scorer. What was open once cannot be hidden again.",
     )
     protection = forms.ChoiceField(
-        choices=[("", "standard, or as it is"), *Protection.choices],
+        choices=[_EMPTY, *Protection.choices],
         required=False,
         help_text="Of hidden judgements, for a new dataset; later an action changes it.",
     )
@@ -69,16 +88,32 @@ class ImportForm(forms.Form):
     description = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 4}), required=False, help_text="Markdown"
     )
-    queries_visibility = forms.ChoiceField(choices=[_SAME, *Visibility.choices], required=False)
-    documents_visibility = forms.ChoiceField(choices=[_SAME, *Visibility.choices], required=False)
+    queries_visibility = forms.ChoiceField(choices=[_EMPTY, *Visibility.choices], required=False)
+    documents_visibility = forms.ChoiceField(choices=[_EMPTY, *Visibility.choices], required=False)
     runs_visibility = forms.ChoiceField(
-        choices=[("", "as it is, or curators only"), *Visibility.choices],
+        choices=[_EMPTY, *Visibility.choices],
         required=False,
         help_text="Of public results on open judgements, those already here too",
     )
     version_label = forms.CharField(
         max_length=80, required=False, help_text="A name for this version of the content"
     )
+
+    def __init__(self, *args: Any, known: Dataset | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, default in _DEFAULTS.items():
+            first = ("", f"unchanged: {_present(known, name)}" if known else f"{default} (default)")
+            self.fields[name].choices = [first, *self.fields[name].choices[1:]]  # type: ignore[attr-defined]
+        if known is not None:
+            self.initial["slug"] = known.slug
+            self.fields["slug"].widget.attrs["readonly"] = True
+            self.fields[
+                "slug"
+            ].help_text = "Fields left empty stay as they are. New content makes a new version."
+
+    def steps(self) -> list[tuple[str, str, list[forms.BoundField]]]:
+        """The fields by step."""
+        return [(title, words, [self[name] for name in names]) for title, words, names in _STEPS]
 
     def options(self) -> ImportOptions:
         """What was said, as the domain takes it."""
@@ -88,6 +123,12 @@ class ImportForm(forms.Form):
         said["measures"] = tuple(said.get("measures", "").replace(",", " ").split())
         said["baseline"] = path_of_upload(said.get("baseline"))
         return ImportOptions(**said)
+
+
+def _present(known: Dataset, name: str) -> str:
+    if name == "judgements":
+        return "hidden" if known.hidden else "open to everyone"
+    return str(getattr(known, f"get_{name}_display")())
 
 
 def path_of_upload(upload: Any) -> Path | None:

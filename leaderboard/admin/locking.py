@@ -97,11 +97,15 @@ def describe_changes(record: Any) -> list[Mapping[str, str]]:
     ]
 
 
+#: How an absent value is shown.
+NOTHING = "(empty)"
+
+
 def shown(value: Any) -> str:
     """A value as short text; an absent one says so."""
     absent_row = isinstance(value, DeletedObject) and value.pk is None
     if value is None or absent_row or value in ("", [], {}):
-        return "(empty)"
+        return NOTHING
     text = plain_text(value)
     if isinstance(value, float):
         return text

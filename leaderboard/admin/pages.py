@@ -169,5 +169,6 @@ def confirmed_action(
         require(request, right)
         return confirm(page, request, chosen, act, **options)
 
+    action.button = options["button"]  # type: ignore[attr-defined]  # read by CurationAdmin, as is:
     action.hidden_without = () if listed else (right,)  # type: ignore[attr-defined]  # read by CurationAdmin
     return action

@@ -54,6 +54,12 @@ class EntryAdmin(ReadOnlyAdmin):
     date_hierarchy = "published_at"
     actions = ("make_baseline", "quarantine", "restore", "unpublish")
 
+    def acts(self, obj: Entry) -> Iterable[str]:
+        """What may be done in its state; a reported figure is withdrawn, which is an act of its own."""
+        if obj.visibility == Entry.Visibility.PUBLIC:
+            return ("quarantine", "unpublish")
+        return ("restore",)
+
     def boards_of(self, key: Any) -> Iterable[int]:
         """The one that it is on."""
         return Entry.objects.filter(pk=key).values_list("dataset_id", flat=True)

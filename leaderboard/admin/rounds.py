@@ -81,6 +81,10 @@ class RoundAdmin(CurationAdmin):
         """Those of its datasets: a round says how many results of a team they show."""
         return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.datasets_of(row))
 
+    def acts(self, obj: Round) -> Iterable[str]:
+        """One that was not revealed can be."""
+        return () if obj.revealed_at else ("reveal_round",)
+
     def save_model(self, request: HttpRequest, obj: Round, form: Any, change: bool) -> None:
         """Save, so that competitions follow, and warn where quotas keep teams from the runs that the round takes."""
         super().save_model(request, obj, form, change)

@@ -19,6 +19,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 
 from leaderboard.models import Challenge, JudgementImport, Rescore, Round, User
@@ -46,8 +47,8 @@ def _own() -> list[PendingRows]:
     return [
         PendingRows(
             Rescore.objects.filter(state=Rescore.State.READY),
-            "rescore is ready: look at what changes, then switch or throw it away",
-            "rescores are ready: look at what changes, then switch or throw them away",
+            "rescore is ready: review the changes, then publish or discard",
+            "rescores are ready: review the changes, then publish or discard",
             "?state__exact=ready",
         ),
         PendingRows(
@@ -70,8 +71,20 @@ def _own() -> list[PendingRows]:
 SOURCES = [_own]
 
 
+#: What curators come for, and the lists for it, by the names of their models. What none names is under the last.
+TASKS = {
+    "Datasets and judgements": (
+        "dataset", "benchmark", "collectionprofile", "qrels", "pool", "judgementimport", "rescore",
+    ),
+    "Results and flags": ("entry", "challenge", "flag", "system", "source", "measurement"),
+    "Rounds": ("round",),
+    "People and teams": ("user", "team", "quotaexception", "quotause", "emailaddress", "group"),
+    "System": (),
+}  # fmt: skip
+
+
 def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
-    """What waits of all that this person may see: how many, in words, and where."""
+    """What waits of all that this person may see: how many, in words, where, and of which `model`."""
     waiting = []
     for each in (each for source in SOURCES for each in source()):
         options = each.rows.model._meta
@@ -79,16 +92,43 @@ def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
             count := each.rows.count()
         ):
             words = each.one if count == 1 else each.several
-            waiting.append({"count": count, "words": words, "address": each.address})
+            waiting.append(
+                {"count": count, "words": words, "address": each.address, "model": each.rows.model}
+            )
     return waiting
 
 
-_index = admin.site.index
+_index, _lists = admin.site.index, admin.site.get_app_list
 
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-    """The admin's first page, with what waits."""
-    return _index(request, {**(extra_context or {}), "waiting": pending_rows(request)})
+    """The admin's first page, with what waits, and beside each list how much of it."""
+    waiting, groups = pending_rows(request), task_groups(request)
+    for each in (each for group in groups for each in group["models"]):
+        each["waiting"] = [row for row in waiting if row["model"] is each["model"]]
+    return _index(request, {**(extra_context or {}), "waiting": waiting, "app_list": groups})
+
+
+def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
+    """The lists that this person may see, by task and not by Django's applications, which only its own pages name."""
+    lists = _lists(request, app_label)
+    if app_label is not None:
+        return lists
+    *tasks, last = TASKS
+    place = {name: (task, number) for task in tasks for number, name in enumerate(TASKS[task])}
+    groups: dict[str, list[Any]] = {task: [] for task in TASKS}
+    for each in (each for group in lists for each in group["models"]):
+        groups[place.get(each["model"]._meta.model_name, (last, 0))[0]].append(each)
+    return [
+        {
+            "name": task,
+            "app_label": slugify(task),
+            "app_url": f"{reverse('admin:index')}#{slugify(task)}",
+            "models": sorted(found, key=lambda each: place.get(each["model"]._meta.model_name, (last, 0))[1]),
+        }
+        for task, found in groups.items()
+        if found
+    ]
 
 
 @never_cache
@@ -119,6 +159,7 @@ admin.site.site_title = settings.SITE_NAME
 admin.site.index_title = "Curation"
 admin.site.index_template = "admin/curation_index.html"
 admin.site.index = index  # type: ignore[method-assign]
+admin.site.get_app_list = task_groups  # type: ignore[method-assign]
 # One sign-in page, with its limits on attempts and its second factor.
 admin.site.login = login  # type: ignore[method-assign]
 admin.site.has_permission = lambda request: getattr(request.user, "curates", False)  # type: ignore[method-assign]

@@ -130,6 +130,10 @@ class PersonAdmin(AccountAdmin, UserAdmin):
         explanation="They can sign in from now on, and are told by mail.",
     )  # fmt: skip
 
+    def acts(self, obj: User) -> Iterable[str]:
+        """One that waits is approved."""
+        return ("approve",) if obj.approval_awaited else ()
+
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody: an account is closed by taking “active” away, so that teams and records keep their names."""
         return False
@@ -291,6 +295,10 @@ class TeamAdmin(CurationAdmin):
         explanation="They submit nothing more to datasets with hidden judgements, where teams need to be approved. "
         "Their results stay.",
     )  # fmt: skip
+
+    def acts(self, obj: Team) -> Iterable[str]:
+        """Its approval, or taking it back."""
+        return ("withdraw_approval",) if obj.approved_at else ("approve",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Whoever may say who owns it: a team is never without an owner."""

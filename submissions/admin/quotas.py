@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -122,6 +123,10 @@ class FlagAdmin(ReadOnlyAdmin):
     def earlier(self, flag: Flag) -> str:
         """Their ids."""
         return ", ".join(flag.details.get("chain", [])) or flag.details.get("submission", "") or "none"
+
+    def acts(self, obj: Flag) -> Iterable[str]:
+        """An open one is settled."""
+        return ("clear", "confirm") if obj.state == Flag.State.OPEN else ()
 
     clear = _settling("Clear: it is no probe", Flag.State.CLEARED, title="Clear flags", button="Clear")
     confirm = _settling(

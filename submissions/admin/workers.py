@@ -1,4 +1,4 @@
-"""Workers and queues, for operators: one page, which a plain reload brings up to date."""
+"""Workers and queues, for operators: one page, which follows by itself."""
 
 from __future__ import annotations
 

@@ -117,7 +117,8 @@ def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -
         raise CannotProtect(
             f"{told} result{'s' if told > 1 else ''} on {dataset} told their teams the mean over all judged queries: "
             "with the public part's beside it their private part is known, and what was tuned on it stays tuned. Start "
-            "a competition before results come, or on new judgements, or say that you know this (although told)"
+            "a competition before results come, or on new judgements, or tick “Proceed even though results were "
+            "published in full” (--although-told)"
         )
 
 
@@ -136,7 +137,7 @@ def _require_revealed(dataset: Dataset, although_reveals: bool) -> None:
         raise CannotProtect(
             f"this would tell the private part of {found} result{'s' if found > 1 else ''} on {dataset}: means over "
             "all judged queries, beside those over the public part, give it away. Reveal first what the board shows, "
-            "or say that you know this (although it reveals)"
+            "or tick “Proceed even though the private part becomes public” (--although-reveals)"
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from urllib.parse import urljoin
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -333,6 +335,25 @@ def test_a_curator_settles_in_the_admin(challenge: Challenge, curator: User) -> 
     looker = make_user("Looker", is_staff=True)
     client.force_login(looker)
     assert client.post(path, chosen).status_code == 403
+
+
+def test_a_challenge_is_settled_from_its_own_page(challenge: Challenge, curator: User) -> None:
+    client = Client()
+    client.force_login(curator)
+    path = f"/admin/leaderboard/challenge/{challenge.pk}/change/"
+    page = client.get(path).content.decode()
+    assert 'value="uphold"' in page
+    assert 'value="reject"' in page
+    form = re.search(r'<form class="decide" method="post" action="([^"]+)"', page)
+    assert form is not None
+    address = urljoin(path, form[1])
+    asked = client.post(address, {"action": "reject", "_selected_action": challenge.pk}).content.decode()
+    assert "The challenge is rejected" in asked
+    with acting(curator):
+        settle_challenge(challenge, upheld=False, decision="No.")
+    settled = client.get(path).content.decode()
+    assert 'value="uphold"' not in settled
+    assert 'value="take_words_out"' in settled
 
 
 def test_the_team_is_told_and_then_who_raised_it(
