@@ -26,6 +26,7 @@ from leaderboard.views import (
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
+from leaderboard.views.search import search_page
 from leaderboard.views.security_txt import security_txt
 
 handler404 = "leaderboard.views.errors.not_found"
@@ -45,6 +46,7 @@ pages = [
     path("datasets/<slug:slug>/rescores/<int:number>/rescore.csv", rescores.rescore_csv, name="rescore-csv"),
     path("benchmarks/", public.benchmarks, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
+    path("search/", search_page, name="search"),
     path("compare/", compare_systems, name="compare"),
     path("systems/<slug:slug>/", follow_merged(public.system), name="system"),
     path("systems/<slug:slug>/badge.svg", follow_merged(public.badge_svg), name="system_badge"),
@@ -94,6 +96,7 @@ api_calls = [
     path("benchmarks/", board_api.BenchmarksView.as_view(), name="api-benchmarks"),
     path("benchmarks/<slug:slug>/board/", board_api.benchmark_board, name="api-benchmark-board"),
     path("systems/<slug:slug>/", follow_merged(board_api.SystemView.as_view()), name="api-system"),
+    path("search/", board_api.search_results, name="api-search"),
     path("rounds/", RoundsView.as_view(), name="api-rounds"),
     path("rounds/<slug:slug>/", RoundView.as_view(), name="api-round"),
     path("schema/", documents.SchemaView.as_view(), name="api-schema"),

@@ -15,6 +15,7 @@ from leaderboard.api.fields import AddressField, Answer, shape
 from leaderboard.boards.dataset_details import AwaitingRun, JudgedVersion, LoadingSnippet, QueryExample
 from leaderboard.boards.pages import Tombstone
 from leaderboard.boards.system.result import Result
+from leaderboard.comparison.search import Found
 from leaderboard.datasets.lists import DatasetStatistics
 from leaderboard.models import DECLARED_NUMBERS, Challenge
 from leaderboard.results.history.measurements import Machine
@@ -62,6 +63,7 @@ JudgedVersionSerializer = shape(
 )
 NeighbourSerializer = shape(Neighbour, "Neighbour", "Another dataset; `overlap` of vocabularies is 0 to 1.")
 AwaitingRunSerializer = shape(AwaitingRun, "AwaitingRun", "A public run that waits for first judgements.")
+FoundSerializer = shape(Found, "Found", "One answer of the search.", url=AddressField(help_text="Its page."))
 TombstoneSerializer = shape(Tombstone, "Tombstone", "What remains of a result that was withdrawn.")
 MachineSerializer = shape(Machine, "Machine", "A hardware class.")
 EntryCertaintySerializer = shape(
@@ -443,3 +445,10 @@ class SystemSerializer(NamedSerializer):
             for each in DECLARED_NUMBERS
         }
         return {**super().get_fields(), **numbers}
+
+
+class SearchSerializer(serializers.Serializer[Any]):
+    """What was looked for, and what was found, by kind."""
+
+    query = serializers.CharField()
+    found = FoundSerializer(many=True)

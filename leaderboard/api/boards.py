@@ -19,7 +19,8 @@ from leaderboard.boards.pages import BenchmarkPage, DatasetPage
 from leaderboard.boards.state import FACETS, PRESETS, VIEWS, WEIGHED, BoardState
 from leaderboard.boards.system import page as system_page
 from leaderboard.boards.system.result import Result
-from leaderboard.core.cache.pages import PageVariant, cache_page
+from leaderboard.comparison.search import read_query, search
+from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.site_url import site_address
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
@@ -29,9 +30,10 @@ from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import announced_rounds
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
-from leaderboard.views.board_views import Kind, board_citation
+from leaderboard.views.board_views import Kind, board_citation, site_revision
 from leaderboard.views.exports import export_asked
 from leaderboard.views.files import visible_dataset
+from leaderboard.views.search import asked
 
 #: The part of a path that names a dataset, benchmark or system.
 SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
@@ -171,6 +173,26 @@ class DatasetFilesView(ReadView):
         return Response(answers.FileSerializer(files, many=True, context={"request": request}).data)
 
 
+class SearchView(ReadView):
+    """What the site has under some words."""
+
+    @extend_schema(
+        operation_id="search",
+        parameters=[
+            OpenApiParameter(
+                "q", str, required=True, description="Words that a name has; 100 characters are read."
+            )
+        ],
+        responses=answers.SearchSerializer,
+        extensions={"x-curl": "?q=bm25"},
+    )
+    def get(self, request: Request) -> Response:
+        """Datasets, benchmarks, systems, teams and authors by name, at most eight of each."""
+        query = read_query(request.query_params.get("q", ""))
+        answer = {"query": query, "found": search(query)}
+        return Response(answers.SearchSerializer(answer, context={"request": request}).data)
+
+
 class BenchmarksView(ReadView):
     """Every benchmark."""
 
@@ -196,6 +218,10 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 
 
 dataset_board = cache_page(entry_rows.dataset_revision, _variant)(DatasetBoardView.as_view())
+search_results = cache_page(
+    site_revision,
+    vary_on_site_address(lambda request: None if "Authorization" in request.headers else asked(request)),
+)(SearchView.as_view())
 benchmark_board = cache_page(entry_rows.benchmark_revision, _variant)(BenchmarkBoardView.as_view())
 
 

@@ -7,11 +7,16 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 
+from leaderboard.core.logging import request_id
+
 
 def site(request: HttpRequest) -> dict[str, Any]:
-    """The site's name, whether it is the one-command default, and whether anybody may sign up."""
+    """What frames of pages say of the site; its address is empty unless configured, so that pages may be kept."""
     return {
         "site_name": settings.SITE_NAME,
+        "site_address": settings.SITE_ADDRESS,
+        "site_pages": list(settings.SITE_PAGES),
+        "request_id": request_id(),
         "embedded": settings.EMBEDDED,
         "signup_closed": settings.SIGNUP == "closed",
     }

@@ -272,6 +272,7 @@
     if (button) download(button.closest("figure"), button.dataset.figureDownload);
   });
   dark.addEventListener("change", () => figures().forEach(draw));
+  document.addEventListener("themechange", () => figures().forEach(draw));
   for (const name of ["htmx:pushedIntoHistory", "htmx:replacedInHistory", "htmx:historyRestore"])
     document.addEventListener(name, follow);
   document.addEventListener("htmx:load", watch);

@@ -59,6 +59,8 @@ UNLINKED = (
     "/compare/?system=bm25&system=planted&dataset=demo",
     "/authors/zyxauthor-one/",
     "/news/atom.xml",
+    "/search/?q=zyx",
+    "/api/v1/search/?q=zyx",
     "/figures/",
     "/systems/planted/badge.svg?dataset=demo",
     "/systems/planted/badge.json?dataset=demo",

@@ -1,0 +1,42 @@
+"""What the head of a page tells search engines and previews of links: blocks of the page, as plain text."""
+
+from __future__ import annotations
+
+from html import unescape
+
+from django import template
+from django.template.loader_tags import BLOCK_CONTEXT_KEY
+from django.utils.html import strip_tags
+
+register = template.Library()
+
+SITE = (
+    "A public leaderboard for information retrieval: runs and models are scored on hidden and open relevance "
+    "judgements, with significance tests, measured costs and a baseline beside every result."
+)
+#: So much of a description is shown anywhere.
+LONGEST = 300
+
+
+@register.simple_tag(takes_context=True)
+def page_title(context: template.Context) -> str:
+    """What stands in the page's block `title`, which may be written once only."""
+    blocks = context.render_context.get(BLOCK_CONTEXT_KEY)
+    block = blocks.get_block("title") if blocks else None
+    if block is None:
+        return str(context.get("site_name") or "Runboard")
+    return unescape(strip_tags(block.nodelist.render(context))).strip()
+
+
+@register.simple_tag(takes_context=True)
+def page_summary(context: template.Context) -> str:
+    """What the page is about: the verdict of its board, else `summary` or the description of what it shows."""
+    board, said = context.get("board"), context.get("summary")
+    if getattr(board, "summary", None):
+        said = f"{board.title}. {board.summary.text}"
+    for name in ("dataset", "benchmark", "system"):
+        about = context.get(name)
+        if not said and isinstance(about, dict):
+            said = about.get("description")
+    text = " ".join(strip_tags(said or SITE).split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"

@@ -1,0 +1,107 @@
+"""The search of the header: boards, systems, teams and people by name, as a page, a list and JSON."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from leaderboard.models import Benchmark, Dataset, Source, Team
+from tests.leaderboard.entries import make_system, record_boards, score, scored_dataset
+
+pytestmark = pytest.mark.django_db
+
+
+def found(client: Client, query: str) -> list[tuple[str, str]]:
+    """Kinds and names."""
+    answer = client.get("/api/v1/search/", {"q": query})
+    assert answer.status_code == 200
+    return [(one["kind"], one["name"]) for one in answer.json()["found"]]
+
+
+@pytest.fixture
+def content() -> Dataset:
+    dataset = scored_dataset(name="Quokka questions", domain="marsupials")
+    Benchmark.objects.create(slug="quokka-suite", name="Quokka suite").members.create(dataset=dataset)
+    team = Team.objects.create(slug="wombat-lab", name="Wombat Lab")
+    score(dataset, make_system("Quokka ranker", team=team, authors="Ada Numbat and Grace Bilby"), ndcg=0.5)
+    score(dataset, make_system("Big quokka", team=team, participant="Echidna group"), ndcg=0.4)
+    score(dataset, "private quokka", ndcg=0.9, public=False)
+    scored_dataset(name="Quokka in preparation", state=Dataset.State.PREPARING)
+    return dataset
+
+
+@pytest.mark.usefixtures("content")
+def test_names_are_found_by_kind_and_what_begins_so_stands_first(client: Client) -> None:
+    assert found(client, "QUOKKA") == [
+        ("benchmark", "Quokka suite"),
+        ("dataset", "Quokka questions"),
+        ("system", "Quokka ranker"),
+        ("system", "Big quokka"),
+    ]
+    assert found(client, "ranker  quokka") == [("system", "Quokka ranker")]
+    assert found(client, "wombat") == [("team", "Wombat Lab")]
+    assert found(client, "numbat") == [("author", "Ada Numbat")]
+    assert found(client, "echidna") == [("system", "Big quokka")]
+    assert found(client, "marsupials") == [("dataset", "Quokka questions")]
+    assert found(client, " ") == found(client, "%") == []
+
+
+@pytest.mark.usefixtures("content")
+def test_every_answer_leads_to_a_page_and_the_page_lists_the_same(client: Client) -> None:
+    Source.objects.create(key="none", title="Unused", authors="Nobody Quokka", year=2020)
+    answers = [
+        one
+        for q in ("quokka", "wombat", "numbat")
+        for one in client.get(f"/api/v1/search/?q={q}").json()["found"]
+    ]
+    for one in answers:
+        assert client.get(one["url"]).status_code == 200, one
+    page = client.get("/search/?q=quokka").content.decode()
+    assert all(one["name"] in page for one in answers[:4])
+    assert "Nobody Quokka" not in page
+    part = client.get("/search/?q=quokka", headers={"HX-Request": "true"}).content.decode()
+    assert "Quokka ranker" in part
+    assert "<html" not in part
+    assert "Nothing here matches “&lt;b&gt;”" in client.get("/search/?q=<b>").content.decode()
+
+
+def test_an_anonymous_system_is_found_by_its_own_name_alone(client: Client, content: Dataset) -> None:
+    team = Team.objects.create(slug="potoroo", name="Potoroo Institute")
+    hidden = make_system(
+        "Double blind", team=team, authors="Eve Potoroo", participant="Potoroo people",
+        anonymous_until=timezone.now() + timedelta(days=30),
+    )  # fmt: skip
+    score(content, hidden, ndcg=0.7)
+    assert found(client, "potoroo") == []
+    assert found(client, "double") == [("system", "Double blind")]
+    assert "otoroo" not in client.get("/search/?q=double").content.decode()
+    hidden.anonymous_until = None
+    hidden.save()
+    record_boards()
+    assert found(client, "potoroo") == [
+        ("system", "Double blind"), ("team", "Potoroo Institute"), ("author", "Eve Potoroo")
+    ]  # fmt: skip
+
+
+def test_a_search_takes_few_queries_however_much_there_is(client: Client, content: Dataset) -> None:
+    for number in range(30):
+        score(content, make_system(f"crowd {number}", authors=f"Person {number} Crowd"), ndcg=0.1)
+    with CaptureQueriesContext(connection) as queries:
+        answers = found(client, "crowd")
+    assert len(queries) <= 8  # the site's revision, and seven
+    assert len(answers) == 16
+    assert found(client, "x" * 5000) == []
+
+
+def test_the_search_is_kept_and_still_sees_what_is_new(client: Client, content: Dataset) -> None:
+    assert found(client, "late") == []
+    with CaptureQueriesContext(connection) as queries:
+        assert found(client, "late") == []
+    assert len(queries) == 1
+    score(content, "latecomer", ndcg=0.2)
+    assert ("system", "latecomer") in found(client, "late")
