@@ -19,8 +19,8 @@ from leaderboard.results.significance.statements import UNKNOWN, BoardStatements
 NEAR_BEST = 0.95
 #: A longer name of a system is said by its beginning, so that a telephone shows all in three lines.
 LONGEST_NAME = 34
-#: So many systems that tie are named; more are counted.
-MOST_NAMED = 1
+#: So many systems that tie are named, where their names are short; more are counted.
+MOST_NAMED = 2
 
 
 def summarise(
@@ -122,9 +122,10 @@ def p_text(p: float) -> str:
 def _ties(tied: Sequence[Row], names: Counter[str]) -> str:
     if not tied:
         return "No system ties with it."
-    if len(tied) > MOST_NAMED:
-        return f"{len(tied)} systems tie with it."
-    return f"{_name(tied[0], names)} ties with it."
+    named = " and ".join(_name(row, names) for row in tied)
+    if len(tied) > MOST_NAMED or len(named) > LONGEST_NAME:
+        return f"{len(tied)} {'systems tie' if len(tied) > 1 else 'system ties'} with it."
+    return f"{named} {'tie' if len(tied) > 1 else 'ties'} with it."
 
 
 def _untested(*, reported: bool, tested: bool) -> str:

@@ -32,7 +32,7 @@ def page_title(context: template.Context) -> str:
 def page_summary(context: template.Context) -> str:
     """What the page is about: the verdict of its board, else `summary` or the description of what it shows."""
     board, said = context.get("board"), context.get("summary")
-    if getattr(board, "summary", None):
+    if board is not None and board.summary is not None:
         said = f"{board.title}. {board.summary.text}"
     for name in ("dataset", "benchmark", "system"):
         about = context.get(name)
