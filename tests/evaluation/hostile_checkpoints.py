@@ -75,7 +75,7 @@ def _dangerous_files() -> None:
         ("adapter-weights", "adapter_model.safetensors", safetensors({})),
         ("adapter-pickled", "adapter_model.bin", _PICKLE),
     ):
-        add(name, "adapter", _as_adapter(file, data))
+        add_checkpoint(name, "adapter", _as_adapter(file, data))
 
 
 def _configurations() -> None:
