@@ -275,7 +275,7 @@ def _upright_bars(places: Sequence[int], differences: Sequence[float], measure: 
 
 DIFFICULTY = Figure(
     slug="difficulty",
-    title="Difficulty of queries",
+    title="Query difficulty",
     caption="What the systems on a board reach on each query, from the hardest query to the easiest.",
     subjects=("dataset",),
     build=build_difficulty,
