@@ -63,7 +63,7 @@ def _switch(rescore: Rescore, seen: str) -> str:
 
 def _discard(rescore: Rescore, seen: str) -> str:
     campaigns.discard_rescore(rescore)
-    return f"Thrown away: the board of {rescore.dataset} stays on qrels {rescore.from_qrels.number}."
+    return f"Discarded: the board of {rescore.dataset} stays on qrels {rescore.from_qrels.number}."
 
 
 def _resume(rescore: Rescore, seen: str) -> str:
@@ -81,9 +81,9 @@ _ACTS: dict[str, tuple[Callable[[Rescore, str], str], str, str, str]] = {
     ),
     "discard": (
         _discard,
-        "Throw the rescore away",
+        "Discard the rescore",
         "No board changes. The new judgements and evaluations stay, and can be taken up again.",
-        "Throw away",
+        "Discard",
     ),
     "evaluate": (
         _resume,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.pages import confirm, confirmed_action
+from leaderboard.admin.pages import ReasonForm, confirm, confirmed_action
+from leaderboard.admin.reported import report_view
+from leaderboard.importing.reported.curated import withdraw_figure
 from leaderboard.models import Entry
 from leaderboard.results.publishing.visibility import (
     CannotModerate,
@@ -34,6 +39,18 @@ def _moderation(verb: Callable[[Entry, str], Entry], done: str) -> Callable[[Ent
     return act
 
 
+class WithdrawForm(ReasonForm):
+    """Which figure of a reported row."""
+
+    measure = forms.CharField(max_length=40, required=False, help_text="Empty: the whole row.")
+    field_order = ("measure", "why")
+
+
+def _withdraw(entry: Entry, values: Mapping[str, Any]) -> str:
+    withdraw_figure(entry, values["measure"].strip(), values["why"])
+    return f"{values['measure'] or 'All figures'} of {entry} withdrawn."
+
+
 @admin.register(Entry)
 class EntryAdmin(ReadOnlyAdmin):
     """What boards show."""
@@ -52,10 +69,13 @@ class EntryAdmin(ReadOnlyAdmin):
     list_select_related = ("system", "dataset")
     search_fields = ("system__name", "system__slug", "dataset__name", "dataset__slug", "submission_reference")
     date_hierarchy = "published_at"
-    actions = ("make_baseline", "quarantine", "restore", "unpublish")
+    change_list_template = "admin/leaderboard/entry/change_list.html"
+    actions = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
 
     def acts(self, obj: Entry) -> Iterable[str]:
-        """What may be done in its state; a reported figure is withdrawn, which is an act of its own."""
+        """What may be done in its state."""
+        if obj.visibility == Entry.Visibility.PUBLIC and obj.provenance == Entry.Provenance.REPORTED:
+            return ("withdraw", "quarantine")
         if obj.visibility == Entry.Visibility.PUBLIC:
             return ("quarantine", "unpublish")
         return ("restore",)
@@ -63,6 +83,11 @@ class EntryAdmin(ReadOnlyAdmin):
     def boards_of(self, key: Any) -> Iterable[int]:
         """The one that it is on."""
         return Entry.objects.filter(pk=key).values_list("dataset_id", flat=True)
+
+    def get_urls(self) -> list[URLPattern]:
+        """The admin's own addresses, and entering what publications report."""
+        view = self.admin_site.admin_view(partial(report_view, self))
+        return [path("report/", view, name="leaderboard_entry_report"), *super().get_urls()]
 
     def has_baseline_permission(self, request: HttpRequest) -> bool:
         """Who may name what others are compared with."""
@@ -105,4 +130,9 @@ class EntryAdmin(ReadOnlyAdmin):
         "Un-publish: off the board, its team is told why", MODERATES, _moderation(unpublish, "is off the board"),
         refusals=(CannotModerate,), title="Un-publish results", button="Un-publish", danger=True,
         explanation="Nothing of them stays on boards. Their teams see the reason:",
+    )  # fmt: skip
+    withdraw = confirmed_action(
+        "Withdraw reported figures", MODERATES, _withdraw, refusals=(CannotModerate,), form_class=WithdrawForm,
+        title="Withdraw reported figures", button="Withdraw a figure", danger=True,
+        explanation="They leave the board; permalinks keep them. Entering them again brings them back:",
     )  # fmt: skip

@@ -26,6 +26,7 @@ TAKE_FILES = frozenset(
         "api-submissions",
         "admin:leaderboard_dataset_import",
         "admin:leaderboard_judgementimport_bring",
+        "admin:leaderboard_entry_report",
         *(f"admin:leaderboard_{table}_table" for table in _TABLES),
     }
 )

@@ -241,6 +241,7 @@ _ADMIN = {
     **_each(
         Row(_CURATORS, _CURATORS),
         "leaderboard_dataset_import", "leaderboard_dataset_measures", "leaderboard_judgementimport_bring",
+        "leaderboard_entry_report",
         "leaderboard_pool_draw", "leaderboard_rescore_csv", "leaderboard_rescore_switch",
         "leaderboard_rescore_discard", "leaderboard_rescore_evaluate", "leaderboard_system_merge",
         *(f"leaderboard_{model}_{act}" for act in ("export", "table")

@@ -206,6 +206,19 @@ def _start_rescore(stage: Stage) -> None:
     stage.post(reverse("admin:leaderboard_rescore_add"), qrels=stage.rescore.to_qrels_id)
 
 
+def _report(stage: Stage) -> None:
+    """A figure of a publication on the hidden board."""
+    source = {"key": "told", "title": "T", "authors": "A", "year": 2026}
+    figure = {
+        "dataset": "secret",
+        "system": "Told",
+        "measure": "nDCG@10",
+        "value": "0.5",
+        "locator": "Table 1",
+    }
+    stage.post(reverse("admin:leaderboard_entry_report"), **source, **figure, architecture="dense")
+
+
 def _measures(stage: Stage) -> None:
     address = reverse("admin:leaderboard_dataset_measures", args=[stage.dataset.pk])
     for primary in ("Hole@10", "Judged@10", "RR@10"):
@@ -306,6 +319,7 @@ FLOWS: Mapping[str, Flow] = {
     "leaderboard_dataset_import": _import_others,
     "leaderboard_dataset_import, scored": _import_scored,
     "leaderboard_dataset_measures": _measures,
+    "leaderboard_entry_report": _report,
     **{f"leaderboard_{table}_export": partial(_export, table=table) for table in _TABLES},
     **{f"leaderboard_{table}_table": partial(_table, table=table) for table in _TABLES},
     "leaderboard_judgementimport_bring": _bring,
@@ -337,7 +351,7 @@ FLOWS: Mapping[str, Flow] = {
     },
     **{
         f"leaderboard.Entry:{action}": partial(_act_on_rows, label="leaderboard.Entry", action=action)
-        for action in ("make_baseline", "quarantine", "restore", "unpublish")
+        for action in ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
     },
     "leaderboard.Round:reveal_round": partial(_act_on_rows, label="leaderboard.Round", action="reveal_round"),
     **{

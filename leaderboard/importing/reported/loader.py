@@ -16,6 +16,8 @@ from leaderboard.results.publishing.reported import publish_reported
 from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 
+#: What other systems of a publication are compared with, where it names none.
+BASELINE = "BM25"
 #: What a dataset that was imported gets from here where it says nothing itself.
 GAINED = ("ir_datasets_id", "beir_name", "licence", "description", "citation")
 
@@ -41,18 +43,25 @@ def load_reported() -> LoadSummary:
     rows = {(row.source, row.name): row for row in tables.systems()}
     numbers = _numbers()
     systems = {key: _system(row, sources[row.source], numbers) for key, row in rows.items()}
+    known = {
+        (entry.dataset_id, entry.system_id, entry.configuration): entry
+        for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
+    }
     entries = []
     for place, printed in numbers.items():
         dataset, system = datasets[place.dataset], systems[place.source, place.system]
+        entered = known.get((dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[]))
+        named = {each["name"] for each in printed.figures} | set(printed.scores)
         entries.append(
             Entry(
                 dataset=dataset,
                 system=system,
                 configuration=place.configuration,
-                scores=printed.scores,
-                figures=printed.figures,
+                # Beside the tables' own, what curators entered of other measures stays.
+                scores={**entered.scores, **printed.scores},
+                figures=[*printed.figures, *(each for each in entered.figures if each["name"] not in named)],
                 comparison_group=place.comparison_group,
-                is_baseline=place.system == publications[place.source].get("baseline", "BM25"),
+                is_baseline=place.system == publications[place.source].get("baseline", BASELINE),
                 training=training_exposure(system, dataset),
                 locator=", ".join(printed.locators),
             )
@@ -91,23 +100,27 @@ def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
                 )
             )
     for row in (*figures, *tables.figures()):
-        # As `Entry.figures` holds it. A doubtful one is shown as printed and kept out of plots.
-        figure = {
-            name: getattr(row, name) for name in ("name", "value", "unit", "scale", "hardware", "as_printed")
-        }
-        figure |= {"doubtful": bool(row.doubt), "doubt": row.doubt, "locator": row.locator}
-        numbers[row.place].figures.append(figure)
+        numbers[row.place].figures.append(figure_fields(row))
         numbers[row.place].locators[row.locator] = None
     return dict(numbers)
 
 
+def figure_fields(row: tables.ReportedFigure) -> dict[str, Any]:
+    """The figure as `Entry.figures` holds it. A doubtful one is shown as printed and kept out of plots."""
+    names = ("name", "value", "unit", "scale", "hardware", "as_printed", "doubt", "locator")
+    return {**{name: getattr(row, name) for name in names}, "doubtful": bool(row.doubt)}
+
+
 def _source(key: str, fields: dict[str, Any]) -> Source:
     values = {name: fields[name] for name in ("title", "authors", "year", "venue", "url")}
-    source, _ = Source.objects.update_or_create(key=key, defaults={**values, "bibtex": _bibtex(key, fields)})
+    source, _ = Source.objects.update_or_create(
+        key=key, defaults={**values, "bibtex": make_bibtex(key, fields)}
+    )
     return source
 
 
-def _bibtex(key: str, fields: Mapping[str, Any]) -> str:
+def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
+    """The publication as BibTeX, from the fields of `Source` and, where known, its `type` and `doi`."""
     kind = fields.get("type", "inproceedings")
     place = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
     url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
@@ -131,7 +144,7 @@ def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
         "domain": row.domain,
         "licence": row.licence,
         "description": text.get("description", ""),
-        "citation": _bibtex(text["key"], text) if "title" in text else "",
+        "citation": make_bibtex(text["key"], text) if "title" in text else "",
         "homepage": row.homepage,
         "hidden": False,
         "primary_measure": row.measures[0],

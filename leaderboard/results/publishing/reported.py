@@ -8,7 +8,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from leaderboard.models import Entry
-from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
+from leaderboard.results.history.revisions import Kind, board_changed, boards_changed, lock_boards
+from leaderboard.results.publishing.visibility import unpublish
 
 #: What may change when a table is corrected.
 CORRECTED = ("scores", "figures", "comparison_group", "is_baseline", "training", "locator")
@@ -43,3 +44,20 @@ def publish_reported(reported: Sequence[Entry]) -> int:
     touched = {entry.dataset_id for entry in (*new, *changed)}
     boards_changed(touched, Kind.REPORTED)
     return len(new) + len(changed)
+
+
+@transaction.atomic
+def withdraw_reported(entry: Entry, measure: str, reason: str) -> None:
+    """Take one measure's figure off a reported entry; without a measure, or where no other is left, the entry itself.
+
+    Raises CannotModerate for the baseline of its publication, and without a reason.
+    """
+    lock_boards([entry.dataset_id])
+    entry.refresh_from_db()
+    others = {name: value for name, value in entry.scores.items() if name != measure}
+    if not measure or not others:
+        unpublish(entry, reason)
+        return
+    entry.scores, entry.figures = others, [each for each in entry.figures if each["name"] != measure]
+    entry.save(update_fields=["scores", "figures"])
+    board_changed(entry.dataset, Kind.REPORTED, entry, {entry.pk})

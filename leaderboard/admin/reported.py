@@ -1,0 +1,178 @@
+"""Entering what publications report: one figure by a form, or many by a CSV with the form's fields as columns."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem, number_of
+from evaluation.measures.registry import UnknownMeasureError, parse_measure
+from leaderboard.admin.forms import WhyField
+from leaderboard.admin.pages import curation_page, require, submit
+from leaderboard.core.text.numbers import parse_number
+from leaderboard.importing.reported.curated import SCALES, CuratedFigure, enter_figures
+from leaderboard.models import Architecture, Dataset, Source, System
+
+#: The rights that entering figures takes.
+REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
+#: The largest CSV that is taken, in bytes.
+LARGEST = 1_000_000
+_NEW = ("key", "title", "authors", "year", "venue", "url")
+
+
+class FigureForm(forms.Form):
+    """One figure: the fields of the form, and the columns of the CSV."""
+
+    dataset = forms.ModelChoiceField(
+        Dataset.objects.listed(), to_field_name="slug",
+        error_messages={"invalid_choice": "There is no dataset %(value)s: give its slug, as in /datasets/slug/."},
+    )  # fmt: skip
+    system = forms.CharField(max_length=120, help_text="As the publication calls it.")
+    measure = forms.CharField(max_length=40, help_text="As on boards: nDCG@10.")
+    value = forms.CharField(
+        help_text="As printed: 0.344, or 34.4 with the scale percent.",
+        validators=[
+            RegexValidator(r"^([0-9]{1,3}(\.[0-9]{1,6})?|\.[0-9]{1,6})$", "Write a number as printed: 0.344.")
+        ],
+    )
+    scale = forms.ChoiceField(
+        choices=[("", "share (0.344)"), *((each, each) for each in SCALES)], required=False
+    )
+    locator = forms.CharField(max_length=80, help_text="Where it is printed: Table 2.")
+    architecture = forms.ChoiceField(
+        choices=[("", "as it is"), *Architecture.choices],
+        required=False,
+        help_text="Of a system that is new here.",
+    )
+    configuration = forms.CharField(
+        max_length=120, required=False, help_text="Tells settings of one system apart."
+    )
+
+    #: The publication, where it is here already.
+    source: Source | None = None
+
+    def clean_measure(self) -> str:
+        """By its name on boards."""
+        try:
+            return str(parse_measure(self.cleaned_data["measure"]))
+        except UnknownMeasureError as error:
+            raise ValidationError(str(error)) from error
+
+    def clean(self) -> dict[str, Any]:
+        """What only several fields tell."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        values["scale"] = values.get("scale") or "share"
+        dataset, measure, value = (values.get(name) for name in ("dataset", "measure", "value"))
+        if dataset and measure and measure not in dataset.measures:
+            self.add_error(
+                "measure", f"{dataset.slug} does not show {measure}, but {', '.join(dataset.measures)}."
+            )
+        if value and float(value) > (most := SCALES[values["scale"]]):
+            self.add_error(
+                "value", f"{value} is no {values['scale']}, which ends at {most:g}: is it the other scale?"
+            )
+        known = System.objects.filter(source=self.source, name=values.get("system"))
+        if not values.get("architecture") and (self.source is None or not known.exists()):
+            self.add_error("architecture", "The system is new here: say which architecture it has.")
+        return values
+
+
+class PublicationForm(forms.ModelForm):
+    """The publication, one of those that are here or a new one, and a CSV in the place of a single figure."""
+
+    publication = forms.ModelChoiceField(
+        Source.objects.all(), required=False, empty_label="a new one, described below"
+    )
+    csv = forms.FileField(
+        label="CSV", required=False,
+        help_text="In the place of the figure below. Columns: " + ", ".join(FigureForm.base_fields) + ".",
+    )  # fmt: skip
+    why = WhyField()
+    field_order = ("publication", *_NEW, "csv", "why")
+
+    class Meta:
+        model = Source
+        fields = _NEW
+        field_classes = {"url": partial(forms.URLField, assume_scheme="https")}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.data.get("publication"):
+            for name in _NEW:
+                self.fields[name].required = False
+
+    def _post_clean(self) -> None:
+        if not self.cleaned_data.get("publication"):
+            super()._post_clean()
+
+    def clean_csv(self) -> str:
+        """Its text."""
+        file = self.cleaned_data["csv"]
+        if file is not None and file.size > LARGEST:
+            raise ValidationError(f"The file is larger than {LARGEST:,} bytes: bring it in parts.")
+        try:
+            return file.read().decode("utf-8-sig") if file else ""
+        except UnicodeDecodeError:
+            raise ValidationError("The file is no UTF-8 text: save it as CSV (UTF-8).") from None
+
+
+def report_view(page: Any, request: HttpRequest) -> HttpResponse:
+    """The form; figures are published all together or not at all."""
+    require(request, *REPORTS)
+    single = FigureForm(request.POST if request.method == "POST" and "csv" not in request.FILES else None)
+    single.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", ""))).first()
+    form = PublicationForm(request.POST or None, request.FILES or None)
+
+    def act(values: Mapping[str, Any]) -> str:
+        source = values["publication"] or form.instance
+        rows = (
+            [single.cleaned_data] if single.is_bound else read_figures(values["csv"], values["publication"])
+        )
+        enter_figures(source, [CuratedFigure(**row) for row in rows])
+        page.message_user(request, f"Published: {number_of(len(rows), 'reported figure')} of {source}.")
+        return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
+
+    sendable = single.is_valid() or not single.is_bound
+    redirect, problems = submit(request, form, act) if sendable else (None, [])
+    return redirect or curation_page(
+        request, page, "admin/leaderboard/entry/report.html", "Enter reported figures",
+        problems=problems, form=form, figure=single, status=400 if problems or form.errors or single.errors else 200,
+    )  # fmt: skip
+
+
+def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
+    """The fields of each figure of a CSV. Raises InvalidContent with everything that is wrong, by line."""
+    reader = csv.DictReader(text.splitlines())
+    figures, seen = [], set()
+    wrong: defaultdict[str, list[int]] = defaultdict(list)
+    named, fields = set(reader.fieldnames or ()), FigureForm.base_fields
+    needed = {name for name, field in fields.items() if field.required}
+    if needed - named or named - set(fields):
+        wrong[f"The columns are {', '.join(fields)}, not {', '.join(map(str, named))}."].append(1)
+    for row in reader if not wrong else ():
+        form = FigureForm(row)
+        form.source = source
+        place = tuple(row.get(name) for name in ("dataset", "system", "configuration", "measure"))
+        for name, messages in form.errors.items():
+            for message in messages:
+                wrong[f"{name}: {message}"].append(reader.line_num)
+        if place in seen:
+            wrong["The same figure stands on an earlier line."].append(reader.line_num)
+        seen.add(place)
+        figures.append(form.cleaned_data)
+    if not wrong and not figures:
+        wrong["The file has no figure: write one a line, below the names of the columns."].append(1)
+    if wrong:
+        found = [Problem("error", "reported", len(at), text, "", tuple(at[:5])) for text, at in wrong.items()]
+        raise InvalidContent.of(*found)
+    return figures

@@ -1,0 +1,110 @@
+"""Figures of publications that a curator enters, beside those of the committed tables.
+
+Call within `leaderboard.core.audit.acting`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from leaderboard.core.audit import record
+from leaderboard.importing.reported import tables
+from leaderboard.importing.reported.loader import BASELINE, figure_fields, make_bibtex
+from leaderboard.models import Dataset, Entry, Source, System
+from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.publishing.reported import publish_reported, withdraw_reported
+from leaderboard.results.publishing.visibility import CannotModerate, restore
+from leaderboard.results.values import training_exposure
+from leaderboard.systems.records import free_slug
+
+#: How values are printed, and what 1 is then.
+SCALES = {"share": 1.0, "percent": 100.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CuratedFigure:
+    """A score as a publication prints it; `architecture` is asked for where the system is new."""
+
+    dataset: Dataset
+    system: str
+    measure: str
+    value: str
+    scale: str
+    locator: str
+    architecture: str
+    configuration: str
+
+    @property
+    def share(self) -> float:
+        """The value as a share between 0 and 1."""
+        return round(float(self.value) / SCALES[self.scale], 8)
+
+
+@transaction.atomic
+def enter_figures(source: Source, figures: Sequence[CuratedFigure]) -> None:
+    """Publish figures of one publication, which may be new. A figure that is here gets the new value."""
+    lock_boards({each.dataset.pk for each in figures})
+    if source.pk is None:
+        source.bibtex = make_bibtex(source.key, vars(source))
+        source.save()
+        record("added", f"publication {source.key}")
+    places: defaultdict[tuple[Dataset, System, str], list[CuratedFigure]] = defaultdict(list)
+    for each in figures:
+        fresh = {"slug": free_slug(f"{each.system} {source.key}"), "architecture": each.architecture}
+        system, _ = System.objects.get_or_create(source=source, name=each.system, defaults=fresh)
+        places[each.dataset, system, each.configuration].append(each)
+        after = {"value": each.value, "publication": source.key, "locator": each.locator}
+        record("reported figure entered", f"{each.measure} of {system}", dataset=each.dataset, after=after)
+    publish_reported([_entry(*place, rows) for place, rows in places.items()])
+    for dataset, system, configuration in places:
+        for entry in _entries(dataset, system, configuration).filter(visibility=Entry.Visibility.UNPUBLISHED):
+            restore(entry)
+
+
+def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
+    """Take a figure off its board; without a measure all of the entry's. Raises CannotModerate."""
+    if entry.provenance != Entry.Provenance.REPORTED or entry.source is None:
+        raise CannotModerate(f"{entry} was scored here: quarantine or un-publish it")
+    if measure and measure not in entry.scores:
+        raise CannotModerate(f"{entry} has no {measure}; it has {', '.join(entry.scores)}")
+    place = tables.ReportedPlace(entry.source.key, entry.dataset.slug, entry.system.name, entry.configuration)
+    if measure and any((row.place, row.measure) == (place, measure) for row in tables.scores()):
+        raise CannotModerate(f"{measure} comes with the site and would return: withdraw the whole of {entry}")
+    withdraw_reported(entry, measure, reason)
+
+
+def _entries(dataset: Dataset, system: System, configuration: str) -> QuerySet[Entry]:
+    reported = Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
+    return reported.filter(dataset=dataset, system=system, configuration=configuration)
+
+
+def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[CuratedFigure]) -> Entry:
+    """The entry as it is to be, not saved: what it has of other measures stays."""
+    assert system.source is not None
+    place = tables.ReportedPlace(system.source.key, dataset.slug, system.name, configuration)
+    old = _entries(dataset, system, configuration).first() or Entry(
+        scores={}, figures=[], is_baseline=system.name == BASELINE and not configuration
+    )
+    new = {each.measure: each for each in rows}
+    printed = [
+        tables.ReportedFigure(place, name, each.share, each.value, scale=each.scale, locator=each.locator)
+        for name, each in new.items()
+        if each.scale != "share"
+    ]
+    locators = dict.fromkeys([*old.locator.split(", "), *(each.locator for each in rows)])
+    return Entry(
+        dataset=dataset,
+        system=system,
+        configuration=configuration,
+        scores={**old.scores, **{name: each.share for name, each in new.items()}},
+        figures=[*(each for each in old.figures if each["name"] not in new), *map(figure_fields, printed)],
+        comparison_group=place.comparison_group,
+        is_baseline=old.is_baseline,
+        training=training_exposure(system, dataset),
+        locator=", ".join(filter(None, locators))[:80],
+    )
