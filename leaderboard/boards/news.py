@@ -7,7 +7,7 @@ dataset that is not public; numbers are those that boards published.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from operator import attrgetter, or_
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from django.core.paginator import Page, Paginator
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
+from leaderboard.core import anonymity
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
 from leaderboard.judgements.rescoring.switched import news_of
@@ -24,6 +25,7 @@ from leaderboard.models.datasets import Protection
 from leaderboard.results.history.entry_rows import short_citation
 from leaderboard.results.history.past import is_public
 from leaderboard.results.protection import HIDDEN_DECIMALS
+from leaderboard.results.significance.statements import BoardStatements, statements
 from leaderboard.results.values import published_value
 
 Kind = BoardChange.Kind
@@ -41,6 +43,8 @@ TOLD = (
 #: Of these what the policy of hidden judgements brings.
 _OF_PROTECTION = (Kind.REVEALED, Kind.PROTECTED)
 ITEMS_OF_A_PAGE = 50
+#: How many of the newest results are looked through for new bests, and how many of these are told.
+LOOKED_THROUGH, MOST_BESTS = 100, 5
 
 
 class Item(NamedTuple):
@@ -56,6 +60,10 @@ class Item(NamedTuple):
     dataset_slug: str
     note: str
     new_best: bool = False
+    #: Whether it is shown to be better than the baseline by more than chance.
+    significant: bool = False
+    team: str = ""
+    team_slug: str | None = None
 
     @property
     def title(self) -> str:
@@ -79,31 +87,47 @@ class Day(NamedTuple):
     items: Sequence[Item]
 
 
-def news_page(number: int) -> tuple[Page[BoardChange], list[Item]]:
-    """A page of the news, newest first, the last one where there are fewer pages."""
-    page = Paginator(_listed_changes(), ITEMS_OF_A_PAGE).get_page(number)
+def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Page[BoardChange], list[Item]]:
+    """A page of the news, of these datasets or of all, newest first; the last one where there are fewer pages."""
+    page = Paginator(_listed_changes(datasets), ITEMS_OF_A_PAGE).get_page(number)
     return page, _items(page.object_list)
 
 
+def new_bests() -> list[Item]:
+    """The newest results that were better than all before them on their board, significant ones first.
+
+    Of each board one, of those among its newest results.
+    """
+    changes = _listed_changes(None).filter(kind=Kind.PUBLISHED)[:LOOKED_THROUGH]
+    found: dict[str, Item] = {}
+    for item in _items(changes):
+        if item.new_best:
+            found.setdefault(item.dataset_slug, item)
+    return sorted(found.values(), key=lambda item: not item.significant)[:MOST_BESTS]
+
+
 def by_day(items: Iterable[Item]) -> list[Day]:
-    """The items grouped by their day."""
-    return [Day(day, list(found)) for day, found in groupby(items, lambda item: item.at.date())]
+    """The items grouped by their day, new bests first, and then together what one team or publication did."""
+    days = [(day, list(found)) for day, found in groupby(items, lambda item: item.at.date())]
+    return [Day(day, sorted(found, key=lambda item: (not item.new_best, item.team))) for day, found in days]
 
 
-def _listed_changes() -> QuerySet[BoardChange]:
+def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
     """The changes that are told, a result once: what was kept back and comes again is no news.
 
     Of reported tables, which change many boards at one time, the first board's.
     """
-    told = BoardChange.objects.filter(kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk"))
+    changes = BoardChange.objects.filter(kind__in=TOLD)
     same = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))
+    if datasets is not None:
+        changes, same = changes.filter(dataset__in=datasets), same.filter(dataset__in=datasets)
+    told = BoardChange.objects.filter(kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk"))
     return (
-        BoardChange.objects.filter(kind__in=TOLD)
-        .exclude(dataset__state=Dataset.State.PREPARING)
+        changes.exclude(dataset__state=Dataset.State.PREPARING)
         .filter(Q(entry=None) | Q(entry__visibility__in=Entry.SEEN))
         .exclude(Q(kind=Kind.REPORTED) & Exists(same))
         .exclude(Q(kind=Kind.PUBLISHED) & Exists(told))
-        .select_related("dataset", "entry__system")
+        .select_related("dataset", "entry__system__team")
         .order_by("-at", "-pk")
     )
 
@@ -113,6 +137,7 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
     before = _facts_before([change for change in shown if change.kind == Kind.IMPORTED])
     reported = _reported([change.at for change in shown if change.kind == Kind.REPORTED])
     rescored = news_of(change for change in shown if change.kind == Kind.RESCORED)
+    said = statements({change.dataset_id for change in shown if change.kind == Kind.PUBLISHED})
     items: list[Item] = []
     for change in shown:
         if change.pk in rescored:
@@ -124,7 +149,7 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
         elif change.kind in _OF_PROTECTION:
             items.append(_protection_item(change))
         elif change.entry is not None:
-            items.append(_entry_item(change, change.entry))
+            items.append(_entry_item(change, change.entry, said))
     return sorted(items, key=attrgetter("at"), reverse=True)
 
 
@@ -174,7 +199,7 @@ def _kind_of(facts: Mapping[str, Any]) -> str:
     return about + (" (hidden judgements)" if facts.get("hidden") else "")
 
 
-def _entry_item(change: BoardChange, entry: Entry) -> Item:
+def _entry_item(change: BoardChange, entry: Entry, said: Mapping[int, BoardStatements]) -> Item:
     if change.kind == Kind.WITHDRAWN:
         return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
     if change.kind == Kind.BASELINE:
@@ -184,7 +209,9 @@ def _entry_item(change: BoardChange, entry: Entry) -> Item:
         note, new_best = "quarantined since by a curator", False
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         note, new_best = "; ".join(part for part in (note, "withdrawn since") if part), False
-    return _item(change, "New result", note, entry, new_best=new_best)
+    about = said[change.dataset_id].of(entry.pk, change.dataset.primary_measure) if new_best else None
+    better = about is not None and about.better is True
+    return _item(change, "New result", note, entry, new_best=new_best, significant=better)
 
 
 def _result(facts: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
@@ -244,17 +271,28 @@ def _of_source(at: datetime.datetime, change: int, source: Mapping[str, Any]) ->
 
 
 def _item(
-    change: BoardChange, label: str, note: str, entry: Entry | None = None, *, new_best: bool = False
+    change: BoardChange,
+    label: str,
+    note: str,
+    entry: Entry | None = None,
+    *,
+    new_best: bool = False,
+    significant: bool = False,
 ) -> Item:
+    system = entry.system if entry else None
+    own = system and system.team and not system.participant and system.anonymous_until is None
     return Item(
         key=str(change.pk),
         at=change.at,
         kind=change.kind,
         label=label,
-        system=entry.system.name if entry else "",
-        system_slug=entry.system.slug if entry else "",
+        system=system.name if system else "",
+        system_slug=system.slug if system else "",
         dataset=change.dataset.name,
         dataset_slug=change.dataset.slug,
         note=note,
         new_best=new_best,
+        significant=significant,
+        team=anonymity.team_shown(system) if system else "",
+        team_slug=system.team.slug if system and system.team and own else None,
     )

@@ -1,4 +1,4 @@
-"""Lists of datasets, benchmarks and newest results, read as plain rows."""
+"""Lists of datasets, benchmarks and results, read as plain rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.models.datasets import DatasetQuerySet
-from leaderboard.models.results import EntryQuerySet
-
-#: How many results the home page calls newest.
-NEWEST = 10
 
 
 class DatasetStatistics(NamedTuple):
@@ -133,12 +129,6 @@ class RecentResult(NamedTuple):
     is_baseline: bool
     baseline: str
     published: str
-
-
-def newest_results() -> list[RecentResult]:
-    """The newest results scored or measured here, newest first. Two queries."""
-    scored = EntryQuerySet(Entry).public().exclude(provenance=Entry.Provenance.REPORTED)
-    return recent_results(scored, NEWEST)
 
 
 def recent_results(entries: QuerySet[Entry], most: int) -> list[RecentResult]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
 from django.contrib.syndication.views import Feed
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
@@ -20,6 +20,7 @@ from leaderboard.boards import news
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.core.text.plain import for_xml
+from leaderboard.models import Benchmark, Dataset
 from leaderboard.views.board_views import site_revision
 
 
@@ -45,7 +46,7 @@ def news_page(request: HttpRequest) -> HttpResponse:
 
 
 if TYPE_CHECKING:
-    _Feed = Feed[news.Item, None]
+    _Feed = Feed[news.Item, "FeedOf"]
 else:
     _Feed = Feed  # which is generic for type checkers alone
 
@@ -59,22 +60,43 @@ def _configured_address(path: str) -> str:
     return f"{settings.SITE_ADDRESS}{path}"
 
 
+class FeedOf(NamedTuple):
+    """What a feed is of: its name, the address of its page, and whose datasets' news it has, None for all."""
+
+    name: str
+    page: str
+    datasets: Collection[int] | None = None
+
+
 class NewsFeed(_Feed):
-    """The newest page of the news as Atom 1.0."""
+    """The newest page of the news, of the whole site or of one board, as Atom 1.0."""
 
     feed_type = Atom1Feed
 
-    def link(self) -> str:
+    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> FeedOf:
+        """The board that is named, or the whole site. Raises Http404."""
+        kind, slug = kwargs.get("kind"), kwargs.get("slug")
+        if kind == "dataset":
+            dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)
+            parts = Dataset.objects.filter(part_of=dataset).values_list("pk", flat=True)
+            return FeedOf(dataset.name, dataset.get_absolute_url(), [dataset.pk, *parts])
+        if kind == "benchmark":
+            board = get_object_or_404(Benchmark, slug=slug)
+            members = board.members.values_list("dataset_id", flat=True)
+            return FeedOf(board.name, board.get_absolute_url(), list(members))
+        return FeedOf("news", "/news/")
+
+    def link(self, obj: FeedOf) -> str:
         """The page that it is the feed of."""
-        return _configured_address("/news/")
+        return _configured_address(obj.page)
 
-    def feed_url(self) -> str:
+    def feed_url(self, obj: FeedOf) -> str:
         """Its own address."""
-        return _configured_address("/news/atom.xml")
+        return _configured_address(f"{obj.page}atom.xml")
 
-    def title(self) -> str:
+    def title(self, obj: FeedOf) -> str:
         """The feed's name."""
-        return f"{settings.SITE_NAME}: news"
+        return for_xml(f"{settings.SITE_NAME}: {obj.name}")
 
     def author_name(self) -> str:
         """Who publishes it: Atom wants an author, and an entry without one of its own has its feed's."""
@@ -82,9 +104,9 @@ class NewsFeed(_Feed):
 
     subtitle = "New datasets, results, withdrawals and reported figures."
 
-    def items(self) -> Sequence[news.Item]:
+    def items(self, obj: FeedOf) -> Sequence[news.Item]:
         """The newest ones."""
-        return news.news_page(1)[1]
+        return news.news_page(1, obj.datasets)[1]
 
     def item_title(self, item: news.Item) -> str:
         """The item in one line: plain text, as Atom's titles are unless they say otherwise."""
@@ -118,6 +140,6 @@ _feed = NewsFeed()
 
 @require_safe
 @cache_page(site_revision, vary_on_site_address())
-def atom(request: HttpRequest) -> HttpResponse:
-    """The feed."""
-    return _feed(request)
+def atom(request: HttpRequest, kind: str = "", slug: str = "") -> HttpResponse:
+    """The feed of the whole site, or of a board."""
+    return _feed(request, kind=kind, slug=slug)

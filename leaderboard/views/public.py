@@ -1,4 +1,4 @@
-"""Pages around the boards: home, lists, systems with their badges, teams, people by name."""
+"""Pages around the boards: systems with their badges, teams, people by name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import formatting, pages
-from leaderboard.boards.state import BoardState
 from leaderboard.boards.system import page, tables
 from leaderboard.boards.system.badges import Badge, as_shields, as_svg, badge_of
 from leaderboard.boards.system.history import system_details
@@ -20,60 +18,11 @@ from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_a
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.baselines import baselines_label
-from leaderboard.datasets import lists
 from leaderboard.results.history import entry_rows
-from leaderboard.results.profiles.public import public_overlaps
-from leaderboard.rounds.lifecycle import unfinished_rounds
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.provenance import run_provenance
 from leaderboard.views.board_views import site_revision
-
-#: How many rows of the first board the home page shows.
-HOME_ROWS = 5
-
-
-@require_safe
-@cache_page(site_revision)
-def home(request: HttpRequest) -> HttpResponse:
-    """What this is, the boards, and the newest results."""
-    benchmarks = lists.benchmarks()
-    datasets = lists.datasets()
-    first = pages.benchmark_page(benchmarks[0]["slug"], BoardState()) if benchmarks else None
-    context = {
-        "section": "home",
-        "rounds": unfinished_rounds(),
-        "benchmarks": benchmarks,
-        "datasets": [dataset for dataset in datasets if dataset["takes_runs"]],
-        "dataset_count": len(datasets),
-        "newest": lists.newest_results(),
-        "first": first,
-        "first_rows": formatting.summary(first.board, HOME_ROWS) if first else [],
-        "counted": sum(member.counted for member in first.members) if first else 0,
-    }
-    return render(request, "leaderboard/home.html", context)
-
-
-@require_safe
-@cache_page(site_revision)
-def datasets(request: HttpRequest) -> HttpResponse:
-    """All datasets with their statistics."""
-    return render(
-        request,
-        "leaderboard/datasets.html",
-        {"section": "datasets", "datasets": lists.datasets(), "collections": len(public_overlaps().datasets)},
-    )
-
-
-@require_safe
-@cache_page(site_revision)
-def benchmarks(request: HttpRequest) -> HttpResponse:
-    """All benchmarks."""
-    return render(
-        request,
-        "leaderboard/benchmarks.html",
-        {"section": "benchmarks", "benchmarks": lists.benchmarks(), "datasets": lists.datasets()},
-    )
 
 
 @require_safe

@@ -1,0 +1,114 @@
+"""The first page, and the list of all boards with its facets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from leaderboard.boards import news
+from leaderboard.comparison.leaders import BoardCard, board_cards
+from leaderboard.core.cache.pages import PageVariant, cache_page
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.figures.registry import FIGURES
+from leaderboard.results.kinds import SCORED
+from leaderboard.results.profiles.public import public_overlaps
+from leaderboard.rounds.lifecycle import unfinished_rounds
+from leaderboard.rounds.presentation import describe_round
+from leaderboard.views.board_views import refuse_unknown, site_revision
+
+#: The pictures that the first page may have, the first that a board can draw.
+PICTURES = ("pareto", "deltas")
+#: A picture of fewer systems says little.
+FEWEST_SYSTEMS = 3
+
+
+@require_safe
+@cache_page(site_revision)
+def home(request: HttpRequest) -> HttpResponse:
+    """What this is, one picture, every board in a card, new bests and rounds."""
+    cards, now = board_cards(), timezone.now()
+    pictured, figure = _picture(cards.datasets)
+    open_boards = [card for card in cards.datasets if card.about["takes_runs"]]
+    context = {
+        "section": "home",
+        "rounds": [describe_round(row, now) for row in unfinished_rounds()],
+        "benchmarks": cards.benchmarks,
+        "datasets": open_boards,
+        "reported": len(cards.datasets) - len(open_boards),
+        "bests": news.new_bests(),
+        "pictured": pictured,
+        "figure": figure,
+    }
+    return render(request, "leaderboard/home.html", context)
+
+
+def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
+    """The board with most scored systems of those that can draw one of the pictures, and which one."""
+    drawn = [
+        (sum(row.ranked_in == SCORED for row in card.board.rows), card, slug)
+        for card in cards
+        for slug in PICTURES
+        if FIGURES[slug].drawable(card.board)
+    ]
+    for slug in PICTURES:
+        of_kind = [found for found in drawn if found[2] == slug and found[0] >= FEWEST_SYSTEMS]
+        if of_kind:
+            return max(of_kind, key=lambda found: found[0])[1], slug
+    return None, ""
+
+
+#: The facets of datasets: what each is called, and what a card has of it.
+FACETS: Mapping[str, tuple[str, Callable[[BoardCard], str]]] = {
+    "task": ("Task", lambda card: card.about["task"]),
+    "domain": ("Domain", lambda card: card.about["domain"]),
+    "language": ("Language", lambda card: card.about["language"]),
+    "judgements": ("Judgements", lambda card: card.judgements),
+}
+SORTS: Mapping[str, tuple[str, Callable[[BoardCard], object]]] = {
+    "name": ("Name", lambda card: card.about["name"].casefold()),
+    "changed": ("Last change", lambda card: -(card.at.timestamp() if card.at else 0)),
+    "results": ("Number of results", lambda card: -card.about["number"]),
+}
+
+
+def _asked(request: HttpRequest) -> PageVariant:
+    names = (*FACETS, "sort")
+    view = "\n".join(request.GET.get(name, "") for name in names)
+    return PageVariant(view, common=not view.strip())
+
+
+@require_safe
+@cache_page(site_revision, _asked)
+@refuse_unknown
+def leaderboards(request: HttpRequest) -> HttpResponse:
+    """All boards: benchmarks, and datasets by facets. Raises UnknownChoice."""
+    cards = board_cards()
+    shown, facets = list(cards.datasets), []
+    for name, (label, value) in FACETS.items():
+        chosen, counts = request.GET.get(name, ""), Counter(filter(None, map(value, cards.datasets)))
+        if chosen and chosen not in counts:
+            raise UnknownChoice(name, chosen, sorted(counts))
+        facets.append((name, label, sorted(counts.items()), chosen))
+        shown = [card for card in shown if not chosen or value(card) == chosen]
+    sort = request.GET.get("sort") or "name"
+    if sort not in SORTS:
+        raise UnknownChoice("sort", sort, list(SORTS))
+    shown.sort(key=SORTS[sort][1])  # type: ignore[arg-type]
+    context = {
+        "section": "benchmarks",
+        "benchmarks": cards.benchmarks,
+        "takes_runs": [card for card in shown if card.about["takes_runs"]],
+        "reported": [card for card in shown if not card.about["takes_runs"]],
+        "any": bool(cards.datasets),
+        "facets": facets,
+        "filtered": any(chosen for *_, chosen in facets),
+        "sorts": [(name, label) for name, (label, _) in SORTS.items()],
+        "sort": sort,
+        "collections": len(public_overlaps().datasets),
+    }
+    return render(request, "leaderboard/leaderboards.html", context)
