@@ -131,12 +131,6 @@ def _present(known: Dataset, name: str) -> str:
     return str(getattr(known, f"get_{name}_display")())
 
 
-def _present(known: Dataset, name: str) -> str:
-    if name == "judgements":
-        return "hidden" if known.hidden else "open to everyone"
-    return str(getattr(known, f"get_{name}_display")())
-
-
 def path_of_upload(upload: Any) -> Path | None:
     """Where the uploaded file lies, which the upload handler always writes to disk."""
     return Path(upload.temporary_file_path()) if isinstance(upload, TemporaryUploadedFile) else None

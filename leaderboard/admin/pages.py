@@ -87,7 +87,7 @@ class ReasonForm(forms.Form):
 
 def submit(
     request: HttpRequest,
-    form: forms.Form,
+    form: forms.BaseForm,
     act: Callable[[Mapping[str, Any]], str],
     *refusals: type[Exception],
 ) -> tuple[HttpResponse | None, list[dict[str, Any]]]:

@@ -113,7 +113,7 @@ class PublicationForm(forms.ModelForm):
 
     def _post_clean(self) -> None:
         if not self.cleaned_data.get("publication"):
-            super()._post_clean()
+            super()._post_clean()  # type: ignore[misc]  # a private hook of Django's model forms
 
     def clean_csv(self) -> str:
         """Its text."""
@@ -130,7 +130,7 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
     """The form; figures are published all together or not at all."""
     require(request, *REPORTS)
     single = FigureForm(request.POST if request.method == "POST" and "csv" not in request.FILES else None)
-    single.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", ""))).first()
+    single.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", "")) or 0).first()
     form = PublicationForm(request.POST or None, request.FILES or None)
 
     def act(values: Mapping[str, Any]) -> str:
