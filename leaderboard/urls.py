@@ -12,6 +12,7 @@ from leaderboard.boards.exports import FORMATS
 from leaderboard.systems.merge import follow_merged
 from leaderboard.views import (
     boards,
+    docs,
     exchange,
     exports,
     health,
@@ -23,6 +24,7 @@ from leaderboard.views import (
     reference,
     rescores,
     rounds,
+    share,
 )
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
@@ -48,6 +50,8 @@ pages = [
     path("benchmarks/", home.leaderboards, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
     path("search/", search_page, name="search"),
+    path("datasets/<slug:slug>/share.png", share.dataset_share, name="dataset_share"),
+    path("benchmarks/<slug:slug>/share.png", share.benchmark_share, name="benchmark_share"),
     path("compare/", compare_systems, name="compare"),
     path("systems/<slug:slug>/", follow_merged(public.system), name="system"),
     path("systems/<slug:slug>/badge.svg", follow_merged(public.badge_svg), name="system_badge"),
@@ -74,6 +78,12 @@ pages = [
     path("news/atom.xml", news.atom, name="news_atom"),
     path("datasets/<slug:slug>/atom.xml", news.atom, {"kind": "dataset"}, name="dataset_atom"),
     path("benchmarks/<slug:slug>/atom.xml", news.atom, {"kind": "benchmark"}, name="benchmark_atom"),
+    path("docs/", docs.docs, name="docs"),
+    path("docs/<slug:name>/", docs.doc, name="doc"),
+    *(
+        path(f"{name}/", docs.site_page, {"name": name}, name=name)
+        for name in ("terms", "privacy", "contact")
+    ),
     path("measures/", reference.measures, name="measures"),
     path("efficiency/", reference.efficiency, name="efficiency"),
     path("formats/", reference.formats, name="formats"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from html import escape
+from typing import Any
 
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
+from leaderboard.core.documents import sidebar
 from leaderboard.core.measures import measure_anchor
 from leaderboard.core.text.markdown import first_sentence, to_html
 
@@ -62,3 +64,9 @@ def binary_size(number: int) -> str:
 def short(digest: str) -> str:
     """The start of a checksum."""
     return digest[:12]
+
+
+@register.inclusion_tag("leaderboard/_docs_nav.html", takes_context=True)
+def docs_nav(context: template.Context) -> dict[str, Any]:
+    """The sidebar of the documentation, with the page that it stands on marked."""
+    return {"sidebar": sidebar(), "here": context["request"].path}

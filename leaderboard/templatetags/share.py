@@ -8,6 +8,8 @@ from django import template
 from django.template.loader_tags import BLOCK_CONTEXT_KEY
 from django.utils.html import strip_tags
 
+from leaderboard.core.text.markdown import first_sentence
+
 register = template.Library()
 
 SITE = (
@@ -37,6 +39,6 @@ def page_summary(context: template.Context) -> str:
     for name in ("dataset", "benchmark", "system"):
         about = context.get(name)
         if not said and isinstance(about, dict):
-            said = about.get("description")
-    text = " ".join(strip_tags(said or SITE).split())
+            said = first_sentence(about.get("description") or "")
+    text = " ".join((said or SITE).split())
     return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"

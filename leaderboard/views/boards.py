@@ -56,6 +56,8 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         files = _files(request, dataset)
         return {
             "section": "datasets",
+            "share_image": reverse("dataset_share", args=[slug]),
+            "feed": reverse("dataset_atom", args=[slug]),
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
             "policy": policy_of_columns(dataset),
             "tombstones": page.tombstones,
@@ -94,6 +96,8 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404
     around = {
         "section": "benchmarks",
+        "share_image": reverse("benchmark_share", args=[slug]),
+        "feed": reverse("benchmark_atom", args=[slug]),
         "rounds": benchmark_rounds(page.benchmark["pk"]),
         "benchmark": page.benchmark,
         "members": page.members,

@@ -82,7 +82,7 @@ def author(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "leaderboard/author.html", {"section": "author", "author": facts})
 
 
-def _shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """A picture that other sites may show on their pages."""
 
     @wraps(view)
@@ -95,7 +95,7 @@ def _shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
 
 
 @require_safe
-@_shown_elsewhere
+@shown_elsewhere
 @cache_page(site_revision, _which_badge)
 def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
     """A system's place on a dataset's board, as a picture."""

@@ -127,6 +127,7 @@ def build(folder: Path) -> Site:
         ("benchmarks", "slug"): "few",
         ("rounds", "slug"): "autumn",
         ("figures", "slug"): "wins",
+        ("docs", "name"): "engines",
         ("view_on_site", "content_type_id"): str(ContentType.objects.get_for_model(Group).pk),  # has no page
     }
     places |= _of_curation(demo, sealed, others["other"], public)

@@ -55,8 +55,8 @@ _PUBLIC = {
         "home", "datasets", "dataset", "dataset-file", "queries", "query", "benchmarks", "benchmark", "compare",
         "system", "system_badge", "system_badge_data", "system_mteb", "system_eval_results", "system_bibtex",
         "dataset_croissant", "team", "rounds", "round", "search", "figures", "figure", "figure_json", "news",
-        "news_atom", "measures", "efficiency", "formats", "models", "dataset_at", "favicon", "healthz", "readyz",
-        "api-docs",
+        "news_atom", "dataset_atom", "benchmark_atom", "docs", "doc", "privacy", "measures", "efficiency",
+        "formats", "models", "dataset_at", "favicon", "healthz", "readyz", "api-docs",
         *(f"dataset_{ending}" for ending in _ENDINGS),
         *(f"benchmark_{ending}" for ending in _ENDINGS),
         *(f"dataset_at_{ending}" for ending in _ENDINGS),
@@ -67,8 +67,8 @@ _PUBLIC = {
         *(f"benchmark_at_{ending}" for ending in _ENDINGS),
     ),
     "dataset (unseen)": Row(NEVER),
-    # The operator has set no contact.
-    "security-txt": Row(NEVER),
+    # The operator has set no contact, and written no terms.
+    **_each(Row(NEVER), "security-txt", "terms", "contact"),
     "metrics": Row("4444...4"),
     # Hidden queries: for whoever may read hidden judgements, which curators may not by being such.
     "dataset-file (sealed)": Row("444444.4"),

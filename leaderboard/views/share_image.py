@@ -1,0 +1,99 @@
+"""Draws the picture of a board for previews of links."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+from textwrap import wrap
+
+from django.conf import settings
+from django.contrib.staticfiles import finders
+from PIL import Image, ImageDraw, ImageFont
+
+from leaderboard.boards.model import Board, Row
+from leaderboard.core.text.bibtex import to_latin
+from leaderboard.core.text.numbers import MINUS, format_value, signed
+
+#: Pixels, as Open Graph and Twitter want them, and the space around what is drawn.
+WIDTH, HEIGHT, MARGIN = 1200, 630, 72
+PAPER, INK, SOFT, RULE, BLUE = "#fdfcf9", "#1a1b1e", "#55585f", "#e0dbd0", "#1c4f9c"
+ROWS, LINES = 3, 3
+#: The columns of the difference to the baseline, of a dataset's board and of a benchmark's.
+DIFFERENCES = ("relative", "average-relative")
+
+
+def draw_board(board: Board) -> Image.Image:
+    """The picture: the site's name, the board's, its verdict in words, and its first rows."""
+    image = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((0, 0, WIDTH, 12), fill=BLUE)
+    _write(draw, (MARGIN, 48), settings.SITE_NAME, 28, BLUE, bold=True)
+    size = 56 if len(board.title) < 32 else 38
+    _write(draw, (MARGIN, 96), board.title, size, INK, bold=True)
+    said = board.summary.text if board.summary else "No ranked result yet."
+    for number, line in enumerate(wrap(said, 74, max_lines=LINES, placeholder=" ...")):
+        _write(draw, (MARGIN, 184 + 42 * number), line, 28, SOFT)
+    for number, row in enumerate([row for row in board.rows if row.rank is not None][:ROWS]):
+        _draw_row(draw, 342 + 82 * number, row, board)
+    return image
+
+
+def _draw_row(draw: ImageDraw.ImageDraw, top: int, row: Row, board: Board) -> None:
+    """Rank, system, score, and the difference to the baseline in percent; numbers end in columns."""
+    score = row.value(board.sort)
+    ratio = next((found for key in DIFFERENCES if isinstance(found := row.value(key), float)), None)
+    difference = (
+        "baseline" if row.entry.is_baseline else f"{signed(ratio, 1, percent=True)} %" if ratio else ""
+    )
+    draw.line((MARGIN, top - 14, WIDTH - MARGIN, top - 14), fill=RULE, width=2)
+    _write(draw, (MARGIN, top), row.rank_label, 34, SOFT)
+    _write(draw, (MARGIN + 70, top), row.entry.system, 34, INK, until=WIDTH - MARGIN - 390)
+    _write(
+        draw,
+        (WIDTH - MARGIN - 210, top),
+        format_value(score, 3) if isinstance(score, float) else "",
+        34,
+        INK,
+        bold=True,
+        right=True,
+    )
+    _write(draw, (WIDTH - MARGIN, top), difference, 34, SOFT, right=True)
+
+
+def _write(
+    draw: ImageDraw.ImageDraw, at: tuple[float, float], text: str, size: int, colour: str, *,
+    bold: bool = False, right: bool = False, until: int = WIDTH - MARGIN,
+) -> None:  # fmt: skip
+    """Write one line, from `at` on or, with `right`, up to it; what would reach beyond `until` is left out."""
+    font = _font(size, bold=bold)
+    text = "".join(_letter(font, letter) for letter in text)
+    while not right and draw.textlength(text, font) > until - at[0]:
+        text = text.rstrip(".")[:-1].rstrip() + "..."
+    draw.text(at, text, colour, font, anchor="ra" if right else "la")
+
+
+@cache
+def _font(size: int, *, bold: bool) -> ImageFont.FreeTypeFont:
+    """The site's own font where `make assets` fetched it, else the one that Pillow brings, which has ASCII alone."""
+    file = finders.find("fonts/inter.woff2")
+    if not file:
+        font = ImageFont.load_default(size)
+        assert isinstance(
+            font, ImageFont.FreeTypeFont
+        )  # it is, wherever Pillow has FreeType, as its wheels do
+        return font
+    font = ImageFont.truetype(file, size)
+    font.set_variation_by_axes([650 if bold else 400])
+    return font
+
+
+_ALIKE = {MINUS: "-", "–": "-", "—": "-", "…": "...", "’": "'", "×": "x", "≤": "<=", "≥": ">="}
+
+
+@cache
+def _letter(font: ImageFont.FreeTypeFont, letter: str) -> str:
+    """The letter, or what looks like it where the font has none."""
+    if letter == " " or bytes(font.getmask(letter)) != bytes(font.getmask("\uffff")):
+        return letter
+    plain = unicodedata.normalize("NFKD", _ALIKE.get(letter) or to_latin(letter))
+    return plain.encode("ascii", "ignore").decode() or "?"
