@@ -16,6 +16,7 @@ from leaderboard.boards.system.team import authors_in
 from leaderboard.core import anonymity
 from leaderboard.models import Benchmark, Dataset, Entry, Source, System, Team
 from leaderboard.models.results import EntryQuerySet
+from leaderboard.results.history.entry_rows import short_citation
 
 #: What is read of a question, what is answered of each kind, and how many texts of authors are looked through for it.
 LONGEST_QUERY, MOST_WORDS, MOST_FOUND, MOST_READ = 100, 6, 8, 200
@@ -80,14 +81,16 @@ def _boards(query: str, words: Sequence[str]) -> list[Found]:
 
 
 def _systems(query: str, words: Sequence[str], systems: QuerySet[System]) -> list[Found]:
-    """By name, and by the participant that made the runs, who has no page."""
+    """By name, and by the participant that made the runs, who has no page; with its team or publication."""
     by_maker = ~anonymity.anonymous_now() & _has(words, "name", "participant")
-    rows = _first(systems.filter(_has(words, "name") | by_maker), query)
+    rows = _first(systems.filter(_has(words, "name") | by_maker), query).values_list(
+        "name", "slug", "architecture", anonymity.team_name(), "source__authors", "source__year"
+    )
     return [
-        Found("system", row["name"], reverse("system", args=[row["slug"]]),
-              ", ".join(filter(None, (row["shown_team"], ARCHITECTURES.get(row["architecture"], "")))))
-        for row in rows.values("name", "slug", "architecture", shown_team=anonymity.team_name())
-    ]  # fmt: skip
+        Found("system", name, reverse("system", args=[slug]), ", ".join(filter(None, about)))
+        for name, slug, architecture, team, authors, year in rows
+        for about in [(team or short_citation(authors, year), ARCHITECTURES.get(architecture, architecture))]
+    ]
 
 
 def _teams(query: str, words: Sequence[str], named: QuerySet[System]) -> list[Found]:

@@ -8,6 +8,7 @@ from django import template
 from django.template.loader_tags import BLOCK_CONTEXT_KEY
 from django.utils.html import strip_tags
 
+from leaderboard.boards.model import Board
 from leaderboard.core.text.markdown import first_sentence
 
 register = template.Library()
@@ -34,7 +35,7 @@ def page_title(context: template.Context) -> str:
 def page_summary(context: template.Context) -> str:
     """What the page is about: the verdict of its board, else `summary` or the description of what it shows."""
     board, said = context.get("board"), context.get("summary")
-    if board is not None and board.summary is not None:
+    if isinstance(board, Board) and board.summary:
         said = f"{board.title}. {board.summary.text}"
     for name in ("dataset", "benchmark", "system"):
         about = context.get(name)

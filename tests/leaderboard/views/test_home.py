@@ -1,0 +1,140 @@
+"""The first page, the list of all boards, the documentation, an operator's pages, and the pages of errors."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from leaderboard.core.cache.pages import clear_page_cache
+from leaderboard.core.documents import names
+from leaderboard.models import Benchmark, Round
+from tests.leaderboard.entries import score, scored_dataset
+from tests.reported_boards import load_reported
+
+pytestmark = pytest.mark.django_db
+
+
+def text(page: str) -> str:
+    """What is read of a page."""
+    return " ".join(re.sub(r"<[^>]+>", " ", page[page.index("<main") : page.index("</main>")]).split())
+
+
+def test_a_card_names_the_leader_its_lead_and_the_last_change(client: Client) -> None:
+    dataset = scored_dataset(name="Quokkas")
+    Benchmark.objects.create(slug="all", name="All of them").members.create(dataset=dataset)
+    score(dataset, "BM25", baseline=True, ndcg=0.4)
+    score(dataset, "Leader", ndcg=0.5)
+    score(dataset, "private", ndcg=0.9, public=False)
+    page = text(client.get("/").content.decode())
+    today = f"{timezone.now():%-d %b %Y}"
+    assert (
+        f"Quokkas Open judgements · 2 systems Best Leader 0.500 nDCG@10 +25.0 % vs BM25 Changed {today}"
+        in page
+    )
+    assert "All of them 1 dataset · 2 systems Best Leader 0.500 nDCG@10 +25.0 % vs BM25" in page
+    assert "Leader (Team" in page
+    assert "on Quokkas : nDCG@10 0.5000, +0.1000 to BM25" in page
+    assert "private" not in page
+
+
+def test_open_rounds_are_told_from_announced_ones(client: Client) -> None:
+    now = timezone.now()
+    for name, days in (("Autumn", -2), ("Winter", 8)):
+        opens = now + timedelta(days=days, hours=1)
+        Round.objects.create(
+            slug=name.lower(), name=name, dataset=scored_dataset(), opens_at=opens, runs_per_team=3,
+            closes_at=opens + timedelta(days=20), reveals_at=opens + timedelta(days=21),
+        )  # fmt: skip
+    page = text(client.get("/").content.decode())
+    assert "Open now Autumn" in page
+    assert "Opens in 8 days Winter" in page
+
+
+def test_home_and_the_list_take_as_many_queries_for_many_boards_as_for_few(client: Client) -> None:
+    def queries(address: str) -> int:
+        clear_page_cache()
+        with CaptureQueriesContext(connection) as found:
+            assert client.get(address).status_code == 200
+        return len(found)
+
+    def add(number: int) -> None:
+        for each in range(number):
+            dataset = scored_dataset()
+            Benchmark.objects.create(slug=f"b{dataset.pk}", name=f"B{each}").members.create(dataset=dataset)
+            score(dataset, f"BM25 of {dataset}", baseline=True, ndcg=0.4)
+            score(dataset, f"better on {dataset}", ndcg=0.5)
+
+    add(2)
+    few = [queries(address) for address in ("/", "/benchmarks/")]
+    add(6)
+    assert [queries(address) for address in ("/", "/benchmarks/")] == few
+    assert max(few) <= 24
+
+
+def test_boards_are_listed_by_facets_and_reported_ones_are_folded(client: Client) -> None:
+    load_reported()
+    scored_dataset(name="Open one", task="bug search", language="de")
+    scored_dataset(name="Hidden one", hidden=True, task="bug search")
+    page = client.get("/benchmarks/").content.decode()
+    assert page.index("Open one") < page.index('<details class="reported-only">') < page.index(">TREC-COVID<")
+    assert client.get("/datasets/").content.decode().count("<tr>") == page.count("<tr>")
+    found = text(client.get("/benchmarks/?judgements=hidden&task=bug search").content.decode())
+    assert "Hidden one" in found
+    assert "Open one" not in found
+    assert "Open one" in text(client.get("/benchmarks/?language=de").content.decode())
+    german_hidden = client.get("/benchmarks/?language=de&judgements=hidden").content.decode()
+    assert "No dataset has all of this" in german_hidden
+    refused = client.get("/benchmarks/?task=nonsense")
+    assert refused.status_code == 400
+    assert "bug search" in refused.content.decode()
+
+
+def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Client) -> None:
+    pages = {f"/docs/{name}/": client.get(f"/docs/{name}/").content.decode() for name in names()}
+    pages["/docs/"] = client.get("/docs/").content.decode()
+    assert "/docs/architecture/" not in "".join(pages.values())
+    for address, page in pages.items():
+        assert '<nav class="docs-nav"' in page
+        for target in re.findall(r'href="([^"]*)"', page[page.index("<main") : page.index("</main>")]):
+            path, _, anchor = target.partition("#")
+            if path.startswith(("http", "mailto:")):
+                continue
+            path = path or address
+            other = pages.get(path) or client.get(path, follow=True).content.decode()
+            assert "Page not found" not in other, f"{target} on {address}"
+            assert not anchor or f'id="{anchor}"' in other, f"{target} on {address}"
+    for name in ("architecture", "security", "decisions", "nothing"):
+        assert client.get(f"/docs/{name}/").status_code == 404
+
+
+def test_an_operator_writes_terms_and_contact_and_privacy_has_a_default(
+    client: Client, settings: Any, tmp_path: Path
+) -> None:
+    home = client.get("/").content.decode()
+    assert 'href="/privacy/"' in home
+    assert 'href="/terms/"' not in home
+    assert client.get("/terms/").status_code == client.get("/contact/").status_code == 404
+    assert "What you submit" in client.get("/privacy/").content.decode()
+    (tmp_path / "terms.md").write_text("Be **kind**.\n\n<script>no</script>")
+    settings.SITE_PAGES = {"terms": tmp_path / "terms.md", "privacy": None}
+    clear_page_cache()
+    page = client.get("/terms/").content.decode()
+    assert "Be <strong>kind</strong>." in page
+    assert "<script>no" not in page
+    assert 'href="/terms/"' in client.get("/").content.decode()
+
+
+def test_error_pages_offer_a_search_and_name_the_request(client: Client) -> None:
+    missing = client.get("/nowhere/")
+    page = missing.content.decode()
+    assert missing.status_code == 404
+    assert 'name="q"' in page[page.index("<main") :]
+    assert f">{missing.headers['X-Request-ID']}</code>" in page
