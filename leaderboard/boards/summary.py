@@ -55,13 +55,17 @@ def summarise(
     cheapest, latency, cost = _cheapest(rows, best, key, lower_is_better=lower_is_better)
     least = said.least_difference(measure)
     lead = _lead(board, best, ratio, statement, least, others=len(rows) - 1)
-    certain = _ties(tied, names) if ties and len(rows) > 1 else _untested(reported=reported, tested=tested)
+    certain = (
+        _ties(tied, names)
+        if ties and len(rows) > 1
+        else _untested(board, rows, reported=reported, tested=tested)
+    )
     label = "Best reported: " if reported else "Best: "
     after = f", {measure} {format_value(score, 3)}{lead}. {certain} {cost}"
     return Summary(
         label,
         _name(best, names),
-        " ".join(after.split(" ")).strip(),
+        " ".join(after.split()),
         best.entry.slug,
         measure,
         score,
@@ -128,13 +132,15 @@ def _ties(tied: Sequence[Row], names: Counter[str]) -> str:
     return f"{named} {'tie' if len(tied) > 1 else 'ties'} with it."
 
 
-def _untested(*, reported: bool, tested: bool) -> str:
-    """Why nothing is said of ties."""
+def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool) -> str:
+    """Why nothing is said of ties; nothing where one system has none, and where no test is to come."""
+    if len(rows) < 2:
+        return ""
     if reported:
         return "Not tested: papers report means."
     if not tested:
         return "Not tested over datasets."
-    return "Ties are not known yet."
+    return "Ties are not known yet." if board.awaited else ""
 
 
 def _cheapest(

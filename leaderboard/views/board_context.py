@@ -217,13 +217,11 @@ def _legend(board: Board) -> Iterator[str]:
     """What everyone has to know to read the table; the notes say the rest."""
     if any(column.kind in ("delta", "relative") for column in board.shown):
         least = board.statements.least_difference(board.measure)
-        rule = "the 95 % interval of the difference excludes 0"
+        text = f"Δ compares with {board.baseline} on the same dataset version and judgements."
         if least is not None:
-            rule = f"significant at 0.05, which takes {least:+.3f}"
-        text = (
-            f"Δ compares with {board.baseline} on the same dataset version and judgements. In colour: {rule}. In grey: "
-            "not, or not known."
-        )
+            text += f" In colour: significant at 0.05, which takes {least:+.3f}. In grey: not, or not known."
+        elif board.certainty or board.found_with:
+            text += " In colour: the 95 % interval of the difference excludes 0. In grey: not, or not known."
         if board.compared > FEW_COMPARED:
             text += f" Chance alone would colour about {board.compared / 20:.0f} of {board.compared} equal systems."
         yield text

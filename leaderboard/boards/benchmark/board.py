@@ -178,7 +178,7 @@ def _view(
         board.rows, board.counted = [*board.rows, *own], None
     if not said_enough:
         board.columns = [column for column in board.columns if column.key != COMMON]
-    board.complete_by = _complete_by(board, facts)
+    board.complete_by = _complete_by(board, facts, sort if sort == COMMON or sort in datasets else MEAN)
     board.summary = summarise(
         board,
         f"mean {board.measure}" if facts.all_counted > 1 else board.measure,
@@ -193,11 +193,11 @@ def _view(
     return ranked_by
 
 
-def _complete_by(board: Board, facts: BenchmarkFacts) -> str:
-    """The column that complete rows alone have a value of; none where no row is complete, or every row is."""
-    if facts.all_counted < 2 or all(row.value(MEAN) is None for row in board.rows):
+def _complete_by(board: Board, facts: BenchmarkFacts, key: str) -> str:
+    """The column of this key, of which rows have a value that are not folded away; none where no row has one."""
+    if facts.all_counted < 2 or all(row.value(key) is None for row in board.rows):
         return ""
-    return MEAN
+    return key
 
 
 def _chosen(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import Tables, plain
-from leaderboard.boards.benchmark.columns import BORDA, COMMON, MEAN_RANK, OverAll, common_column
+from leaderboard.boards.benchmark.columns import BORDA, COMMON, COVERAGE, MEAN_RANK, OverAll, common_column
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
 from leaderboard.boards.benchmark.lines import IN_DOMAIN, BenchmarkLine, SystemLine, collect_lines, tables_of
 from leaderboard.boards.columns.marks import title_of
@@ -54,6 +54,10 @@ def rows_of(
         ]
         rows.append(row)
     fill_cells(rows, columns, made)
+    for row, line in zip(rows, lines, strict=True):
+        if line.left_out:
+            names = ", ".join(facts.members[place].facts.name for place in sorted(line.left_out))
+            row[COVERAGE] = replace(row[COVERAGE], title=f"left out: {names}")
     return rows
 
 

@@ -39,6 +39,8 @@ _OTHER_LETTERS = dict.fromkeys(" .,:;()[]/ijlftrI", 2.9) | dict.fromkeys(
 )
 #: So many letters of a head stand on one line over one column.
 _HEAD_LETTERS = 8
+#: Texts that few papers print: only who chooses them has them.
+_SELDOM = frozenset(("weights", "licence", "training-data"))
 #: Marks that stand raised.
 _RAISED = {"‡": escape("‡"), SEPARATED: r"$^{*}$"}
 
@@ -78,7 +80,8 @@ def to_latex(board: Board, cited: Citation) -> str:
 def _shown(board: Board) -> list[Column]:
     """The columns that there is room for: the system, what the order follows, numbers, and then texts."""
     wanted = {sort.key for sort in board.sorts}
-    others = [column for column in board.columns if column.key != SYSTEM]
+    seldom = _SELDOM - {column.key for column in board.shown}
+    others = [column for column in board.columns if column.key not in {SYSTEM, *seldom}]
     shown, left = {SYSTEM}, float(_ROOM)
     for column in sorted(others, key=lambda column: (column.key not in wanted, not column.numeric)):
         width = _width(board, column)
