@@ -60,8 +60,8 @@ def test_best_comes_first_and_is_marked_in_every_view(pair: tuple[Dataset, Datas
 
 
 def test_views_reach_the_page_and_its_exports(client: Client, pair: tuple[Dataset, Dataset]) -> None:
-    page = client.get("/benchmarks/all/?view=delta").content.decode()
-    assert '<td class="up"><b>+0.3000</b></td>' in page
+    page = client.get("/benchmarks/all/?view=delta&exact=1").content.decode()
+    assert '<td class="ns"><b>+0.3000</b></td>' in page, "nothing was tested: no colour"
     lines = (
         client.get("/benchmarks/all/board.csv?view=rank&sort=" + pair[0].slug).content.decode().splitlines()
     )
@@ -145,7 +145,11 @@ def test_zero_shot_leaves_out_single_values_and_says_so(client: Client) -> None:
     row = next(row for row in page.board.rows if row.entry.system == "DPR")
     assert (row["nq"].mark, row["nq"].title) == ("‡", "left out: in-domain")
     assert any(note.startswith("Zero-shot only") for note in page.board.notes)
-    assert "left out: in-domain" in client.get("/benchmarks/beir/?zero-shot=1").content.decode()
+    assert row["coverage"].title == "left out: Natural Questions"
+    assert (
+        'title="left out: Natural Questions"' in client.get("/benchmarks/beir/?zero-shot=1").content.decode()
+    )
+    assert "left out: in-domain" in client.get("/benchmarks/beir/?zero-shot=1&columns=all").content.decode()
 
 
 def test_whoever_declared_nothing_is_not_zero_shot(pair: tuple[Dataset, Dataset]) -> None:
