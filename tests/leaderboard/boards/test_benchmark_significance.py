@@ -122,6 +122,6 @@ def test_a_seed_set_shows_its_deviation_beside_the_score_alone(pair: tuple[Datas
     score_seeds(pair[1], "seeds", {"ndcg": 0.30}, {"ndcg": 0.34})
     board = board_of()
     assert _spreads(board) == {pair[1].slug: "± 0.0283 (2)"}
-    assert any(note.startswith("±: a seed set") for note in board.notes)
+    assert any(note.startswith("±: sample standard deviation (n − 1) over seeds") for note in board.notes)
     assert _spreads(board_of(view="delta")) == {}
     assert "± 0.0283 (2)" in Client().get("/benchmarks/all/").content.decode()

@@ -145,10 +145,8 @@ def test_zero_shot_leaves_out_single_values_and_says_so(client: Client) -> None:
     row = next(row for row in page.board.rows if row.entry.system == "DPR")
     assert (row["nq"].mark, row["nq"].title) == ("‡", "left out: in-domain")
     assert any(note.startswith("Zero-shot only") for note in page.board.notes)
-    assert row["coverage"].title == "left out: Natural Questions"
-    assert (
-        'title="left out: Natural Questions"' in client.get("/benchmarks/beir/?zero-shot=1").content.decode()
-    )
+    assert row["coverage"].title == "left out: NQ"
+    assert 'title="left out: NQ"' in client.get("/benchmarks/beir/?zero-shot=1").content.decode()
     assert "left out: in-domain" in client.get("/benchmarks/beir/?zero-shot=1&columns=all").content.decode()
 
 

@@ -100,7 +100,7 @@ def test_benchmarks_of_different_papers_share_datasets_and_no_figures() -> None:
     report(dataset, other, "of other", ndcg=0.5, figures=[figure], **{"AP": 0.1})
     score(dataset, "scored", ndcg=0.5)
     assert systems(board_of("one")) == ["scored", "of one"]
-    assert systems(board_of("other")) == ["of other", "scored"]
+    assert systems(board_of("other")) == ["scored", "of other"]
     assert [board_of(slug).measures for slug in ("one", "other")] == [["nDCG@10"], ["nDCG@10", "AP"]]
     latencies = ["latency" in [column.key for column in board_of(slug).columns] for slug in ("one", "other")]
     assert latencies == [False, True]

@@ -171,8 +171,8 @@ def test_what_begins_with_stored_runs_has_no_latency_on_boards_and_a_remark_on_i
     Price.objects.create(hardware=hardware, valid_from="2026-01-01", per_hour=Decimal("0.5"))
     board = board_of(dataset)
     assert set(shown(board, "fused")) == {"peak-memory", "model-parameters"}
-    assert any("begin with stored runs" in note for note in board.notes)
-    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert any("start from stored runs" in note for note in board.notes)
+    page = client.get(f"/datasets/{dataset.slug}/?columns=efficiency").content.decode()
     assert page.count('title="starts from stored runs: the first search was not timed"') == 2
     page = client.get(f"/systems/{fused.system.slug}/").content.decode()
     assert "starts from stored runs: the first search was not timed" in page
@@ -210,7 +210,7 @@ def test_times_bm25_can_be_checked_by_eye(client: Client) -> None:
     dataset = scored_dataset()
     system = make_system("dense")
     cost(score(dataset, system, ndcg=0.5), 10.0, bm25=2.5)
-    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    page = client.get(f"/datasets/{dataset.slug}/?columns=efficiency").content.decode()
     assert 'title="BM25 took 2.50 ms in the same job"' in page
     text = client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()
     [row] = csv.DictReader(io.StringIO(text))
@@ -273,7 +273,7 @@ def test_a_cost_says_how_far_it_may_be_off_on_the_page_in_the_api_and_in_exports
     assert answer["measured"]["figures"]["spread_ms"] == 0.4
     assert "10.0 ± 0.40" in client.get(f"{address}board.md").content.decode()
     assert "0.40}" in client.get(f"{address}board.tex").content.decode()
-    assert "± is how far a value may be off" in " ".join(board.notes)
+    assert "± is the uncertainty of a value" in " ".join(board.notes)
     assert "seed" not in " ".join(board.notes)
 
 

@@ -126,8 +126,8 @@ def test_reported_figures_are_ranked_apart_and_the_board_says_so() -> None:
     score(dataset, "scored best", ndcg=0.5)
     score(dataset, "scored second", ndcg=0.4)
     board = board_of(dataset)
-    assert names(board) == ["reported best", "scored best", "scored second", "reported second"]
-    assert list(ranks(board).values()) == ["r 1", "1", "2", "r 2"]
+    assert names(board) == ["scored best", "scored second", "reported best", "reported second"]
+    assert list(ranks(board).values()) == ["1", "2", "r 1", "r 2"]
     assert any("ranked apart" in note for note in board.notes)
 
 
@@ -247,8 +247,11 @@ def test_the_sites_own_rows_are_by_this_site(client: Client) -> None:
     dataset = scored_dataset()
     score(dataset, system_of(BM25), baseline=True, ndcg=0.3)
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
-    assert '<td class="t">this site</td>' in page
+    assert "<small>this site · " in page
     assert "1 row," in page
+    page = client.get(f"/datasets/{dataset.slug}/?columns=by").content.decode()
+    assert ">this site</td>" in page
+    assert "<small>this site" not in page, "what a column shows is not said twice"
 
 
 def test_how_much_is_judged_stands_on_open_boards_and_on_no_hidden_one() -> None:

@@ -159,19 +159,19 @@ def test_the_measure_in_focus_and_its_difference_stand_first_and_no_column_is_em
         board = client.get(f"/datasets/{dataset.slug}/board.json{query}").json()
         return [column["key"] for column in board["columns"]]
 
-    about = ["architecture", "provenance", "by", "published", "submission"]
+    about = ["architecture", "provenance", "by", "training-data", "published", "submission"]
     assert keys("") == ["system", "nDCG@10", "delta", "relative", "R@100", "Judged@10", "Hole@10", *about]
     assert keys("?measure=R@100")[:5] == ["system", "R@100", "delta", "relative", "nDCG@10"]
     assert "Hole@10" not in keys("?q=bm25")  # no row that is shown has it
     assert "Hole@10" in keys("?q=bm25&sort=Hole@10")
-    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    page = client.get(f"/datasets/{dataset.slug}/?columns=all").content.decode()
     groups = re.findall(r'colspan="(\d)"[^>]*><span><em>([^<]+)', page)
     assert groups == [
         ("1", "Effectiveness"),
         ("2", "Δ BM25"),
         ("1", "Other measures"),
         ("2", "Judged"),
-        ("5", "About"),
+        ("6", "About"),
     ]
 
 

@@ -64,7 +64,7 @@ def test_a_benchmark_shows_the_mean_of_the_parts_to_systems_that_have_them_all(f
     assert column.unit == "mean of 3"
     row = next(row for row in board.rows if row.entry.system == "complete")
     assert row["forums"].title == "mean of 3 parts"
-    assert any("Forums, where scored here, is the mean of its 3 parts" in note for note in board.notes)
+    assert any("Forums: scored results are means over its 3 parts" in note for note in board.notes)
 
 
 def test_the_whole_is_compared_with_the_mean_of_its_parts_baselines(forums: list[Dataset]) -> None:

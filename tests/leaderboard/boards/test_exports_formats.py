@@ -303,7 +303,7 @@ def test_exports_of_a_view_say_which_one_it_is(
     def text(ending: str) -> str:
         return client.get(f"/benchmarks/beir/board.{ending}?view={view}&domain=Finance").content.decode()
 
-    heading, _, heads, *_, where = text("md").splitlines()
+    heading, _, _verdict, _, heads, *_, where = text("md").splitlines()
     assert heading.startswith(
         f"**BEIR**, {said}: 10 of 10 rows; 1 of 19 datasets, chosen by domain: Finance."
     )
@@ -393,10 +393,10 @@ def test_every_board_is_typeset_by_tex(client: Client, tmp_path: Path) -> None:
 def test_mean_ranks_have_two_decimals(client: Client) -> None:
     load_reported()
     markdown = client.get("/benchmarks/beir/board.md").content.decode()
-    place = markdown.splitlines()[2].split(" | ").index("Mean rank")
-    shown = [line.split(" | ")[place] for line in markdown.splitlines()[4:] if line.startswith("|")]
+    place = markdown.splitlines()[4].split(" | ").index("Mean rank")
+    shown = [line.split(" | ")[place] for line in markdown.splitlines()[6:] if line.startswith("|")]
     assert all(re.fullmatch(r"[*]*\d+\.\d\d[*]*|—", text) for text in shown)
-    page = client.get("/benchmarks/beir/").content.decode()
+    page = client.get("/benchmarks/beir/?columns=all").content.decode()
     for text in shown:
         assert f">{text.strip('*')}<" in page
 
@@ -412,6 +412,8 @@ def test_exports_have_all_rows_and_leave_out_hidden_columns(client: Client) -> N
         "architecture",
         "provenance",
         "by",
+        "weights",
+        "licence",
     }
     page = client.get("/benchmarks/beir/?hide=about").content.decode()
     for ending in ("csv", "json", "md", "tex", "bib"):

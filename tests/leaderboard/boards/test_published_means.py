@@ -51,7 +51,7 @@ def test_the_page_says_so_whatever_is_filtered(client: Client) -> None:
     load_reported()
     for query in ("", "?domain=Finance", "?zero-shot=1&view=rank", "?measure=R@100"):
         page = client.get(f"/benchmarks/beir/{query}").content.decode()
-        assert "Beside the printed figures" in page
+        assert "Comparison with the paper's printed figures" in page
         assert "not on the printed 11" in page
 
 

@@ -61,7 +61,7 @@ def test_the_history_has_dates_and_reasons_and_nothing_private(client: Client) -
     score(third, system, ndcg=0.7, public=False)
     withdraw_entries(withdrawn.submission_reference, "the wrong file")
     page = text_of(client.get(f"/systems/{system.slug}/").content.decode())
-    history = page[page.index("History") : page.index("Take it away")]
+    history = page[page.index("History") : page.index("Cite and export")]
     assert "Published on First , Second" in history
     assert "Withdrawn on Second : the wrong file" in history
     assert "Third" not in page
@@ -279,7 +279,7 @@ def test_a_seed_set_says_what_it_was_made_with_and_what_of(client: Client) -> No
         run.built_from.set(sources)
     page = text_of(client.get(f"/systems/{made.system.slug}/").content.decode())
     assert "method = rrf" in page
-    assert "Built on runs of first stage" in page
+    assert "Uses runs of first stage" in page
     assert "kept back" not in page
     set_visibility(made.submission_reference, public=False)
     score(dataset, made.system, ndcg=0.5)

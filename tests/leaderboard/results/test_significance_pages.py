@@ -55,8 +55,8 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
         "(Holm-corrected). As of ",
         "percentile bootstrap over the 40 judged queries, 10,000 resamples, seed 1; beside Δ, of the paired difference",
         "p vs BM25: two-sided paired randomisation test by query, 10,000 permutations, seed 1, not corrected",
-        "None of these changes when others submit.",
-        "Rank interval and p vs best follow tests of all pairs on this board, corrected together",
+        "These values do not change when others submit.",
+        "Rank interval and p vs best come from tests of all pairs on this board, corrected together",
         "filters do not change them.",
     ):
         assert said in page
@@ -288,6 +288,8 @@ def test_a_named_baseline_is_called_by_its_name(client: Client) -> None:
     assert "Δ to smith.rm3" in page
     assert "Of 1 other system, 1 is better and 0 worse than smith.rm3 at 0.05" in page
     assert "W/T/L: queries won, tied and lost against smith.rm3." in page
+    assert "BM25" not in page[page.index('class="verdict"') : page.index("</table>")]
+    page = client.get(f"/datasets/{dataset.slug}/?columns=effectiveness").content.decode()
     assert "p vs smith.rm3" in page[page.index("<thead") : page.index("</thead")]
     assert "Δ compares with smith.rm3, the baseline here" in page
     assert "BM25" not in page[page.index("<thead") : page.index("</table>")]
@@ -297,7 +299,7 @@ def test_a_named_baseline_is_called_by_its_name(client: Client) -> None:
 
 def test_p_below_what_permutations_show_is_marked_as_a_bound(client: Client, board: Dataset) -> None:
     compute_certainty(board)
-    assert "below 1/10,001 it is Hoeffding’s bound" in page_text(client, board)
+    assert "below 1/10,001 it is Hoeffding’s upper bound" in page_text(client, board)
     rows = client.get(f"/datasets/{board.slug}/board.json").json()["rows"]
     told = {row["system"]: row["certainty"] for row in rows}
     for found in told.values():

@@ -79,9 +79,9 @@ def test_the_chip_of_cpu_only_says_that_the_unmeasured_are_left_out(client: Clie
 def test_the_order_is_said_and_each_of_its_columns_can_be_turned_or_left_out(client: Client) -> None:
     html = page(client, "?sort=R@100&sort=nDCG@10:asc")
     found = links(html)
-    assert found["R@100, descending: turn around"] == "/datasets/demo/?sort=R@100:asc&sort=nDCG@10:asc"
-    assert found["nDCG@10, ascending: turn around"] == "/datasets/demo/?sort=R@100:desc&sort=nDCG@10:desc"
-    assert found["No longer by R@100"] == "/datasets/demo/?sort=nDCG@10:asc"
+    assert found["R@100, descending: reverse"] == "/datasets/demo/?sort=R@100:asc&sort=nDCG@10:asc"
+    assert found["nDCG@10, ascending: reverse"] == "/datasets/demo/?sort=R@100:desc&sort=nDCG@10:desc"
+    assert found["Remove R@100"] == "/datasets/demo/?sort=nDCG@10:asc"
     assert html.count("aria-sort=") == 1
     assert '<option value="mean-latency">' in html.split('id="then-by"')[1]
 
