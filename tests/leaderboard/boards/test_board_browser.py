@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.conf import settings
+from django.test import Client
+from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
+from leaderboard.models import Dataset, Round
+from tests.factories import make_a_curator
 from tests.leaderboard.entries import cost, make_system, score, scored_dataset
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -97,4 +103,69 @@ def test_the_open_tools_have_no_serious_fault_of_accessibility(
         page.locator(tool).click()
         found = Axe().run(page).response["violations"]
         assert [fault["id"] for fault in found if fault["impact"] in ("serious", "critical")] == []
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page.evaluate("[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('.board-scroll')).map(e => e.tagName + '.' + e.className + ' ' + e.getBoundingClientRect().right).slice(0, 20)")
+
+
+def test_search_filters_as_one_types(page: Page) -> None:
+    page.goto("/datasets/demo/")
+    page.evaluate("window.notReloaded = true")
+    page.get_by_role("searchbox", name="Search systems or teams").press_sequentially("System 3")
+    expect(page.locator("#board-part tbody .name")).to_have_count(1)
+    assert systems(page) == ["System 3"]
+    assert page.url.endswith("/datasets/demo/?q=System%203")
+    expect(page.get_by_role("searchbox", name="Search systems or teams")).to_be_focused()
+    page.keyboard.type("0")
+    expect(page.get_by_text("No row matches.")).to_be_visible()
+    assert page.evaluate("window.notReloaded")
+
+
+def test_columns_are_picked_without_javascript(browser: Browser, live_server: object) -> None:
+    context = browser.new_context(base_url=str(live_server), java_script_enabled=False)
+    page = context.new_page()
+    page.goto("/datasets/demo/?architecture=dense")
+    page.locator("#board-columns > summary").click()
+    chosen = page.locator("#board-columns [name=columns]:checked")
+    while chosen.count():
+        chosen.first.uncheck()
+    page.get_by_role("checkbox", name="R@100").check()
+    page.get_by_role("checkbox", name="Scores with all published decimals").check()
+    page.get_by_role("button", name="Show these columns").click()
+    assert page.url.endswith("/datasets/demo/?architecture=dense&columns=R@100&exact=1")
+    heads = page.locator("#board-part thead th a").all_inner_texts()
+    assert heads == ["System", "nDCG@10", "R@100"], "the order explains itself"
+    expect(page.get_by_text("0.5000")).to_be_visible()
+    page.get_by_role("navigation", name="Columns").get_by_role("link", name="All").click()
+    assert len(page.locator("#board-part thead th a").all()) > 10
+    context.close()
+
+
+@pytest.mark.parametrize(("width", "height", "most"), [(1440, 900, 274), (390, 844, 324)])
+def test_the_first_row_is_on_the_first_screen_whatever_is_said_above_it(
+    page: Page, live_server: Any, width: int, height: int, most: int
+) -> None:
+    """At most so many pixels below the site's header: under the longest name, in a round, for a curator."""
+    dataset = Dataset.objects.get(slug="demo")
+    dataset.name = ("A collection with a very long name, " * 4)[:120]
+    dataset.save()
+    now = timezone.now()
+    Round.objects.create(
+        dataset=dataset,
+        slug="open",
+        name="The first round of the year",
+        opens_at=now - timedelta(days=1),
+        closes_at=now + timedelta(days=7),
+        reveals_at=now + timedelta(days=8),
+    )
+    client = Client()
+    client.force_login(make_a_curator())
+    session = client.cookies[settings.SESSION_COOKIE_NAME]
+    page.context.add_cookies([{"name": session.key, "value": session.value, "url": live_server.url}])
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto("/datasets/demo/")
+    expect(page.get_by_text("The first round of the year")).to_have_count(1)
+    row = page.locator("#board-part tbody tr").first.bounding_box()
+    header = page.locator(".site-head").bounding_box()
+    assert row is not None
+    assert header is not None
+    assert row["y"] - (header["y"] + header["height"]) <= most
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page.evaluate("[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('.board-scroll')).map(e => e.tagName + '.' + e.className + ' ' + e.getBoundingClientRect().right).slice(0, 20)")

@@ -128,7 +128,7 @@ def test_reported_figures_are_ranked_apart_and_the_board_says_so() -> None:
     board = board_of(dataset)
     assert names(board) == ["scored best", "scored second", "reported best", "reported second"]
     assert list(ranks(board).values()) == ["1", "2", "r 1", "r 2"]
-    assert any("ranked apart" in note for note in board.notes)
+    assert any("ranked separately" in note for note in board.notes)
 
 
 def test_results_on_superseded_judgements_are_stale_not_ranked_and_not_compared_with_newer_ones() -> None:

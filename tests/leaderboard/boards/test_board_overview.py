@@ -1,0 +1,247 @@
+"""What a page shows of a board at first: few columns, rows in blocks, colour where a difference is sure."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from leaderboard.models import Benchmark, Dataset
+from leaderboard.results.significance.computing import compute_certainty
+from tests.leaderboard.boards.test_boards_benchmark import benchmark_of
+from tests.leaderboard.entries import (
+    cost,
+    make_source,
+    make_system,
+    renew_judgements,
+    report,
+    score,
+    scored_dataset,
+)
+from tests.leaderboard.entries_by_query import make_board, score_queries, spread
+from tests.reported_boards import load_reported
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def demo() -> Dataset:
+    """A board with costs, and three measures."""
+    dataset = scored_dataset(slug="demo", measures=["nDCG@10", "R@100", "AP"])
+    for name, value in (("BM25", 0.4), ("dense", 0.5)):
+        system = make_system(name, open_weights=True, licence="MIT")
+        entry = score(dataset, system, ndcg=value, recall=0.5, AP=0.12345, baseline=name == "BM25")
+        cost(entry, 2.0)
+    return dataset
+
+
+def text(client: Client, address: str) -> str:
+    return client.get(address).content.decode()
+
+
+def heads(page: str) -> list[str]:
+    """The keys of the columns of a page."""
+    return re.findall(r'id="by-([^"]+)"', page)
+
+
+def tabs(page: str) -> dict[str, str]:
+    """The presets' addresses, by name; the chosen one's name ends with a star."""
+    nav = page.partition('class="presets"')[2].partition("</nav>")[0]
+    found = re.findall(r'<a href="([^"]*)"( aria-current="true")?>([^<]*)</a>', nav)
+    return {label + "*" * bool(chosen): href for href, chosen, label in found}
+
+
+def blocks(page: str) -> dict[str, list[str]]:
+    """The systems of each block by its head; of rows before any head the head is empty."""
+    found, head, page = {}, "", page.partition("</thead>")[2].partition("</table>")[0]
+    for kind, body in re.findall(r"<tbody([^>]*)>(.*?)</tbody>", page, re.DOTALL):
+        if 'class="block"' in kind:
+            head = re.sub("<[^>]+>", "", body).strip()
+        else:
+            found[head] = re.findall(r'<th scope="row" class="name"><a [^>]*>([^<]*)<', body)
+    return found
+
+
+# --- columns
+
+
+@pytest.mark.usefixtures("demo")
+def test_presets_are_tabs_whose_choice_is_in_the_address_with_all_other_choices(client: Client) -> None:
+    page = text(client, "/datasets/demo/?sort=R@100:asc")
+    assert tabs(page) == {
+        "Overview*": "/datasets/demo/?sort=R@100:asc",
+        **{
+            label: f"/datasets/demo/?sort=R@100:asc&amp;columns={name}"
+            for label, name in (
+                ("Effectiveness", "effectiveness"),
+                ("Efficiency", "efficiency"),
+                ("Training data", "training"),
+                ("All", "all"),
+            )
+        },
+    }
+    efficiency = text(client, "/datasets/demo/?columns=efficiency")
+    assert "Efficiency*" in tabs(efficiency)
+    assert '<input type="hidden" name="columns" value="efficiency">' in efficiency, "the filters keep it"
+
+
+@pytest.mark.usefixtures("demo")
+def test_each_preset_has_the_score_and_its_own_columns(client: Client) -> None:
+    shown = {
+        name: set(heads(text(client, f"/datasets/demo/?columns={name}")))
+        for name in ("overview", "effectiveness", "efficiency", "training", "all")
+    }
+    assert all({"system", "nDCG@10", "delta"} <= keys for keys in shown.values())
+    assert len(shown["overview"]) <= 10
+    assert {"mean-latency", "published"} <= shown["overview"]
+    assert "architecture" not in shown["overview"]
+    assert {"R@100", "AP"} <= shown["effectiveness"]
+    assert "mean-latency" not in shown["effectiveness"]
+    assert {"mean-latency", "peak-memory", "index-bytes"} <= shown["efficiency"]
+    assert {"training-data", "weights", "licence"} <= shown["training"]
+    assert shown["all"] == set().union(*shown.values())
+    assert heads(text(client, "/datasets/demo/?columns=overview")) == heads(text(client, "/datasets/demo/"))
+
+
+def test_a_preset_that_a_board_has_nothing_for_is_not_offered(client: Client) -> None:
+    dataset = scored_dataset()
+    score(dataset, "first", ndcg=0.5)
+    assert "Efficiency" not in tabs(text(client, f"/datasets/{dataset.slug}/"))
+
+
+@pytest.mark.usefixtures("demo")
+def test_single_columns_are_chosen_and_those_unknown_are_ignored(client: Client) -> None:
+    page = text(client, "/datasets/demo/?columns=AP&columns=licence&columns=no-such-column")
+    assert heads(page) == ["system", "nDCG@10", "AP", "licence"], "the order explains itself"
+    assert not any(name.endswith("*") for name in tabs(page))
+    checked = re.findall(r'name="columns" value="([^"]+)" checked', page)
+    assert checked == ["nDCG@10", "AP", "licence"]
+    sorted_by = text(client, "/datasets/demo/?columns=licence&sort=peak-memory")
+    assert heads(sorted_by) == ["system", "peak-memory", "licence"]
+    assert heads(text(client, "/datasets/demo/?columns=no-such-column")) == ["system", "nDCG@10"]
+
+
+@pytest.mark.usefixtures("demo")
+def test_exports_and_api_have_every_column_unless_some_are_chosen(client: Client) -> None:
+    def keys(query: str, address: str = "/datasets/demo/board.json") -> list[str]:
+        return [column["key"] for column in client.get(address + query).json()["columns"]]
+
+    api = "/api/v1/datasets/demo/board/"
+    every = heads(text(client, "/datasets/demo/?columns=all"))
+    assert keys("") == keys("?columns=all") == keys("", api) == every
+    assert keys("?columns=AP") == keys("?columns=AP", api) == ["system", "nDCG@10", "AP"]
+    assert client.get("/datasets/demo/board.csv?columns=AP").content.decode().count("licence") == 0
+    assert "MIT" not in text(client, "/datasets/demo/board.tex")
+    assert "MIT" in text(client, "/datasets/demo/board.tex?columns=licence")
+
+
+@pytest.mark.usefixtures("demo")
+def test_pages_have_three_decimals_and_all_on_demand(client: Client) -> None:
+    assert ">0.123</td>" in text(client, "/datasets/demo/?columns=AP").replace("</b>", "").replace("<b>", "")
+    exact = text(client, "/datasets/demo/?columns=AP&exact=1")
+    assert "0.1235" in exact
+    assert 'name="exact" value="1" checked' in exact
+    assert client.get("/datasets/demo/board.json").json()["rows"][0]["values"]["AP"] == 0.12345
+
+
+# --- rows
+
+
+def test_reported_rows_stand_in_a_block_of_their_own_and_unranked_ones_last(client: Client) -> None:
+    dataset = scored_dataset()
+    score(dataset, "old", ndcg=0.99)
+    renew_judgements(dataset)
+    report(dataset, make_source("paper"), "printed", ndcg=0.9)
+    score(dataset, "here", ndcg=0.5)
+    for query in ("", "?sort=nDCG@10:asc", "?sort=system"):
+        page = text(client, f"/datasets/{dataset.slug}/{query}")
+        assert list(blocks(page).values()) == [["here"], ["printed"], ["old"]]
+        assert list(blocks(page))[1:] == [
+            "Reported by papers: not scored here, ranked separately",
+            "Not ranked",
+        ]
+    assert re.search(r'</button>1</td><th scope="row" class="name"><a [^>]*>printed<', page)
+    assert "r 1" in text(client, f"/datasets/{dataset.slug}/board.md")
+
+
+def test_a_board_of_one_kind_has_no_heads_of_blocks(client: Client) -> None:
+    load_reported()
+    page = text(client, "/datasets/nq/")
+    assert list(blocks(page)) == [""]
+
+
+def test_incomplete_rows_are_folded_unless_the_order_or_a_filter_asks_for_them(client: Client) -> None:
+    first, second = scored_dataset(slug="one"), scored_dataset(slug="two")
+    benchmark = benchmark_of(first, second)
+    whole, part = make_system("whole"), make_system("part")
+    score(first, whole, ndcg=0.3)
+    score(second, whole, ndcg=0.4)
+    score(first, part, ndcg=0.9)
+    address = f"/benchmarks/{Benchmark.objects.get(pk=benchmark.pk).slug}/"
+    page = text(client, address)
+    folded = "1 incomplete row: no result on some of the datasets"
+    assert blocks(page) == {"": ["whole"], folded: ["part"]}
+    assert '<input type="checkbox" id="show-incomplete"> ' in page
+    assert '<tbody class="is-incomplete">' in page
+    found = text(client, address + "?q=part")
+    assert '<input type="checkbox" id="show-incomplete" checked> ' in found, "who searches sees what is found"
+    for query in ("?sort=one", "?sort=common-mean"):
+        assert blocks(text(client, address + query)) == {"": ["part", "whole"]}
+    assert blocks(text(client, address + "?sort=two")) == {"": ["whole"], folded: ["part"]}
+    assert len(client.get(f"{address}board.json").json()["rows"]) == 2
+
+
+def test_what_no_column_shows_stands_under_the_name(client: Client, demo: Dataset) -> None:
+    page = text(client, "/datasets/demo/")
+    assert re.search(r"<small>Team \d+ · dense · scored here", page)
+    page = text(client, "/datasets/demo/?columns=all")
+    assert not re.search(r"<small>Team \d+", page)
+
+
+# --- colour
+
+
+def differences(page: str) -> dict[str, str]:
+    """The class of each row's Δ."""
+    rows = re.findall(r'class="name"><a [^>]*>([^<]*)<.*?<td class="(up|down|ns|none)">', page)
+    return dict(rows)
+
+
+def test_an_open_board_colours_what_its_intervals_show(client: Client) -> None:
+    dataset = make_board()
+    score_queries(dataset, "Little", spread(0.401, 5))
+    page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
+    assert set(differences(page).values()) <= {"ns", "none"}, "nothing is tested yet"
+    assert "In colour" not in page
+    compute_certainty(dataset)
+    page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
+    told = differences(page)
+    assert {name: told[name] for name in ("First", "Second", "Little", "Last")} == {
+        "First": "up", "Second": "up", "Little": "ns", "Last": "down",
+    }  # fmt: skip
+    assert "In colour: the 95 % interval of the difference excludes 0." in page
+    board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
+    for row in board["rows"]:
+        if row["baseline"]:
+            continue
+        low, high = (row["intervals"]["delta"][end] for end in ("low", "high"))
+        assert told[row["system"]] == ("up" if low > 0 else "down" if high < 0 else "ns")
+
+
+def test_a_hidden_board_colours_what_published_values_show(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"], hidden=True)
+    score_queries(dataset, "BM25", spread(0.4, 1), baseline=True)
+    for number, (name, mean) in enumerate({"First": 0.6, "Little": 0.405, "Last": 0.2}.items(), 2):
+        score_queries(dataset, name, spread(mean, number))
+    page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
+    told = differences(page)
+    assert (told["First"], told["Little"], told["Last"]) == ("up", "ns", "ns")
+    assert re.search(r"In colour: significant at 0.05, which takes \+0\.0\d\d\.", page)
+
+
+def test_reported_differences_are_grey(client: Client) -> None:
+    load_reported()
+    page = text(client, "/datasets/nq/")
+    assert set(differences(page).values()) <= {"ns", "none"}
+    assert "In colour" not in page

@@ -1,0 +1,214 @@
+"""The sentence above a board: what it says in each case, on the page, in the API and in exports alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from leaderboard.models import Dataset, System
+from leaderboard.results.significance.computing import compute_certainty
+from tests.leaderboard.entries import (
+    cost,
+    make_source,
+    make_system,
+    record_boards,
+    report,
+    score,
+    scored_dataset,
+)
+from tests.leaderboard.entries_by_query import make_board, score_queries, spread
+
+pytestmark = pytest.mark.django_db
+UNMEASURED = "Cost near the best: not measured."
+LONG = "A system whose name goes on and on, for 120 characters at most"
+
+
+def tested(**means: float) -> Dataset:
+    """An open board with these means, after its tests; that of BM25 is the baseline."""
+    dataset = scored_dataset(measures=["nDCG@10"])
+    by_query(dataset, means)
+    compute_certainty(dataset)
+    return dataset
+
+
+def protected(**means: float) -> Dataset:
+    """A board over hidden judgements."""
+    dataset = scored_dataset(measures=["nDCG@10"], hidden=True)
+    by_query(dataset, means)
+    return dataset
+
+
+def by_query(dataset: Dataset, means: dict[str, float]) -> None:
+    for number, (name, mean) in enumerate(means.items(), 1):
+        score_queries(dataset, name, spread(mean, number), baseline=name == "BM25")
+
+
+def untested(**scores: tuple[float, float | None]) -> Dataset:
+    """An open board before its tests: a score and a latency, if any, by system."""
+    dataset = scored_dataset(measures=["nDCG@10"])
+    for name, (value, latency) in scores.items():
+        entry = score(dataset, name, ndcg=value, baseline=name == "BM25")
+        if latency is not None:
+            cost(entry, latency)
+    return dataset
+
+
+def reported(*, baseline: bool) -> Dataset:
+    dataset, paper = scored_dataset(measures=["nDCG@10"]), make_source("paper")
+    report(dataset, paper, "printed", ndcg=0.5)
+    report(dataset, paper, "BM25", ndcg=0.4, baseline=baseline)
+    return dataset
+
+
+def of_two_configurations() -> Dataset:
+    dataset, system = scored_dataset(measures=["nDCG@10"]), make_system("tuned")
+    for configuration, value in (("k = 10", 0.5), ("k = 20", 0.6)):
+        entry = score(dataset, system, ndcg=value)
+        entry.configuration = configuration
+        entry.save()
+    record_boards()
+    return dataset
+
+
+#: A board, what is said of it, and the facts that its sentence rests on.
+CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
+    "significant, one tie": (
+        lambda: tested(BM25=0.4, First=0.601, Second=0.6, Last=0.2),
+        f"Best: First, nDCG@10 0.601, +50.2 % over BM25 (significant, p < .001). Second ties with it. {UNMEASURED}",
+        {"better": True, "tied": ["Second"]},
+    ),
+    "not significant": (
+        lambda: tested(BM25=0.4, Little=0.4012),
+        f"Best: Little, nDCG@10 0.401, +0.3 % over BM25 (not significant, p = {{p}}). BM25 ties with it. {UNMEASURED}",
+        {"better": False, "tied": ["BM25"]},
+    ),
+    "no tie": (
+        lambda: tested(BM25=0.4, First=0.8),
+        "Best: First, nDCG@10 0.800, +100.0 % over BM25 (significant, p < .001). No system ties with it. "
+        + UNMEASURED,
+        {"better": True, "tied": []},
+    ),
+    "many ties": (
+        lambda: tested(BM25=0.4, First=0.602, Second=0.601, Third=0.6),
+        "Best: First, nDCG@10 0.602, +50.5 % over BM25 (significant, p < .001). 2 systems tie with it. "
+        + UNMEASURED,
+        {"better": True, "tied": ["Second", "Third"]},
+    ),
+    "hidden, significant": (
+        lambda: protected(BM25=0.4, First=0.601, Second=0.59),
+        "Best: First, nDCG@10 0.601, +50.2 % over BM25 (significant: needs {least}). Second ties with it. "
+        + UNMEASURED,
+        {"better": True, "p": None, "tied": ["Second"]},
+    ),
+    "hidden, not shown": (
+        lambda: protected(BM25=0.4, Little=0.405),
+        "Best: Little, nDCG@10 0.405, +1.2 % over BM25 (not shown significant: needs {least}). BM25 ties with it. "
+        + UNMEASURED,
+        {"better": False, "p": None, "tied": ["BM25"]},
+    ),
+    "reported": (
+        lambda: reported(baseline=True),
+        f"Best reported: printed, nDCG@10 0.500, +25.0 % over BM25. Not tested: papers report means. {UNMEASURED}",
+        {"better": None, "p": None, "tied": []},
+    ),
+    "reported without a baseline": (
+        lambda: reported(baseline=False),
+        "Best reported: printed, nDCG@10 0.500, with no baseline to compare with. Not tested: papers report means. "
+        + UNMEASURED,
+        {"relative": None, "better": None},
+    ),
+    "the baseline is best": (
+        lambda: tested(BM25=0.6, Worse=0.4),
+        f"Best: BM25, nDCG@10 0.600 (the baseline). No system ties with it. {UNMEASURED}",
+        {"better": None, "tied": []},
+    ),
+    "the baseline alone": (
+        lambda: untested(BM25=(0.4, None)),
+        f"Best: BM25, nDCG@10 0.400 (the baseline, alone so far). {UNMEASURED}",
+        {"better": None, "tied": [], "cheapest": None},
+    ),
+    "one system alone": (
+        lambda: untested(only=(0.4, None)),
+        f"Best: only, nDCG@10 0.400, with no baseline to compare with. {UNMEASURED}",
+        {"relative": None, "tied": []},
+    ),
+    "cheapest is another": (
+        lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0), quick=(0.57, 8.0), slow=(0.58, 90.0)),
+        "Best: best, nDCG@10 0.600, +50.0 % over BM25. Ties are not known yet. "
+        "Cheapest within 5 %: quick, 8.0 ms a query.",
+        {"cheapest": "quick", "latency_ms": 8.0},
+    ),
+    "cheapest is the best": (
+        lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0)),
+        "Best: best, nDCG@10 0.600, +50.0 % over BM25. Ties are not known yet. "
+        "It is also the cheapest within 5 %: 40 ms a query.",
+        {"cheapest": "best", "latency_ms": 40.0},
+    ),
+    "long name": (
+        lambda: untested(**{LONG: (0.6, None), "other": (0.5, None)}),
+        "Best: A system whose name goes on and o…, nDCG@10 0.600, with no baseline to compare with. "
+        f"Ties are not known yet. {UNMEASURED}",
+        {"best": LONG},
+    ),
+    "two configurations": (
+        of_two_configurations,
+        "Best: tuned (k = 20), nDCG@10 0.600, with no baseline to compare with. Ties are not known yet. "
+        + UNMEASURED,
+        {"best": "tuned"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: str) -> None:
+    make, text, facts = CASES[case]
+    dataset = make()
+    board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
+    said = board["summary"]
+    p, least = said["p"], board["least_difference"]
+    text = text.format(p=f"{p or 0:.3f}".lstrip("0"), least=f"{least or 0:+.3f}")
+    assert said["text"] == text
+    names = dict(System.objects.values_list("slug", "name"))
+    named = {**said, "tied": [names[slug] for slug in said["tied"]]}
+    named |= {key: names[said[key]] if said[key] else None for key in ("best", "cheapest")}
+    assert {key: named[key] for key in facts} == facts
+    row = next(row for row in board["rows"] if row["slug"] == said["best"] and row["rank"] == 1)
+    assert (said["score"], said["relative"]) == (row["values"]["nDCG@10"], row["values"].get("relative"))
+    assert said["better"] == row["better_than_baseline"]
+    assert verdict(client.get(f"/datasets/{dataset.slug}/").content.decode()) == text
+    assert verdict(client.get(f"/datasets/{dataset.slug}/?q=nobody&columns=all").content.decode()) == text
+    assert text in client.get(f"/datasets/{dataset.slug}/board.md").content.decode().replace("\\<", "<")
+
+
+def verdict(page: str) -> str:
+    found = re.search(r'<p class="verdict" id="verdict">(.*?)</p>', page)
+    assert found is not None
+    return unescape(re.sub("<[^>]+>", "", found[1]))
+
+
+def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10", "Hole@10"])
+    score(dataset, "BM25", baseline=True, ndcg=0.5, **{"Hole@10": 0.2})
+    score(dataset, "few", ndcg=0.4, **{"Hole@10": 0.1})
+    page = client.get(f"/datasets/{dataset.slug}/?measure=Hole@10").content.decode()
+    assert verdict(page).startswith("Best: few, Hole@10 0.100, −50.0 % over BM25. ")
+
+
+def test_a_board_without_results_says_nothing(client: Client) -> None:
+    dataset = scored_dataset()
+    assert client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"] is None
+    assert 'class="verdict"' not in client.get(f"/datasets/{dataset.slug}/").content.decode()
+
+
+def test_more_than_twenty_comparisons_say_how_many_chance_colours(client: Client) -> None:
+    small, large = make_board(), tested(BM25=0.4, **{f"System {n}": 0.3 + n / 200 for n in range(21)})
+    compute_certainty(small)
+    said = "Chance alone would colour about 1 of 21 equal systems."
+    assert said in client.get(f"/datasets/{large.slug}/").content.decode()
+    assert said in client.get(f"/datasets/{large.slug}/?q=20").content.decode(), "of the whole board"
+    assert "Chance alone" not in client.get(f"/datasets/{small.slug}/").content.decode()
