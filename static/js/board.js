@@ -6,8 +6,13 @@
   const scroller = () => document.querySelector("#board-part .board-scroll");
   // Going back asks the server for the board again: a copy kept here would be large, and old.
   if (window.htmx) window.htmx.config.historyCacheSize = 0;
+  const search = () => document.getElementById("board-text");
   let opened = [];
   let offset = 0;
+  // What was searched for, what was typed since, and whether that is still to be searched for.
+  let sent = "";
+  let typed = null;
+  let later = false;
 
   // An empty field is no choice: it stays out of the address.
   document.addEventListener("submit", (event) => {
@@ -18,6 +23,7 @@
   });
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.elt.id !== "board-form") return;
+    sent = search().value;
     const data = event.detail.formData;
     // htmx lets the value of a button take the place of the form's own of that name; a pin comes to those there are.
     const button = (event.detail.triggeringEvent || {}).submitter;
@@ -33,11 +39,12 @@
     }
   });
 
-  // What was open stays open, and the table stays where it was scrolled to.
+  // What was open stays open, the table stays where it was scrolled to, and what was typed meanwhile is not lost.
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.target !== part()) return;
     opened = [...document.querySelectorAll("#board-part details[open]")].map((details) => details.id);
     offset = scroller() ? scroller().scrollLeft : 0;
+    typed = search() && document.activeElement === search() ? search().value : null;
   });
   document.addEventListener("htmx:afterSwap", () => {
     for (const id of opened) {
@@ -45,8 +52,14 @@
       if (details) details.open = true;
     }
     if (scroller()) scroller().scrollLeft = offset;
+    if (typed === null || !search()) return;
+    if (search().value !== typed) search().value = typed;
+    later = typed !== sent;
+    typed = null;
   });
   document.addEventListener("htmx:afterSettle", () => {
+    if (later) search().form.requestSubmit();
+    later = false;
     // Where the control that had the focus is gone, the board has it.
     if (document.activeElement === document.body && scroller()) scroller().focus({ preventScroll: true });
   });
