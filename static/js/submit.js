@@ -5,9 +5,11 @@
 
   const lists = new Map(); // by file input's name: its uploads in pieces
   let sending = null; // the form's own request
+  let alone = false; // whether it only checks files that were just chosen: the rest of the page then stays as it is
 
   const form = () => document.querySelector("form[data-uploads]");
   // Attributes, never `form().action` or `form().dataset`: fields are called so, and a form's fields hide its own names.
+  const bar = () => form().querySelector(".submit-bar > .actions");
   const target = () => new URL(form().getAttribute("action") || "", location.href);
   const part = (name, className, text) => {
     const made = document.createElement(name);
@@ -113,7 +115,23 @@
     list.uploads = [];
     list.box.replaceChildren();
     for (const file of input.files) if (file.size > Number(form().getAttribute("data-large"))) begin(input, file);
+    // What was chosen, or dropped, is checked at once: that tells its dataset, and keeps the file.
+    const check = form().querySelector("button[value=check]");
+    if (input.hasAttribute("data-check-at-once") && input.files.length && check && !sending) {
+      alone = true;
+      form().requestSubmit(check);
+    }
   });
+
+  // What rounds ask for is asked where a chosen dataset has one that takes runs.
+  function showRounds() {
+    const rounds = form() && form().querySelector("[data-rounds]");
+    if (!rounds) return;
+    const chosen = [...form().querySelectorAll("select[data-dataset], input[name=dataset]:checked")].map((each) => each.value);
+    rounds.hidden = !rounds.dataset.rounds.split(" ").some((slug) => slug && chosen.includes(slug));
+  }
+  document.addEventListener("change", showRounds);
+  showRounds();
 
   // What the form sends: small files with it, large ones by the names that they arrived under.
   function content(submitter) {
@@ -140,8 +158,9 @@
     event.preventDefault();
     if (sending) return;
     const shown = row("This submission", [["Cancel", stop]]);
-    form().querySelector(".form > .actions").after(shown.box);
-    sending = { shown, submitter: event.submitter, request: null, waits: true };
+    bar().after(shown.box);
+    sending = { shown, alone, submitter: event.submitter, request: null, waits: true };
+    alone = false;
     submitWhenReady();
   });
 
@@ -189,7 +208,7 @@
     if (old) old.remove();
     const notice = part("p", "notice is-error send-fault", text);
     notice.setAttribute("role", "alert");
-    form().querySelector(".form > .actions").after(notice);
+    bar().after(notice);
   }
 
   function answered(request) {
@@ -199,18 +218,32 @@
       for (const list of lists.values()) for (const upload of list.uploads) if (upload.id) upload.forget();
       return location.assign(came);
     }
+    const only = sending && sending.alone ? "#step-files" : "";
     end();
     const page = new DOMParser().parseFromString(request.responseText, "text/html").querySelector("main");
     if (!page || !page.querySelector("form[data-uploads]")) {
       const reason = page && page.querySelector("[data-reason]");
       return say(reason ? reason.textContent : `The site answered ${request.status}. Nothing was submitted; try again in a while.`);
     }
-    exchange(page);
+    if (request.status !== 429 && form().hasAttribute("data-keeps")) {
+      lists.clear(); // the site has the files, and lists them
+      if (only) return exchangePart(only, page.querySelector(only));
+    }
+    exchange(page, request.status === 429 || !form().hasAttribute("data-keeps"));
+  }
+
+  function exchangePart(selector, fresh) {
+    const part = document.importNode(fresh, true);
+    document.querySelector(selector).replaceWith(part);
+    showRounds();
+    const found = part.querySelector("#verdict") || part.querySelector("h2");
+    found.tabIndex = -1;
+    found.focus({ preventScroll: true });
   }
 
   // The page as it was answered, with the files that were chosen: a browser would have lost them.
-  function exchange(page) {
-    const chosen = [...form().querySelectorAll("input[type=file]")];
+  function exchange(page, restores) {
+    const chosen = restores ? [...form().querySelectorAll("input[type=file]")] : [];
     const main = document.querySelector("main");
     main.replaceChildren(...document.importNode(page, true).childNodes);
     for (const input of chosen) {
@@ -222,6 +255,7 @@
     for (const notice of main.querySelectorAll(".files-lost")) notice.remove();
     const shown = new Set([...lists.values()].flatMap((list) => list.uploads).map((upload) => upload.id));
     for (const box of main.querySelectorAll("input[name^='upload:']")) if (shown.has(box.value)) box.closest(".kept-upload").remove();
+    showRounds();
     const found = main.querySelector("#verdict, .notice.is-error, .notice.is-warning") || main.querySelector("h1");
     found.tabIndex = -1;
     found.focus();

@@ -23,6 +23,7 @@ from leaderboard.core.storage.disk import disk_errors
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset, DatasetVersion, User
 from submissions.core.errors import FileReport, Refused
+from submissions.intake.recognition import datasets_of
 from submissions.uploads.handler import HashedUpload
 from submissions.uploads.service import completed_upload
 from submissions.uploads.storage import path_of
@@ -32,8 +33,11 @@ UPLOAD_TWICE = ProblemCode("upload_twice", "One request names the same upload mo
     "Name each once.")  # fmt: skip
 PAIRING = ProblemCode("pairing", "Files and datasets do not pair.", "As many datasets as files, in the same order; "
     "only a zip names its files by itself.", "-F dataset=nfcorpus -F file=@run.txt")  # fmt: skip
-UNKNOWN_DATASET = ProblemCode("unknown_dataset", "A dataset, said or taken from the file's name, that does not take "
-    "runs here.", "Say dataset=… as its address has it, or name the file after it.", "nfcorpus.txt.gz")  # fmt: skip
+UNKNOWN_DATASET = ProblemCode("unknown_dataset", "A dataset that does not take runs here, or a file of which neither "
+    "its name nor its ids say which one it is for.", "Say dataset=… as its address has it, or name the file after it.",
+    "nfcorpus.txt.gz")  # fmt: skip
+SEVERAL_DATASETS = ProblemCode("several_datasets", "The ids of a file are those of several datasets.", "Say "
+    "dataset=…, or name the file after it.", "-F dataset=nfcorpus")  # fmt: skip
 TOO_LARGE_TO_CHECK_AT_ONCE = ProblemCode("too_large_to_check_at_once", "The file is too large to be checked while "
     "you wait.", "Submit it, and a worker checks it; or check it on your own machine, as above.",
     severity="warning")  # fmt: skip
@@ -236,25 +240,28 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
 
 
 def _run_file(file: IncomingFile, shown_name: str, name: str, path: Path) -> RunFile:
-    """The run for the dataset of its file, else for the one that it is named after: `nfcorpus.txt.gz`."""
+    """The run for the dataset of its file, else for the one that it is named after, else for the one of its ids."""
     slug = file.dataset
     wanted = (slug or Path(name).name.split(".")[0]).replace("\0", "")
-    dataset = (
-        Dataset.objects.open_for_runs()
-        .select_related("current_version", "current_qrels")
-        .filter(slug=wanted)
-        .first()
+    known = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
+    found = list(known.filter(slug=wanted).exclude(current_version=None)) or (
+        [] if slug else datasets_of(path)
     )
-    if dataset is not None and dataset.current_version is not None:
-        dataset.current_version.dataset = dataset  # the same row, which is not to be read again
-        return RunFile(shown_name, path, dataset, dataset.current_version, sha256=file.sha256)
-    known = ", ".join(Dataset.objects.open_for_runs().values_list("slug", flat=True)[:20])
+    if len(found) == 1 and (version := found[0].current_version) is not None:
+        version.dataset = found[0]  # the same row, which is not to be read again
+        return RunFile(shown_name, path, found[0], version, sha256=file.sha256)
+    if found:
+        names = " and ".join(f"{dataset.name} ({dataset.slug})" for dataset in found)
+        raise Refused.of(
+            SEVERAL_DATASETS, f"{name}: its ids fit {names} equally well.", "Say which one it is for."
+        )
     message = (
         f"There is no dataset “{wanted}” that takes runs."
         if slug
-        else f"{name}: no dataset was given, and none that takes runs is called “{wanted}”."
+        else f"{name}: no dataset was given, none that takes runs is called “{wanted}”, and its ids are of none."
     )
-    raise Refused.of(UNKNOWN_DATASET, message, f"Datasets that take runs: {known or 'none yet'}.")
+    slugs = ", ".join(known.values_list("slug", flat=True)[:20])
+    raise Refused.of(UNKNOWN_DATASET, message, f"Datasets that take runs: {slugs or 'none yet'}.")
 
 
 def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:

@@ -110,6 +110,11 @@ class RoundStanding:
     until: str
 
     @property
+    def takes_runs(self) -> bool:
+        """Whether runs may come now, late ones included."""
+        return self.phase == Phase.OPEN or (self.phase == Phase.CLOSED and self.round.takes_late)
+
+    @property
     def left(self) -> int:
         """How many more runs the person may send for the team."""
         return max(0, self.round.runs_per_team - self.used)

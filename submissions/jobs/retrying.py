@@ -5,12 +5,10 @@ from __future__ import annotations
 from django.db import transaction
 
 from evaluation.checkpoints.description import FILE_NAME
-from evaluation.core.problems import ProblemCode
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import User
 from submissions.checkpoints.service import folder_of
-from submissions.core.errors import Refused
 from submissions.intake.actors import actor_label, record_curator_action
 from submissions.intake.rounds import readmit
 from submissions.jobs.kinds.handover import KEY, MISSED, RetrievalResult
@@ -19,8 +17,6 @@ from submissions.queue.lifecycle import revive, write_log
 from submissions.queue.queue import waiting_state, wake_worker
 from submissions.quotas.ledger import charge_again, lock_quota
 
-NOTHING_TO_RETRY = ProblemCode("nothing_to_retry", "Nothing of the submission ended through our fault lately, or its "
-    "file is gone.", "Send it again.", is_free=True)  # fmt: skip
 #: In a job's payload: how often its people had it tried again.
 RETRIES = "retries"
 
@@ -34,16 +30,14 @@ def retriable_jobs(submission: Submission) -> list[Job]:
 def retry(submission: Submission, by: User) -> int:
     """Queue what was lost again, and count it again where its unit was given back. Returns how many jobs.
 
-    Raises Refused where there is nothing to be tried, or no quota or place in the round is left for it.
+    Raises Refused where no quota, or no place in the round, is left for it.
     """
     with transaction.atomic():
         lock_quota(submission.submitter, submission.team)
         Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
         jobs = retriable_jobs(submission)
         if not jobs:
-            raise Refused.of(
-                NOTHING_TO_RETRY, "There is nothing that could be tried again.", "Send it again."
-            )
+            return 0
         readmit(submission)
         charge_again(submission, {job.dataset_id for job in jobs})
         record_curator_action("tried again", submission, by, before={}, after={"jobs": len(jobs)})

@@ -33,8 +33,6 @@ _PIECES_PER_WORD, _LEAST_PIECES = 1.3, 16
 _OPERATIONS_PER_SECOND = 1e11
 #: By what factor the rule may be wrong: a loaded machine, long texts, a processor with many cores, a graphics card.
 RULE_FACTOR = 10.0
-#: Weights of a model that nobody has named yet, at most: BERT's.
-MOST_WEIGHTS = 110_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +59,8 @@ class ModelLoad:
         return self.light or bool(self.weights)
 
     def seconds(self, dataset: Dataset) -> float:
-        """What the rule of thumb gives; of a model that nobody knows, as of the largest that is usual."""
-        meets = 0 if self.light else self.weights or MOST_WEIGHTS
+        """What the rule of thumb gives for a load that is known."""
+        meets = 0 if self.light else self.weights or 0
         work = self._texts(dataset) * meets * 2 * self._pieces(dataset) / _OPERATIONS_PER_SECOND
         return self.least(dataset) + work
 
@@ -99,10 +97,9 @@ class ModelLoad:
 
 
 class FinishedJob(NamedTuple):
-    """A job that ended well: what the rule of thumb gives it, and without a model's weights, and what it took."""
+    """A job that ended well: what the rule of thumb gives it, and what it took."""
 
     rule: float
-    least: float
     seconds: float
 
 
@@ -139,26 +136,17 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
 
 
 def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Dataset) -> TimeEstimate:
-    """What the dataset will probably take: the rule of thumb, times what jobs most like it took of it, their median."""
+    """What a known load probably takes: the rule of thumb, times what jobs most like it took of it, their median."""
     documents = _count(dataset, "documents")
-    if load.known:
-        expected = load.seconds(dataset)
-        alike = sorted(history, key=lambda ended: abs(math.log(ended.rule / expected)))
-        alike = [
-            each for each in alike[:ALIKE] if max(each.rule, expected) <= SAME_KIND * min(each.rule, expected)
-        ]
-        times = median(each.seconds / each.rule for each in alike) if alike else 1.0
-        low = high = expected * times
-        factor = RULE_FACTOR if not alike else 1.0 if len(alike) >= ENOUGH else FACTOR
-    else:  # as those that ended here took, where enough did; else anything up to a model as large as most
-        alike = list(history[:ALIKE]) if len(history) >= ENOUGH else []
-        took = [each.seconds / each.least for each in alike]
-        least = load.least(dataset)
-        low = least * min(took, default=1.0)
-        high = least * max(took) if took else load.seconds(dataset)
-        factor = 1.0 if took else FACTOR
+    expected = load.seconds(dataset)
+    alike = sorted(history, key=lambda ended: abs(math.log(ended.rule / expected)))
+    alike = [
+        each for each in alike[:ALIKE] if max(each.rule, expected) <= SAME_KIND * min(each.rule, expected)
+    ]
+    takes = expected * (median(each.seconds / each.rule for each in alike) if alike else 1.0)
+    factor = RULE_FACTOR if not alike else 1.0 if len(alike) >= ENOUGH else FACTOR
     return TimeEstimate(
-        dataset, documents, timedelta(seconds=low / factor), timedelta(seconds=high * factor), len(alike)
+        dataset, documents, timedelta(seconds=takes / factor), timedelta(seconds=takes * factor), len(alike)
     )
 
 
@@ -169,10 +157,10 @@ def _ended(job: Job, load: ModelLoad) -> FinishedJob | None:
     checkpoint = job.submission.checkpoint
     weights = checkpoint.description.get("parameters") if checkpoint else None
     done = ModelLoad(load.engine, checkpoint.kind if checkpoint else "", weights, job.model_parameters)
-    if load.known and done.light != load.light:
+    if done.light != load.light:
         return None
     took = (job.finished_at - job.started_at).total_seconds() + seconds_worked_before(job.payload)
-    return FinishedJob(done.seconds(job.dataset), done.least(job.dataset), max(took, 1.0))
+    return FinishedJob(done.seconds(job.dataset), max(took, 1.0))
 
 
 def _device(job: Job) -> str:

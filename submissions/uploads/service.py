@@ -211,6 +211,19 @@ def _record_offset(upload: Upload, safe: int) -> None:
     Upload.objects.filter(pk=upload.pk).update(offset=safe, touched_at=upload.touched_at)
 
 
+def keep_file(owner: User, path: Path, sha256: str, file_name: str, kind: str) -> Upload:
+    """A file that came in one piece as an upload, so that it need not be sent again; the same bytes are kept once.
+
+    Raises as `begin_upload`.
+    """
+    known = uploads_of(owner).filter(kind=kind, sha256=sha256).exclude(completed_at=None).first()
+    if known is not None:
+        return known
+    upload = begin_upload(owner, length=path.stat().st_size, kind=kind, file_name=file_name)
+    with path.open("rb") as file:
+        return receive_bytes(upload, 0, iter(lambda: file.read(storage.SYNC_EVERY), b""))
+
+
 def finish_upload(upload: Upload) -> Upload:
     """The upload as it is, completed where all bytes came and whoever took the last was killed before their hash.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from evaluation.checkpoints import CheckpointKind
 from evaluation.core.problems import Problem, ProblemCode
 from evaluation.engines import ENGINES, EngineDescription
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import Architecture, DatasetFile
+from leaderboard.models import Architecture, Dataset, DatasetFile
 from leaderboard.rounds.presentation import closed_datasets
 from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
@@ -54,7 +54,6 @@ from submissions.queue.capability import workers_alive
 from submissions.status.estimates import ENOUGH, ModelLoad, TimeEstimate, estimate_time, similar_finished_jobs
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.uploads.request_size import refuse_oversize
-from submissions.uploads.service import uploads_of
 from submissions.views.submit_page import UPLOADED, SubmissionPage
 from submissions.views.uploads import unfinished
 
@@ -73,6 +72,14 @@ TAKEN_PLAIN = frozenset({CheckpointKind.SENTENCE_ENCODER, CheckpointKind.SPARSE_
 SAMPLES = frozenset({"example_model", "refused_model"})
 
 
+#: Engines by what one brings, in the page's order: encoders where nothing else is said.
+GROUPS = {
+    "re-ranking": "Re-rankers",
+    **dict.fromkeys(("document-expansion", "query-augmentation", "generative"), "Expansion and rewriting"),
+}
+ENCODERS, NO_MODEL = "Encoders", "No model needed"
+
+
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
     """An engine as the page offers it."""
@@ -86,7 +93,9 @@ class EngineChoice:
 class EngineOffer:
     """A dataset as the page offers it, what a run on it will probably take, and why it takes none just now."""
 
-    estimate: TimeEstimate
+    dataset: Dataset
+    documents: int
+    estimate: TimeEstimate | None
     chosen: bool
     shut: str
     prompts: Sequence[BoundField]
@@ -95,6 +104,11 @@ class EngineOffer:
     def has_prompts(self) -> bool:
         """Whether prompts of its own were entered, right or wrong."""
         return any(field.errors or field.value() for field in self.prompts)
+
+
+def engine_for(kind: str) -> EngineDescription | None:
+    """The engine that runs this kind of checkpoint before others."""
+    return next((each for each in ENGINES.values() if kind in each.checkpoints[:2]), None)
 
 
 def requested_engine(request: HttpRequest) -> EngineDescription:
@@ -106,8 +120,8 @@ def requested_engine(request: HttpRequest) -> EngineDescription:
 class ModelPage(SubmissionPage):
     """The forms for one engine, bound to a request, and the translation of what was sent."""
 
-    def __init__(self, request: HttpRequest) -> None:
-        self.engine = requested_engine(request)
+    def __init__(self, request: HttpRequest, engine: EngineDescription | None = None) -> None:
+        self.engine = engine or requested_engine(request)
         super().__init__(request, self.engine.architecture)
         posted = request.POST if request.method == "POST" else None
         self.parameters = ParametersForm(self.engine, posted, prefix=PARAMETERS, label_suffix="")
@@ -159,6 +173,16 @@ class ModelPage(SubmissionPage):
         pooling = self.request.POST.get("pooling", "")
         return archive_in(files[0], pooling if pooling in POOLINGS else "") if files else None
 
+    def check(self) -> tuple[ModelPage, FileReport]:
+        """The verdict on the archive, and the page of an engine that runs its kind. Raises Refused, TooManyChecks."""
+        archive = self.archive_to_check()
+        report = check_checkpoint(archive, kinds_of(self.engine))
+        if report.report.valid:
+            return self, report
+        other = check_checkpoint(archive)
+        engine = engine_for((other.model or {}).get("kind", "")) if other.report.valid else None
+        return (ModelPage(self.request, engine), other) if engine is not None else (self, report)
+
     def archive_to_check(self) -> CheckpointArchive:
         """The archive that was uploaded. Raises Refused where there is none."""
         archive = self.archive()
@@ -188,6 +212,10 @@ class ModelPage(SubmissionPage):
     ) -> dict[str, Any]:
         """What the template shows; `model` describes one that was just checked, for the estimates."""
         load = self._load(model or {})
+        reports = refusal.files if refusal else [report] if report else []
+        kept = self._kept_archives(
+            {each.name for each in reports if not each.report.valid}, takes=not slow_down
+        )
         return {
             **self.shared_context(),
             "engine": self.engine,
@@ -201,7 +229,8 @@ class ModelPage(SubmissionPage):
             "checkpoints": self.checkpoints,
             "kept_prompts": self._kept_prompts(),
             "sources": self.sources,
-            "kept": self._kept_archives(),
+            "kept": kept,
+            "recognised": report is not None and self.engine != requested_engine(self.request),
             "hub": fetches(),
             "offers": self._offers(load),
             "enough_jobs": ENOUGH,
@@ -210,7 +239,7 @@ class ModelPage(SubmissionPage):
             "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
             "samples": _samples(self),
             "refusal": refusal,
-            "reports": refusal.files if refusal else [report] if report else [],
+            "reports": reports,
             "checked": report is not None,
             "slow_down": slow_down,
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
@@ -230,11 +259,12 @@ class ModelPage(SubmissionPage):
         ]
         return [each for each in found if each[0].description.get("prompts") or each[1]]
 
-    def _kept_archives(self) -> list[tuple[Upload, bool]]:
-        """Archives of the person's that came and that no submission has taken, and whether each is chosen."""
+    def _kept_archives(self, refused: Collection[str], *, takes: bool) -> list[tuple[Upload, bool]]:
+        """The person's archives that are here, one that just came among them, and whether each is chosen."""
         chosen = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
-        mine = uploads_of(self.person).filter(kind=Upload.Kind.MODEL).exclude(completed_at=None)
-        return [(each, each.pk in chosen) for each in mine]
+        sent = self.request.FILES.getlist(CHECKPOINT_FIELD) if takes and self.request.method == "POST" else []
+        chosen += self.keep(map(incoming_file, sent), Upload.Kind.MODEL, refused)
+        return [(each, each.pk in chosen) for each in self.whole_uploads(Upload.Kind.MODEL)]
 
     def _needs(self) -> str:
         """The kinds of checkpoint that the engine runs, in words."""
@@ -248,11 +278,14 @@ class ModelPage(SubmissionPage):
         names = [*(name for name, there in shown.items() if there), "datasets", "system", "submission"]
         return {name: number for number, name in enumerate(names, 1)}
 
-    def _engines(self) -> list[EngineChoice]:
-        return [
-            EngineChoice(each, Architecture(each.architecture).label, each.name == self.engine.name)
-            for each in ENGINES.values()
-        ]
+    def _engines(self) -> dict[str, list[EngineChoice]]:
+        """The engines by what one brings."""
+        groups: dict[str, list[EngineChoice]] = {ENCODERS: []}
+        for each in ENGINES.values():
+            group = GROUPS.get(each.architecture, ENCODERS) if each.needs_checkpoint else NO_MODEL
+            choice = EngineChoice(each, Architecture(each.architecture).label, each.name == self.engine.name)
+            groups.setdefault(group, []).append(choice)
+        return {**groups, NO_MODEL: groups.pop(NO_MODEL, [])}
 
     def _load(self, model: Mapping[str, Any]) -> ModelLoad:
         kept = self._kept()
@@ -262,11 +295,16 @@ class ModelPage(SubmissionPage):
         return ModelLoad(self.engine, kind, described.get("parameters"), chosen)
 
     def _offers(self, load: ModelLoad) -> Sequence[EngineOffer]:
-        chosen, history = self.model_form["dataset"].value() or [], similar_finished_jobs(load)
+        chosen, history = (
+            self.model_form["dataset"].value() or [],
+            similar_finished_jobs(load) if load.known else [],
+        )
         shut = closed_datasets((each.pk for each in self.datasets), timezone.now())
         return [
             EngineOffer(
-                estimate_time(load, history, each),
+                each,
+                each.current_version.statistics.get("documents", 0) if each.current_version else 0,
+                estimate_time(load, history, each) if load.known else None,
                 each.slug in chosen,
                 shut.get(each.pk, ""),
                 self.prompts.of(each.slug),
@@ -299,7 +337,7 @@ def submit_model(request: HttpRequest) -> HttpResponse:
     try:
         refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
         if page.checking:
-            report = check_checkpoint(page.archive_to_check(), kinds_of(page.engine))
+            page, report = page.check()
             return render(request, TEMPLATE, page.context(report=report, model=report.model))
         if not page.is_valid():
             return render(request, TEMPLATE, page.context(), status=400)

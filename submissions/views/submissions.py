@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
@@ -48,11 +49,14 @@ STOP_POLLING = 286
 PER_PAGE = 50
 
 
-@login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def submit(request: HttpRequest) -> HttpResponse:
-    """The form; a report (`action=check`); or a submission."""
+    """The form, for visitors a line on what to do first; a report (`action=check`); or a submission."""
+    if not request.user.is_authenticated:
+        if request.method == "POST":
+            return redirect_to_login(request.get_full_path())
+        return render(request, "submissions/submit_anonymous.html", {"section": "submit"})
     page = SubmitPage(request)
     if request.method != "POST":
         return render(request, "submissions/submit.html", page.context())
@@ -202,11 +206,11 @@ def reusable(request: HttpRequest, managed: Submission) -> None:
 def retry(request: HttpRequest, managed: Submission) -> None:
     """Queue again what was lost through our fault."""
     try:
-        retrying.retry(managed, permissions.signed_in(request))
+        queued = retrying.retry(managed, permissions.signed_in(request))
     except Refused as refusal:
         messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
     else:
-        messages.success(request, "Queued again.")
+        messages.info(request, "Queued again." if queued else "There is nothing that could be tried again.")
 
 
 @_changes

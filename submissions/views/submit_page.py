@@ -1,18 +1,23 @@
-"""What the submit page shows and takes: two forms, and one file input for every dataset that takes runs."""
+"""What the submit page shows and takes: two forms, one input for files, and the files that are here already."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 from django.utils import timezone
 
 from evaluation.archives.compression import describe_bytes
+from evaluation.archives.zip import is_zip
+from evaluation.core.errors import InvalidContent
 from leaderboard.core.http.site_url import absolute
+from leaderboard.core.storage.disk import DiskFull
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile, System
 from leaderboard.rounds.presentation import closed_datasets
@@ -21,7 +26,7 @@ from submissions.accounts.forms import TeamNameField
 from submissions.accounts.permissions import is_owner, signed_in, systems_of, teams_of
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.files import IncomingFile, incoming_file, incoming_upload
+from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, run_files
 from submissions.intake.forms import SubmissionForm
 from submissions.intake.rounds import round_standings
 from submissions.intake.runs import check_only
@@ -29,8 +34,7 @@ from submissions.intake.seed_labels import split_labels
 from submissions.intake.system_form import SystemForm
 from submissions.models import Upload
 from submissions.quotas.counting import Quota, quotas_for
-from submissions.uploads.service import uploads_of
-from submissions.uploads.storage import is_identifier
+from submissions.uploads.service import keep_file, uploads_of
 from submissions.views.uploads import unfinished
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
@@ -69,11 +73,18 @@ class DatasetOption:
     """A dataset that takes runs, and what a run for it is made from. `shut` says why it takes none just now."""
 
     dataset: Dataset
-    input_name: str
     files: Sequence[DatasetFile]
     chosen: bool
-    kept: Sequence[Upload]
     shut: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A file that is here: whether it is part of the submission, and its dataset, empty where its ids decide."""
+
+    upload: Upload
+    chosen: bool
+    dataset: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +194,7 @@ class SubmissionPage:
 
     def shared_context(self) -> dict[str, Any]:
         """What the templates of both pages show."""
+        rounds = round_standings(self.person, teams_of(self.person).first())
         return {
             "section": "submit",
             "form": self.form,
@@ -190,7 +202,8 @@ class SubmissionPage:
             "optional_groups": self._optional_groups(),
             "architecture": self.architecture,
             "team_form": self.team_form,
-            "standings": round_standings(self.person, teams_of(self.person).first()),
+            "standings": rounds,
+            "takes_round_runs": any(each.takes_runs for each in rounds),
             "systems": self.systems,
             "dataset_quotas": self._quotas(),
             "large": LARGE,
@@ -199,10 +212,21 @@ class SubmissionPage:
             "site_address": absolute(self.request, "/").rstrip("/"),
         }
 
-    def kept_uploads(self, field: str) -> list[Upload]:
-        """The uploads that were named for a file input and are here still, so that nobody sends them again."""
-        named = list(filter(is_identifier, self.request.POST.getlist(f"{UPLOADED}{field}")))
-        return list(uploads_of(self.person).filter(pk__in=named).exclude(completed_at=None)) if named else []
+    def keep(self, files: Iterable[IncomingFile], kind: str, refused: Collection[str]) -> list[str]:
+        """Keep files that came with the form, but for those whose content was refused. Returns the uploads' ids.
+
+        As many as there is room for: a person may have so many uploads.
+        """
+        kept = []
+        with suppress(Refused, DiskFull):
+            for file in files:
+                if not file.upload and file.name not in refused:
+                    kept.append(keep_file(self.person, file.path, file.sha256 or "", file.name, kind).pk)
+        return kept
+
+    def whole_uploads(self, kind: str) -> QuerySet[Upload]:
+        """The files of the kind that are here, and that no submission has taken."""
+        return uploads_of(self.person).filter(kind=kind).exclude(completed_at=None)
 
     def _quotas(self) -> dict[int, list[Quota]]:
         hidden = Dataset.objects.open_for_runs().filter(hidden=True)
@@ -239,16 +263,20 @@ class SubmitPage(SubmissionPage):
         return split_labels(self.request.POST.getlist("seeds"))
 
     def files(self) -> list[IncomingFile]:
-        """The files that were chosen, each with the dataset whose input it came through."""
-        files = []
+        """The files that were chosen, each with its dataset where one was said: by its input, or beside it."""
+        post, files = self.request.POST, []
+        common = post.get("dataset", "")
         for field, uploads in self.request.FILES.lists():
             kind, _, slug = field.partition(":")
             if (kind == "run" and slug) or field == SEVERAL:
-                files += [incoming_file(upload, slug) for upload in uploads]
-        for field, named in self.request.POST.lists():
+                files += [incoming_file(upload, slug or common) for upload in uploads]
+        for field, named in post.lists():
             kind, _, slug = field.removeprefix(UPLOADED).partition(":")
             if field.startswith(UPLOADED) and ((kind == "run" and slug) or kind == SEVERAL):
-                files += [incoming_upload(self.person, each, Upload.Kind.RUN, slug) for each in named]
+                said = [(each, slug or post.get(f"dataset:{each}", common)) for each in named]
+                files += [
+                    incoming_upload(self.person, each, Upload.Kind.RUN, chosen) for each, chosen in said
+                ]
         return files
 
     def context(
@@ -258,23 +286,48 @@ class SubmitPage(SubmissionPage):
         slow_down: int = 0,
     ) -> dict[str, Any]:
         """What the template shows."""
+        reports = refusal.files if refusal else reports
+        refused = {report.name.split("/")[0] for report in reports if not report.report.valid}
+        kept = self._kept(refused, takes=not slow_down)
         return {
             **self.shared_context(),
             "unfinished": unfinished(self.person, Upload.Kind.RUN),
             "datasets": self._datasets(),
             "several": SEVERAL,
-            "several_kept": self.kept_uploads(SEVERAL),
+            "kept": kept,
             "refusal": refusal,
-            "reports": refusal.files if refusal else reports,
+            "reports": reports,
             "checked": bool(reports) and refusal is None,
             "slow_down": slow_down,
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 
+    def _kept(self, refused: Collection[str], *, takes: bool) -> list[KeptFile]:
+        """The files that are here, those that just came among them, each with the dataset that it seems to be for."""
+        chosen: dict[str, str] = {}
+        with suppress(Refused):
+            sent = self.files() if takes and self.request.method == "POST" else []
+            for file in sent:
+                for upload in [file.upload] if file.upload else self.keep([file], Upload.Kind.RUN, refused):
+                    chosen[upload] = file.dataset or self._recognised(file)
+        return [
+            KeptFile(upload, upload.pk in chosen, chosen.get(upload.pk, ""))
+            for upload in self.whole_uploads(Upload.Kind.RUN)
+        ]
+
+    @staticmethod
+    def _recognised(file: IncomingFile) -> str:
+        """The dataset of the file's name or ids; empty where there is none, several, or a zip says it itself."""
+        with suppress(Refused, InvalidContent, FileNotFoundError):
+            if not is_zip(file.path):
+                with run_files([file]) as found:
+                    return found[0].dataset.slug
+        return ""
+
     def _datasets(self) -> list[DatasetOption]:
-        """The dataset asked for in the address first, then all others by name."""
-        wanted = self.request.GET.get("dataset", "")
+        """The datasets that take runs, by name; chosen is the one that the address or the form names."""
+        wanted = self.request.POST.get("dataset") or self.request.GET.get("dataset", "")
         datasets = (
             Dataset.objects.open_for_runs()
             .exclude(current_version=None)
@@ -282,19 +335,10 @@ class SubmitPage(SubmissionPage):
             .prefetch_related("current_version__files")
         )
         shut = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
-        rows = [
-            DatasetOption(
-                dataset,
-                name,
-                self._needed(dataset),
-                dataset.slug == wanted,
-                self.kept_uploads(name),
-                shut.get(dataset.pk, ""),
-            )
-            for dataset in datasets
-            for name in [f"run:{dataset.slug}"]
+        return [
+            DatasetOption(each, self._needed(each), each.slug == wanted, shut.get(each.pk, ""))
+            for each in datasets
         ]
-        return sorted(rows, key=lambda row: not row.chosen)
 
     def _needed(self, dataset: Dataset) -> list[DatasetFile]:
         """The files that a run is made from, as far as this person may have them."""

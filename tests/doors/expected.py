@@ -76,7 +76,8 @@ _PUBLIC = {
 }  # fmt: skip
 
 _SUBMISSIONS = {
-    **_each(Row(SIGNED, SIGNED), "submit", "submit-model"),
+    "submit": Row(ALL, SIGNED),
+    "submit-model": Row(SIGNED, SIGNED),
     "submissions": Row(SIGNED, SIGNED_NO),
     **_each(Row("44...4.4"), "submission", "submission-progress"),
     **_each(Row(ALL), "submission (public)", "submission-progress (public)"),

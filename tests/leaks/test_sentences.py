@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def sentences(site: Site) -> Sequence[str]:
     slugs = entries.values_list("system__slug", flat=True)
     badges = [site.get(f"/systems/{slug}/badge.svg?dataset={site.dataset.slug}") for slug in slugs]
     feed = site.get("/news/atom.xml")
+    feed = re.sub(r"urn:uuid:[0-9a-f-]+", "…", feed)  # made of the moment of a change
     return [*told, *notices, *mails, *map(repr, answers), *cards, *badges, feed]
 
 

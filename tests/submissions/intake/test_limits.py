@@ -166,7 +166,7 @@ def test_a_zip_of_one_run_takes_the_dataset_that_was_given(demo: Dataset, api: A
 
 
 def test_a_zip_member_without_a_dataset_is_named(demo: Dataset, api: Api) -> None:
-    content = zipped({"demo.txt": run_text(), "other.txt": run_text()})
+    content = zipped({"demo.txt": run_text(), "other.txt": "x1 Q0 y1 1 1.0 t\n"})
     answer = api.submit(dataset=None, file=upload(content, "runs.zip"))
     assert answer.status == 400
     assert "other" in answer.problem("unknown_dataset")["message"]

@@ -142,7 +142,7 @@ def test_the_page_takes_prompts_of_datasets_and_keeps_them(signed_in: Client, ap
     }
     page = signed_in.post("/submit/model/", sent).content.decode()
     assert "Nothing was submitted" in page
-    assert page.count('<tr class="own-prompts"><td colspan="3"><details open>') == 2
+    assert page.count('<tr class="own-prompts"><td colspan="2"><details open>') == 2
     assert "Instruct: one" in page
     checkpoint = upload(archive(PROMPTS), "m.zip")
     response = signed_in.post(

@@ -234,13 +234,13 @@ def test_pages_offer_to_submit_exactly_when_the_api_takes_a_run(
     assert offered == [not code] * 2
     assert (f"No runs are taken now: {reason}" in page) == bool(code)
     for address, field in (
-        ("/submit/", f'name="run:{demo.slug}"'),
+        (f"/submit/?dataset={demo.slug}", f'option value="{demo.slug}"'),
         (f"/submit/model/?engine=bm25&dataset={demo.slug}", f'value="{demo.slug}" id="dataset-'),
     ):
         form = signed_in.get(address).content.decode()
-        inputs = [tag for tag in re.findall(r"<input[^>]*>", form) if field in tag]
+        inputs = [tag for tag in re.findall(r"<(?:input|option)[^>]*>", form) if field in tag]
         assert [" disabled" in tag for tag in inputs] == [bool(code)]
-        assert [" checked" in tag for tag in inputs] == [not code and "/model/" in address]
+        assert [" checked" in tag or " selected" in tag for tag in inputs] == [not code]
         assert not code or f"<b>No runs are taken now:</b> {reason}" in form
     answer = send(api)
     assert answer.status == (400 if code else 201), answer.body

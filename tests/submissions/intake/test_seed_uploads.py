@@ -15,9 +15,9 @@ from leaderboard.models import Dataset, Entry
 from submissions.jobs.withdrawal import cancel
 from submissions.models import Job, State, Submission
 from submissions.queue.lifecycle import advance
-from submissions.status.scores import outcome_text
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import make_collection, run_text
+from tests.submissions.outcomes import outcome_of
 from tests.submissions.workers import work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -136,7 +136,7 @@ def test_over_hidden_judgements_no_seed_is_told_before_its_set_or_after(
     assert scores == [{}, {}]
     assert [seed.scores for seed in entry.seeds.all()] == [{}, {}]
     assert f"{entry.scores['nDCG@10']:.3f}</b>" in page
-    assert f"nDCG@10 {entry.scores['nDCG@10']:.3f}" in outcome_text(Submission.objects.get())
+    assert f"nDCG@10 {entry.scores['nDCG@10']:.3f}" in outcome_of(Submission.objects.get())
 
 
 @pytest.mark.parametrize(

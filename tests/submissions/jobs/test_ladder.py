@@ -35,11 +35,11 @@ from submissions.accounts.membership import create_team
 from submissions.jobs.withdrawal import set_public, withdraw
 from submissions.models import Submission
 from submissions.queue.queue import create_requested_jobs
-from submissions.status.scores import outcome_text
 from tests.curating import filled
 from tests.factories import make_user
 from tests.submissions.clients import Answer, Api, upload
 from tests.submissions.collections import JUDGED, QUERIES, add_baseline, make_collection
+from tests.submissions.outcomes import outcome_of
 from tests.submissions.workers import work
 
 DEPTH = 12
@@ -134,10 +134,10 @@ def test_a_result_that_is_no_significant_change_moves_nothing_and_is_told_to_nob
     assert "No significant change" in job["meaning"]
     page = signed_in.get(f"/submissions/{worse.pk}/").content.decode()
     assert "No significant change" in page
-    for text in (page, json.dumps(job), outcome_text(worse), signed_in.get("/submissions/").content.decode()):
+    for text in (page, json.dumps(job), outcome_of(worse), signed_in.get("/submissions/").content.decode()):
         assert re.search(r"(?<!\d)0\.8", text)
         assert not re.search(r"(?<!\d)0\.6", text)  # within a number it is a part of a second
-    assert "no significant change" in outcome_text(worse)
+    assert "no significant change" in outcome_of(worse)
     assert client.get(f"/submissions/{worse.pk}/").status_code == 404
 
 

@@ -15,14 +15,13 @@ from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.systems.baselines import BM25, system_of
 from submissions.jobs.withdrawal import withdraw
 from submissions.models import Submission
-from submissions.status.description import with_jobs
-from submissions.status.standings import describe_with_standing, outcome_text
 from tests.factories import make_user
 from tests.leaks.routes import routes
 from tests.leaks.walking import Search, walk
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import JUDGED, QUERIES, add_baseline, make_collection
 from tests.submissions.jobs.test_ladder import compete
+from tests.submissions.outcomes import outcome_of
 from tests.submissions.workers import work
 
 #: How far down each query's two relevant documents stand: no mean of these is a round number.
@@ -105,10 +104,7 @@ def test_no_number_on_any_page_is_finer_than_its_rounded_values(
     answered = walk(search, {"nobody": Client(), "its team": member, "a script": script}, only=outward)
     assert {"dataset", "system", "submission", "benchmarks", "news"} <= answered
     for each in (base, first, seeds, gone, private):
-        described = describe_with_standing(
-            with_jobs(Submission.objects.filter(pk=each.pk)).get(), complete=True
-        )
-        search.look(outcome_text(described).encode(), "outcome")
+        search.look(outcome_of(each).encode(), "outcome")
         for job in each.jobs.all():
             search.look(f"{job.log} {job.report} {job.payload}".encode(), "job")
     assert not search.hits, "\n".join(map(str, search.hits[:20]))

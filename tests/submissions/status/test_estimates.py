@@ -105,18 +105,6 @@ def test_after_three_jobs_of_a_kind_the_estimate_of_the_fourth_is_within_a_facto
     assert next_took * growth / 2 <= low <= high <= next_took * 4 * 2
 
 
-def test_a_model_that_nobody_has_named_gets_a_wide_range_and_then_that_of_what_ended_here(
-    tmp_path: Path,
-) -> None:
-    dataset = sized(tmp_path, "here", 13_877)
-    unknown = ModelLoad(describe("dense"))
-    low, high = told(unknown, dataset)
-    assert low < 16 < 240 < high
-    for seconds in (16, 15, 240):
-        ended(dataset, STATIC if seconds < 100 else BERT, seconds)
-    assert told(unknown, dataset) == (pytest.approx(15), pytest.approx(240))
-
-
 def test_time_before_a_hand_over_counts(tmp_path: Path) -> None:
     dataset = sized(tmp_path, "here", 13_877)
     for _ in range(3):
@@ -124,12 +112,12 @@ def test_time_before_a_hand_over_counts(tmp_path: Path) -> None:
     assert told(STATIC, dataset) == (pytest.approx(16), pytest.approx(16))
 
 
-def test_the_page_shows_a_range_and_then_a_time(
+def test_the_page_says_nothing_before_it_knows_the_model_and_then_a_range(
     alice: User, signed_in: Client, tmp_path: Path, models_run_here: None
 ) -> None:
     dataset = sized(tmp_path, "here", 13_877)
     page = signed_in.get("/submit/model/?engine=dense").content.decode()
-    assert "A range, until the model is chosen or checked" in page
+    assert "Estimated time appears once the model is uploaded" in page
     bm25 = ModelLoad(describe("bm25"))
     page = signed_in.get("/submit/model/?engine=bm25").content.decode()
     assert " to 2 min" in page

@@ -124,8 +124,8 @@ def test_the_page_keeps_what_came(demo: Dataset, alice: User) -> None:
     fields = {"upload:run:demo": row.pk, "system": "", "new-name": "Mine", "action": "submit"}
     page = client.post("/submit/", fields)
     assert page.status_code == 400  # no architecture
-    assert f'name="upload:run:demo" value="{row.pk}"' in page.content.decode()
-    assert "is here already" in page.content.decode()
+    assert f'name="upload:several" value="{row.pk}"' in page.content.decode()
+    assert "uploaded</span>" in page.content.decode()
     assert client.post("/submit/", {**fields, "new-architecture": "dense"}).status_code == 302
     assert not Upload.objects.exists()
 

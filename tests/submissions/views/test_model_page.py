@@ -72,7 +72,7 @@ def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) ->
     assert page.count("No CPU worker is alive") == 2
     again = page_of(signed_in, "dense")
     assert f'<option value="{submission.checkpoint_id}">static.zip' in again
-    assert "used <b>2</b> of 60" in again
+    assert "<b>2</b> of 60 used" in again
 
 
 def test_a_gpu_that_is_not_there_is_said_and_the_choice_kept(signed_in: Client) -> None:
@@ -266,7 +266,7 @@ def test_sections_are_numbered_to_the_end(signed_in: Client) -> None:
         "fusion": ["The runs to fuse", "The datasets"],
         "cross-encoder": ["The model", "The first stage", "The datasets"],
     }.items():
-        wanted = ["What runs it", *middle, "System", "This submission"]
+        wanted = ["Engine", *middle, "System", "Submit"]
         assert sections_of(page_of(signed_in, engine)) == [f"{n}. {name}" for n, name in enumerate(wanted, 1)]
 
 

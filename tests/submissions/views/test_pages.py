@@ -102,7 +102,7 @@ def test_values_are_kept_when_something_is_missing(demo: Dataset, signed_in: Cli
     assert response.status_code == 400
     assert 'value="MIT"' in page
     assert "This field is required" in page
-    assert "choose the files again" in page
+    assert "valid files are kept" in page
     assert not Submission.objects.exists()
 
 

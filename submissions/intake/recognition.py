@@ -1,0 +1,66 @@
+"""Which dataset a run file is for, by its ids: of queries, which are topics, and of documents."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+
+from django.conf import settings
+
+from evaluation.archives.compression import FileLimits, open_blocks
+from evaluation.core.errors import InvalidContent
+from evaluation.runs.header import looks_like_json
+from evaluation.runs.mteb import predictions_as_lines
+from evaluation.runs.problems import UNKNOWN_DOCUMENTS_SHARE
+from leaderboard.datasets.qrels import scoring_target
+from leaderboard.models import Dataset
+
+#: So many documents of a file are looked up.
+DOCUMENTS = 2_000
+
+
+def datasets_of(path: Path) -> list[Dataset]:
+    """The datasets that take runs and whose ids the file has: none, one, or several that it fits equally well."""
+    queries, documents = _ids(path)
+    found: dict[tuple[float, bool], list[Dataset]] = {}
+    taking = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
+    for dataset in taking if queries else ():
+        version = dataset.current_version
+        if version is None:
+            continue
+        version.dataset = dataset  # the same row, which is not to be read again
+        target = scoring_target(version)
+        topics, corpus = set(target.query_ids), target.document_ids
+        alike = len(queries & topics) / len(queries | topics)
+        known = corpus is None or corpus.contain(documents).mean() >= 1 - UNKNOWN_DOCUMENTS_SHARE
+        if alike and known:
+            found.setdefault((alike, corpus is not None), []).append(dataset)
+    return found[max(found)] if found else []
+
+
+def _ids(path: Path) -> tuple[set[str], list[str]]:
+    """The ids of queries, and of some documents, in as much of the file as is checked at once; empty if unreadable."""
+    try:
+        queries, documents = set[str](), dict[str, None]()
+        for line in _beginning(path).splitlines():
+            fields = line.split()
+            if len(fields) == 6:
+                queries.add(fields[0].decode(errors="replace"))
+                if len(documents) < DOCUMENTS:
+                    documents[fields[2].decode(errors="replace")] = None
+    except InvalidContent:
+        return set(), []
+    return queries, list(documents)
+
+
+def _beginning(path: Path) -> bytes:
+    content, limits = bytearray(), FileLimits()
+    for block in open_blocks(path, limits):
+        content += block
+        if len(content) > settings.VALIDATE_AT_ONCE_BYTES:
+            break
+    if not looks_like_json(bytes(content[:4096])):
+        return bytes(content)
+    lines = BytesIO()
+    predictions_as_lines(path, limits, lines)
+    return lines.getvalue()
