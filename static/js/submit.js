@@ -156,7 +156,10 @@
   document.addEventListener("submit", (event) => {
     if (event.target !== form()) return;
     event.preventDefault();
-    if (sending) return;
+    if (sending) {
+      if (sending.alone) sending.next = event.submitter; // after the check of what was just chosen
+      return;
+    }
     const shown = row("This submission", [["Cancel", stop]]);
     bar().after(shown.box);
     sending = { shown, alone, submitter: event.submitter, request: null, waits: true };
@@ -219,46 +222,42 @@
       return location.assign(came);
     }
     const only = sending && sending.alone ? "#step-files" : "";
+    const next = sending && sending.next;
     end();
     const page = new DOMParser().parseFromString(request.responseText, "text/html").querySelector("main");
     if (!page || !page.querySelector("form[data-uploads]")) {
       const reason = page && page.querySelector("[data-reason]");
       return say(reason ? reason.textContent : `The site answered ${request.status}. Nothing was submitted; try again in a while.`);
     }
-    if (request.status !== 429 && form().hasAttribute("data-keeps")) {
-      lists.clear(); // the site has the files, and lists them
-      if (only) return exchangePart(only, page.querySelector(only));
-    }
-    exchange(page, request.status === 429 || !form().hasAttribute("data-keeps"));
+    exchange(page, only);
+    if (next && request.status === 200) form().requestSubmit(next);
   }
 
-  function exchangePart(selector, fresh) {
-    const part = document.importNode(fresh, true);
-    document.querySelector(selector).replaceWith(part);
-    showRounds();
-    const found = part.querySelector("#verdict") || part.querySelector("h2");
-    found.tabIndex = -1;
-    found.focus({ preventScroll: true });
-  }
-
-  // The page as it was answered, with the files that were chosen: a browser would have lost them.
-  function exchange(page, restores) {
-    const chosen = restores ? [...form().querySelectorAll("input[type=file]")] : [];
+  // The page as it was answered, or a part of it, with the files that were chosen: a browser would have lost them. What
+  // the site has kept, it lists itself.
+  function exchange(page, only) {
+    const chosen = [...form().querySelectorAll("input[type=file]")];
     const main = document.querySelector("main");
-    main.replaceChildren(...document.importNode(page, true).childNodes);
+    if (only) document.querySelector(only).replaceWith(document.importNode(page.querySelector(only), true));
+    else main.replaceChildren(...document.importNode(page, true).childNodes);
     for (const input of chosen) {
       const fresh = form().elements.namedItem(input.name);
       if (!fresh) continue;
+      const known = (lists.get(input.name) || { uploads: [] }).uploads.map((upload) => upload.id);
+      const kept = [...main.querySelectorAll("input[name^='upload:']:checked")].filter((box) => box.name === `upload:${input.name}`);
+      if (kept.some((box) => input.hasAttribute("data-check-at-once") || !known.includes(box.value))) {
+        lists.delete(input.name);
+        continue;
+      }
       fresh.replaceWith(input);
       if (lists.has(input.name)) listOf(input);
     }
-    for (const notice of main.querySelectorAll(".files-lost")) notice.remove();
+    showRounds();
     const shown = new Set([...lists.values()].flatMap((list) => list.uploads).map((upload) => upload.id));
     for (const box of main.querySelectorAll("input[name^='upload:']")) if (shown.has(box.value)) box.closest(".kept-upload").remove();
-    showRounds();
     const found = main.querySelector("#verdict, .notice.is-error, .notice.is-warning") || main.querySelector("h1");
     found.tabIndex = -1;
-    found.focus();
-    found.scrollIntoView({ block: "start" });
+    found.focus({ preventScroll: Boolean(only) });
+    if (!only) found.scrollIntoView({ block: "start" });
   }
 })();

@@ -31,7 +31,7 @@ def sign_in(context: BrowserContext, user: User, address: str) -> None:
 def fill_form(page: Page, run: Path) -> None:
     """A new system and its run."""
     page.goto("/submit/?dataset=demo")
-    page.get_by_label("Demo", exact=True).set_input_files(run)
+    page.get_by_label("Run files").set_input_files(run)
     page.get_by_label("Name", exact=True).fill("From a browser")
     page.get_by_label("Architecture").select_option("dense")
 
@@ -49,10 +49,10 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
 ) -> None:
     sign_in(page.context, alice, live_server.url)
     fill_form(page, run)
-    page.get_by_role("button", name="Check only").click()
+    # What is chosen is checked at once, and kept: it is not chosen again.
     expect(page.get_by_text("It can be scored.")).to_be_visible()
+    expect(page.get_by_label("Dataset of browser.txt")).to_have_value("demo")
     expect(page.get_by_label("Name", exact=True)).to_have_value("From a browser")
-    page.get_by_label("Demo", exact=True).set_input_files(run)
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
     expect(page.get_by_text("No worker is alive")).to_be_visible()
@@ -60,7 +60,7 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     work()
     expect(page.get_by_role("row", name=re.compile(r"^RR@10 1\.0000"))).to_be_visible()
     assert page.evaluate("window.notReloaded")
-    assert page.locator("[hx-get]").count() == 0
+    assert page.locator("main [hx-get]").count() == 0
 
 
 def test_pages_are_accessible_and_fit_a_phone(

@@ -302,8 +302,8 @@ def test_a_model_is_submitted_without_javascript(
     page = context.new_page()
     page.goto("/submit/")
     page.get_by_role("link", name="A model").click()
-    page.get_by_role("link", name="Learned sparse learned sparse").click()
-    expect(page.get_by_text("Learned sparse takes a sparse encoder")).to_be_visible()
+    page.get_by_role("link", name="Learned sparse A model weighs").click()
+    expect(page.get_by_text("Needs: a sparse encoder")).to_be_visible()
     page.get_by_role("link", name="Dense dense").click()
     path = tmp_path / "static.zip"
     path.write_bytes(static_archive())

@@ -1,0 +1,79 @@
+"""The dataset of a file is recognised from its ids; what is valid is kept, and needs a dataset alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from leaderboard.models import Dataset
+from submissions.models import Submission, Upload
+from tests.submissions.clients import Api, upload
+from tests.submissions.collections import QUERIES, make_collection, run_text
+
+
+@pytest.fixture
+def twin(demo: Dataset, tmp_path: Path) -> Dataset:
+    """Another dataset with the same topics and documents."""
+    return make_collection(tmp_path, "twin")
+
+
+def test_a_file_without_a_name_or_a_dataset_goes_where_its_ids_are(demo: Dataset, api: Api) -> None:
+    sent = api.submit(dataset=None, file=upload(run_text(), "whatever.txt"))
+    assert sent.status == 201, sent.body
+    assert sent.body["jobs"][0]["dataset"] == "demo"
+    ranking = {query: {f"d{place}": 50.0 - place for place in range(1, 9)} for query in QUERIES}
+    predictions = json.dumps({"default": {"test": ranking}})
+    sent = api.submit(dataset=None, system="Another", file=upload(predictions, "predictions.json"))
+    assert sent.status == 201, sent.body
+
+
+def test_ids_of_several_datasets_and_of_none_are_refused_with_what_to_say(
+    demo: Dataset, twin: Dataset, api: Api
+) -> None:
+    several = api.submit(dataset=None, file=upload(run_text(), "whatever.txt"))
+    assert "Demo (demo) and Twin (twin)" in several.problem("several_datasets")["message"]
+    none = api.submit(dataset=None, file=upload("x1 Q0 y1 1 1.0 t\n", "whatever.txt"))
+    assert "its ids are of none" in none.problem("unknown_dataset")["message"]
+    named = api.submit(dataset=None, file=upload(run_text(), "twin.txt"))
+    assert named.body["jobs"][0]["dataset"] == "twin"
+
+
+def test_a_checked_file_is_kept_with_its_dataset_and_submitted_without_being_chosen_again(
+    demo: Dataset, signed_in: Client
+) -> None:
+    files = [upload(run_text(), "good.txt"), upload("q1 Q0 d1 1 high mine\n", "demo.bad.txt")]
+    page = signed_in.post("/submit/", {"action": "check", "several": files}).content.decode()
+    assert "It cannot be scored." in page
+    (kept,) = Upload.objects.all()
+    assert kept.file_name == "good.txt"
+    assert re.search(rf'value="{kept.pk}"[^>]* checked', page)
+    assert '<option value="demo" selected>' in page
+    fields = {"new-name": "Mine", "new-architecture": "dense", "action": "submit"}
+    sent = signed_in.post("/submit/", {**fields, "upload:several": kept.pk, f"dataset:{kept.pk}": "demo"})
+    assert sent.status_code == 302
+    assert Submission.objects.get().jobs.get().dataset == demo
+    assert not Upload.objects.exists()
+
+
+def test_a_file_that_fits_several_is_kept_until_its_dataset_is_chosen(
+    demo: Dataset, twin: Dataset, signed_in: Client
+) -> None:
+    fields = {"new-name": "Mine", "new-architecture": "dense", "action": "submit"}
+    refused = signed_in.post("/submit/", {**fields, "several": upload(run_text(), "whatever.txt")})
+    assert refused.status_code == 400
+    assert "equally well" in refused.content.decode()
+    kept = Upload.objects.get()
+    chosen = {**fields, "upload:several": kept.pk, f"dataset:{kept.pk}": "twin"}
+    assert signed_in.post("/submit/", chosen).status_code == 302
+    assert Submission.objects.get().jobs.get().dataset == twin
+
+
+def test_visitors_are_told_what_to_do_first(client: Client) -> None:
+    page = client.get("/submit/?dataset=demo").content.decode()
+    assert "Sign in to submit; checking a file needs no quota." in page
+    assert "/formats/" in page
+    assert client.post("/submit/").status_code == 302
