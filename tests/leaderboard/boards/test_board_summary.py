@@ -93,11 +93,17 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
         + UNMEASURED,
         {"better": True, "tied": []},
     ),
-    "many ties": (
+    "two ties": (
         lambda: tested(BM25=0.4, First=0.602, Second=0.601, Third=0.6),
-        "Best: First, nDCG@10 0.602, +50.5 % over BM25 (significant, p < .001). 2 systems tie with it. "
+        "Best: First, nDCG@10 0.602, +50.5 % over BM25 (significant, p < .001). Second and Third tie with it. "
         + UNMEASURED,
         {"better": True, "tied": ["Second", "Third"]},
+    ),
+    "many ties": (
+        lambda: tested(BM25=0.4, First=0.603, Second=0.602, Third=0.601, Fourth=0.6),
+        "Best: First, nDCG@10 0.603, +50.7 % over BM25 (significant, p < .001). 3 systems tie with it. "
+        + UNMEASURED,
+        {"better": True, "tied": ["Second", "Third", "Fourth"]},
     ),
     "hidden, significant": (
         lambda: protected(BM25=0.4, First=0.601, Second=0.59),
