@@ -9,6 +9,8 @@ from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.rounds import RoundsView, RoundView
 from leaderboard.boards.exports import FORMATS
+from leaderboard.core.http.redirects import follow_redirects
+from leaderboard.models import TeamRedirect
 from leaderboard.systems.merge import follow_merged
 from leaderboard.views import (
     boards,
@@ -34,6 +36,8 @@ from leaderboard.views.security_txt import security_txt
 
 handler404 = "leaderboard.views.errors.not_found"
 handler500 = "leaderboard.core.http.errors.server_error"
+#: The view of a team by `slug`; where there is none, the same address of the one that had it.
+follow_renamed = follow_redirects(TeamRedirect, "team", "teams")
 handler429 = "leaderboard.views.errors.too_many"  # asked for by allauth
 
 register_converter(past.MomentConverter, "moment")
@@ -65,7 +69,7 @@ pages = [
     ),
     path("systems/<slug:slug>/bibtex.bib", follow_merged(exchange.system_bibtex), name="system_bibtex"),
     path("datasets/<slug:slug>/croissant.json", exchange.dataset_croissant, name="dataset_croissant"),
-    path("teams/<slug:slug>/", public.team, name="team"),
+    path("teams/<slug:slug>/", follow_renamed(public.team), name="team"),
     path("rounds/", rounds.rounds, name="rounds"),
     path("rounds/<slug:slug>/", rounds.one_round, name="round"),
     path("rounds/<slug:slug>/topics/<slug:dataset>/", rounds.round_topics, name="round_topics"),

@@ -74,7 +74,7 @@ SOURCES = [_own]
 #: What curators come for, and the lists for it, by the names of their models. What none names is under the last.
 TASKS = {
     "Datasets and judgements": (
-        "dataset", "benchmark", "collectionprofile", "qrels", "pool", "judgementimport", "rescore",
+        "dataset", "datasetversion", "benchmark", "qrels", "pool", "judgementimport", "rescore",
     ),
     "Results and flags": ("entry", "challenge", "flag", "system", "source", "measurement"),
     "Rounds": ("round",),

@@ -40,10 +40,11 @@ class Actor:
 
     @property
     def name(self) -> str:
-        """Shown in records: never an e-mail address."""
+        """Shown in records: never an e-mail address. Of people who curate nothing the number alone, so that no name
+        stays of who closes their account."""
         if self.person is None:
             return THE_SITE
-        return self.person.name[:150] or named(self.person)
+        return (self.person.is_staff and self.person.name[:150]) or named(self.person)
 
 
 _NOBODY = Actor(None, "")

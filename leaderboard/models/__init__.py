@@ -1,7 +1,7 @@
 """The tables that boards are made of. Each has one writer, named in its docstring."""
 
 # ruff: noqa: F401
-from leaderboard.models.accounts import Invitation, Membership, Team, User
+from leaderboard.models.accounts import Invitation, Membership, Team, TeamRedirect, User
 from leaderboard.models.curation import AuditRecord, Challenge, JudgementImport, Pool, Rescore
 from leaderboard.models.datasets import (
     Benchmark,

@@ -102,6 +102,17 @@ class Team(models.Model):
         return reverse("team", args=[self.slug])
 
 
+class TeamRedirect(models.Model):
+    """Where a team was found before it was renamed: links to it go on working."""
+
+    slug = models.SlugField(max_length=80, unique=True)
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="redirects")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.slug} → {self.team}"
+
+
 class Membership(models.Model):
     """A person in a team."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -50,6 +52,43 @@ def policy(url: str) -> str:
 SECURITY_CONTACT = contacts(env.list("SECURITY_CONTACT", default=[]))
 SECURITY_POLICY = policy(env.str("SECURITY_POLICY", default=""))
 
+
+def sign_in_services() -> tuple[dict[str, Any], list[str]]:
+    """What allauth is told of the services that have keys (`GITHUB_CLIENT_ID`, `GITHUB_CLIENT_SECRET` …), and their
+    origins, to which forms that sign in lead. Raises ImproperlyConfigured for half of a pair.
+    """
+    providers: dict[str, Any] = {}
+    origins = []
+    services = {
+        "GITHUB": ("GitHub", "https://github.com"),
+        "ORCID": ("ORCID", "https://orcid.org"),
+        "HUGGINGFACE": ("Hugging Face", "https://huggingface.co"),
+        "OIDC": (env.str("OIDC_NAME", default="single sign-on"), env.str("OIDC_SERVER", default="")),
+    }
+    for key, (name, server) in services.items():
+        client, secret = (env.str(f"{key}_CLIENT_{part}", default="") for part in ("ID", "SECRET"))
+        if not client and not secret:
+            continue
+        if not (client and secret and urlsplit(server).netloc):
+            needed = f"{key}_CLIENT_ID and {key}_CLIENT_SECRET" + (
+                ", and OIDC_SERVER, an address" * (key == "OIDC")
+            )
+            raise ImproperlyConfigured(f"Signing in with {name} takes {needed}.")
+        app = {"client_id": client, "secret": secret, "name": name, "settings": {"oauth_pkce_enabled": True}}
+        if key != "GITHUB":
+            app |= {"provider_id": key.lower(), "settings": {**app["settings"], "server_url": server}}
+        if key == "ORCID":
+            app["settings"]["scope"] = ["openid"]  # it hands out no address, and refuses who asks for one
+        provider = "github" if key == "GITHUB" else "openid_connect"
+        providers.setdefault(provider, {"APPS": []})["APPS"].append(app)
+        origins.append("{0.scheme}://{0.netloc}".format(urlsplit(server)))
+    return providers, origins
+
+
+#: allauth's own name for them.
+SOCIALACCOUNT_PROVIDERS, SIGN_IN_ORIGINS = sign_in_services()
+
+
 #: Everything from this site, nothing inline, on every page alike. `data:` is for images alone: plotly.js draws its
 #: figures as such when they are saved, the admin's style sheet has its arrows so.
 CONTENT_SECURITY_POLICY = {
@@ -67,7 +106,7 @@ CONTENT_SECURITY_POLICY = {
         "object-src": ["'none'"],
         "base-uri": ["'none'"],
         "frame-ancestors": ["'none'"],
-        "form-action": ["'self'"],
+        "form-action": ["'self'", *SIGN_IN_ORIGINS],
     }
 }
 # Django's defaults do the rest: no frames, no guessed types, same-origin referrers and openers, cookies that are Lax,
@@ -148,6 +187,14 @@ ACCOUNT_MAX_EMAIL_ADDRESSES = 5
 #: Neither signing up nor asking for a new password tells whether an address has an account, by its answer or its time
 #: (SignupForm hashes the password either way).
 ACCOUNT_PREVENT_ENUMERATION = True
+
+# --- signing in elsewhere: by those services alone whose keys the environment has
+SOCIALACCOUNT_ADAPTER = "submissions.accounts.elsewhere.ElsewhereAdapter"
+SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.elsewhere.ElsewhereSignupForm"}
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
+# Nobody comes into an account that is here by an address that a service names: its owner connects the two, signed in.
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
+SOCIALACCOUNT_STORE_TOKENS = False
 
 # --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
 #: A file of SHA-1 hashes of known passwords, sorted, one a line (`HASH` or `HASH:COUNT`); empty: none.

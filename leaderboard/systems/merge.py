@@ -5,15 +5,13 @@ A system that was submitted is merged by `submissions.intake.merge_systems`, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import wraps
-from typing import Any
+from collections.abc import Iterator
 
 from django.db import transaction
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponsePermanentRedirect
 
 from leaderboard.core.audit import record
+from leaderboard.core.http.redirects import follow_redirects
 from leaderboard.models import Challenge, Entry, Run, System, SystemRedirect
 from leaderboard.results.publishing.descriptions import lock_systems, system_changed
 from leaderboard.systems.challenges import CLAIMS, settlement_of
@@ -120,25 +118,5 @@ def merge_systems(duplicate: System, into: System) -> System:
     return into
 
 
-def follow_merged(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """The view of a system by `slug`; where there is none, the same address of the one that it was merged into."""
-
-    @wraps(view)
-    def following(request: HttpRequest, slug: str, **options: Any) -> HttpResponseBase:
-        missing: Http404 | None = None
-        response = None
-        try:
-            response = view(request, slug=slug, **options)
-        except Http404 as error:
-            missing = error
-        if response is not None and response.status_code != 404:
-            return response
-        into = SystemRedirect.objects.filter(slug=slug).values_list("system__slug", flat=True).first()
-        if into is not None:
-            address = request.get_full_path().replace(f"/systems/{slug}/", f"/systems/{into}/", 1)
-            return HttpResponsePermanentRedirect(address)
-        if missing is not None or response is None:
-            raise missing or Http404
-        return response
-
-    return following
+#: The view of a system by `slug`; where there is none, the same address of the one that it was merged into.
+follow_merged = follow_redirects(SystemRedirect, "system", "systems")

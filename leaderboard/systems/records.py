@@ -12,8 +12,8 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q
-from django.utils.text import slugify
 
+from leaderboard.core.text.slugs import name_slug
 from leaderboard.models import Dataset, System, SystemRedirect, Team
 from leaderboard.models.systems import DeclaredNumbers
 from leaderboard.results.publishing.descriptions import lock_systems, system_changed
@@ -168,7 +168,7 @@ def _changed_since(system: System, seen: int) -> list[str]:
 
 def free_slug(name: str) -> str:
     """An address for a system of this name that no other system has, or had before it was merged."""
-    base = slugify(name)[:100] or "system"
+    base = name_slug(name)[:100] or "system"
     systems, redirects = (
         rows.filter(slug__startswith=base).order_by().values_list("slug", flat=True)
         for rows in (System.objects, SystemRedirect.objects)

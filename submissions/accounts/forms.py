@@ -39,7 +39,7 @@ def check_address(text: str) -> None:
     EmailValidator(message="This is not an e-mail address. One looks like name@example.org.")(text)
 
 
-class _SiteLabels:
+class SiteLabels:
     """Mixin of a form: its fields have the site's labels."""
 
     labels: dict[str, str] = {}
@@ -56,7 +56,7 @@ class _SiteLabels:
                 field.validators = [check_address, *others]
 
 
-class LoginForm(_SiteLabels, account.LoginForm):
+class LoginForm(SiteLabels, account.LoginForm):
     """Signing in."""
 
 
@@ -70,7 +70,7 @@ def check_domain(address: str) -> None:
         )
 
 
-class SignupForm(_SiteLabels, account.SignupForm):
+class SignupForm(SiteLabels, account.SignupForm):
     """Signing up."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -98,31 +98,31 @@ class SignupForm(_SiteLabels, account.SignupForm):
         return super().try_save(request)
 
 
-class AddEmailForm(_SiteLabels, account.AddEmailForm):
+class AddEmailForm(SiteLabels, account.AddEmailForm):
     """A further address."""
 
 
-class ChangePasswordForm(_SiteLabels, account.ChangePasswordForm):
+class ChangePasswordForm(SiteLabels, account.ChangePasswordForm):
     """Another password, for who knows the present one."""
 
     labels = _LABELS_WHERE_CHANGED
 
 
-class SetPasswordForm(_SiteLabels, account.SetPasswordForm):
+class SetPasswordForm(SiteLabels, account.SetPasswordForm):
     """A password for an account without one."""
 
 
-class ResetPasswordForm(_SiteLabels, account.ResetPasswordForm):
+class ResetPasswordForm(SiteLabels, account.ResetPasswordForm):
     """Asking for the link."""
 
 
-class ResetPasswordKeyForm(_SiteLabels, account.ResetPasswordKeyForm):
+class ResetPasswordKeyForm(SiteLabels, account.ResetPasswordKeyForm):
     """Another password, for who has the link."""
 
     labels = _LABELS_WHERE_CHANGED
 
 
-class ReauthenticateForm(_SiteLabels, account.ReauthenticateForm):
+class ReauthenticateForm(SiteLabels, account.ReauthenticateForm):
     """The password once more."""
 
 
@@ -155,15 +155,15 @@ class _CountedCode:
         return code
 
 
-class AuthenticateCodeForm(_CountedCode, _SiteLabels, second_factor.AuthenticateForm):
+class AuthenticateCodeForm(_CountedCode, SiteLabels, second_factor.AuthenticateForm):
     """A code, when signing in."""
 
 
-class ReauthenticateCodeForm(_CountedCode, _SiteLabels, second_factor.ReauthenticateForm):
+class ReauthenticateCodeForm(_CountedCode, SiteLabels, second_factor.ReauthenticateForm):
     """A code once more."""
 
 
-class ActivateCodeForm(_SiteLabels, totp.ActivateTOTPForm):
+class ActivateCodeForm(SiteLabels, totp.ActivateTOTPForm):
     """The first code of an authenticator app."""
 
     labels = {"code": "Code that the app shows"}
@@ -210,7 +210,7 @@ class ProfileForm(forms.Form):
         label="Your name",
         max_length=150,
         required=False,
-        help_text="Shown to your team. Your e-mail address is never shown to anyone.",
+        help_text="Shown to your team, and publicly on challenges. Your e-mail address is never shown to anyone.",
         widget=forms.TextInput(attrs={"autocomplete": "name"}),
     )
     team = TeamNameField(help_text="Of your first team. Shown on boards beside its systems.")

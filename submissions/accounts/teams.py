@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain, count
+
 from django.db import transaction
-from django.utils.text import slugify
 
 from leaderboard.boards.facets import ANONYMOUS, THIS_SITE
 from leaderboard.core import audit
-from leaderboard.models import Membership, Team, User
+from leaderboard.core.text.slugs import name_slug
+from leaderboard.models import Membership, Team, TeamRedirect, User
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.results.publishing.descriptions import boards_of_team, team_changed
 from submissions.core.names import is_site_name
@@ -39,21 +41,38 @@ TAKEN = (THIS_SITE, ANONYMOUS)
 
 def make_team(name: str) -> Team:
     """A new team with a free slug."""
-    base = slugify(name)[:60] or "team"
-    slug, number = base, 1
-    while slug in TAKEN or Team.objects.filter(slug=slug).exists():
-        number += 1
-        slug = f"{base}-{number}"
-    return Team.objects.create(slug=slug, name=name)
+    return Team.objects.create(slug=free_team_slug(name), name=name)
+
+
+def free_team_slug(name: str, team: Team | None = None) -> str:
+    """An address for a team of this name that no other team has or had; its own or an earlier one where it fits."""
+    base = name_slug(name)[:60] or "team"
+    teams, redirects = (
+        Team.objects.filter(slug__startswith=base),
+        TeamRedirect.objects.filter(slug__startswith=base),
+    )
+    if team is not None:
+        teams, redirects = teams.exclude(pk=team.pk), redirects.exclude(team=team)
+    taken = {*TAKEN, *teams.values_list("slug", flat=True), *redirects.values_list("slug", flat=True)}
+    numbered = (f"{base}-{number}" for number in count(2))
+    return next(slug for slug in chain([base], numbered) if slug not in taken)
+
+
+def keep_address(team: Team, earlier: str) -> None:
+    """Let an earlier slug of the team lead to the one that it has now."""
+    TeamRedirect.objects.filter(slug=team.slug).delete()
+    if team.slug != earlier:
+        TeamRedirect.objects.get_or_create(slug=earlier, defaults={"team": team})
 
 
 @transaction.atomic
 def rename_team(team: Team, name: str) -> None:
-    """Show the team under another name, on its boards too; its address stays."""
+    """Show the team under another name and address, on its boards too; the earlier address leads there."""
     lock_boards(boards_of_team(team.pk))
-    before = team.name
-    team.name = name
-    team.save(update_fields=["name"])
+    before, earlier = team.name, team.slug
+    team.name, team.slug = name, free_team_slug(name, team)
+    team.save(update_fields=["name", "slug"])
+    keep_address(team, earlier)
     team_changed(team)
     audit.record("team renamed", team, before={"name": before}, after={"name": name})
 

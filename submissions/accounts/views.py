@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from allauth.account.decorators import reauthentication_required
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -130,6 +131,7 @@ def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> Ht
         "now": timezone.now(),
         "token_days": LIFETIME.days,
         "token_limit": LIMIT,
+        "services": bool(settings.SOCIALACCOUNT_PROVIDERS),
         "api_address": absolute(request, "/api/v1/"),
         **changes,
     }
@@ -201,7 +203,9 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
         return _team_page(request, team, status=400, name_form=form)
     with acting(signed_in(request)):
         rename_team(team, form.cleaned_data["name"])
-    messages.success(request, "Renamed, on the boards too. The address of the team's page stays.")
+    messages.success(
+        request, "Renamed, on the boards too. The earlier address of its page leads to the new one."
+    )
     return redirect("team-manage", slug=team.slug)
 
 

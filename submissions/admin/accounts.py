@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import allauth.mfa.admin
+import allauth.socialaccount.admin
 import allauth.usersessions.admin  # noqa: F401
 from allauth.account.admin import EmailAddressAdmin
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from allauth.usersessions.models import UserSession
 from django import forms
 from django.contrib import admin, messages
@@ -45,6 +47,7 @@ from submissions.accounts.approval import (
 )
 from submissions.accounts.membership import TeamRefused, check_can_join, check_team_count, revoke_access
 from submissions.accounts.sessions import end_access
+from submissions.accounts.teams import free_team_slug, keep_address
 
 #: Fields of a new account that no record has.
 _SECRET = ("password1", "password2", "usable_password")
@@ -61,7 +64,9 @@ _OWN_WAY_IN = ("is_active", "is_staff", "is_superuser")
 
 # The pages that come with Group and EmailAddress record nothing. Those of second factors and sessions would take a
 # factor away, or add one, without the record and the end of all sessions that `manage.py reset_second_factor` makes.
-admin.site.unregister([Group, EmailAddress, Authenticator, UserSession])
+admin.site.unregister(
+    [Group, EmailAddress, Authenticator, UserSession, SocialAccount, SocialApp, SocialToken]
+)
 
 
 class NewPersonForm(CurationForm, AdminUserCreationForm):
@@ -336,8 +341,13 @@ class TeamAdmin(CurationAdmin):
             return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: Team, form: Any, change: bool) -> None:
-        """Save, so that no cached page outlives the name."""
+        """Save, so that no cached page outlives the name; the address follows it, and the earlier one leads there."""
+        earlier = form.initial.get("slug", "")
+        if change and obj.slug == earlier and "name" in form.changed_data:
+            obj.slug = free_team_slug(obj.name, obj)
         super().save_model(request, obj, form, change)
+        if change:
+            keep_address(obj, earlier)
         team_changed(obj)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:

@@ -104,11 +104,18 @@ _PEOPLE = {
         Row(SIGNED_NO, SIGNED),
         "account-profile", "account-token-revoke", "team-new", "inbox-read",
     ),
-    **_each(Row(SIGNED, SIGNED_NO), "inbox", "account-sessions", "account-uploads", "mfa_index"),
+    **_each(Row(SIGNED, SIGNED_NO), "inbox", "account-sessions", "account-uploads", "mfa_index", "account-data"),
+    # No service has keys here.
+    **_each(
+        Row(NEVER, NEVER),
+        "socialaccount_connections", "socialaccount_signup", "socialaccount_login_cancelled",
+        "socialaccount_login_error", "github_login", "github_callback", "openid_connect_login",
+        "openid_connect_callback",
+    ),
     **_each(Row(SIGNED_NO, SIGNED), "account-session-end", "account-upload-delete"),
     **_each(
         Row(SIGNED, SIGNED),
-        "account-token-create", "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp",
+        "account-token-create", "account-close", "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp",
         "mfa_generate_recovery_codes",
     ),
     # The last three before the expired token have a second factor, and nobody recovery codes.

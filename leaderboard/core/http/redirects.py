@@ -1,0 +1,44 @@
+"""Addresses of what was merged or renamed: they lead to where it is now, for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponsePermanentRedirect
+from django.http.response import HttpResponseBase
+
+View = Callable[..., HttpResponseBase]
+
+
+def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callable[[View], View]:
+    """A decorator of views by `slug`: where there is nothing, the same address below `folder` with the present slug.
+
+    `redirects` are rows with an earlier `slug` and what had it, in the field `owner`.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def following(request: HttpRequest, slug: str, **options: Any) -> HttpResponseBase:
+            missing: Http404 | None = None
+            response = None
+            try:
+                response = view(request, slug=slug, **options)
+            except Http404 as error:
+                missing = error
+            if response is not None and response.status_code != 404:
+                return response
+            rows = redirects._default_manager.filter(slug=slug)
+            into = rows.values_list(f"{owner}__slug", flat=True).first()
+            if into is not None:
+                address = request.get_full_path().replace(f"/{folder}/{slug}/", f"/{folder}/{into}/", 1)
+                return HttpResponsePermanentRedirect(address, preserve_request=request.method == "POST")
+            if missing is not None or response is None:
+                raise missing or Http404
+            return response
+
+        return following
+
+    return decorate

@@ -1,0 +1,121 @@
+"""What is stored of a person: to download, and what goes when they close the account."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
+from allauth.usersessions.models import UserSession
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import transaction
+from django.db.models import Model
+
+from leaderboard.core import audit
+from leaderboard.models import AuditRecord, Challenge, Invitation, Membership, Team, User
+from submissions.accounts.membership import TeamRefused, revoke_access
+from submissions.accounts.sessions import end_access
+from submissions.accounts.teams import rename_team
+from submissions.core.errors import ChangeRefused
+from submissions.models import (
+    AccountMail,
+    ApiToken,
+    Checkpoint,
+    Notice,
+    NoticePreference,
+    QuotaUse,
+    Submission,
+    Upload,
+    Webhook,
+)
+
+#: By name: the table, its field that names the person, and what of it is theirs to have. Never a secret, nor a score.
+_TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
+    "addresses": (EmailAddress, "user", ("email", "verified", "primary")),
+    "sign_in_elsewhere": (SocialAccount, "user", ("provider", "uid", "date_joined", "last_login", "extra_data")),
+    "second_factors": (Authenticator, "user", ("type", "created_at", "last_used_at")),
+    "sessions": (UserSession, "user", ("ip", "user_agent", "created_at", "last_seen_at")),
+    "tokens": (ApiToken, "user", ("name", "scopes", "created", "expiry", "last_used_at")),
+    "teams": (Membership, "user", ("team__name", "team__slug", "owner", "joined_at")),
+    "invitations": (Invitation, "invited_by", ("team__name", "email", "owner", "created_at", "accepted_at")),
+    "submissions": (
+        Submission, "submitter", ("id", "kind", "team__name", "system__name", "configuration", "created_at"),
+    ),
+    "checkpoints": (Checkpoint, "created_by", ("file_name", "kind", "size", "hub_name", "created_at")),
+    "uploads": (Upload, "owner", ("file_name", "length", "offset", "created_at")),
+    "quota_uses": (QuotaUse, "person", ("at", "kind", "dataset__slug", "team__name")),
+    "challenges": (Challenge, "raised_by", ("system__name", "claim", "text", "state", "raised_at")),
+    "webhooks": (Webhook, "created_by", ("team__name", "url", "active", "created_at")),
+    "notices": (Notice, "person", ("subject", "text", "created_at", "read_at")),
+    "notice_preferences": (NoticePreference, "person", ("kind", "by_mail", "in_inbox", "everywhere")),
+    "audit_records": (AuditRecord, "actor", ("at", "action", "subject", "reason")),
+}  # fmt: skip
+#: What goes with the account; the rest keeps its number, which names nobody.
+_GO = (EmailAddress, SocialAccount, Authenticator, Webhook, Notice, NoticePreference)
+#: What is shown in the place of a name.
+FORMER = "A former member"
+
+
+def personal_data(person: User) -> bytes:
+    """A zip with one file, `account.json`: what is stored of the person."""
+    of_account = ("id", "email", "name", "date_joined", "last_login", "is_staff", "approval_awaited")
+    data: dict[str, Any] = {"account": {name: getattr(person, name) for name in of_account}}
+    for name, (table, field, columns) in _TABLES.items():
+        data[name] = list(table._default_manager.filter(**{field: person}).order_by("pk").values(*columns))
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(
+            "account.json", json.dumps(data, cls=DjangoJSONEncoder, indent=2, ensure_ascii=False)
+        )
+    return written.getvalue()
+
+
+def check_can_close(person: User) -> None:
+    """Raises TeamRefused where others would be left without an owner, ChangeRefused for staff."""
+    if person.is_staff or person.is_superuser:
+        raise ChangeRefused(
+            "Your account has rights of curation. Ask whoever gave you these to take them back first."
+        )
+    owned = Team.objects.filter(memberships__user=person, memberships__owner=True)
+    for team in owned.order_by("pk"):
+        others = team.memberships.exclude(user=person)
+        if others.exists() and not others.filter(owner=True).exists():
+            raise TeamRefused(
+                f"You are the only owner of “{team.name}”. Hand it over, or make somebody else an owner."
+            )
+
+
+@transaction.atomic
+def close_account(person: User) -> None:
+    """Take away name, address, and every way in; results stay with their teams, and records keep the number.
+
+    A team of one that has the person's name gets a neutral one. Raises TeamRefused or ChangeRefused.
+    """
+    teams = Team.objects.filter(memberships__user=person).order_by("pk")
+    named = [team for team in teams if team.name == person.name and team.memberships.count() == 1]
+    for team in named:  # its boards are locked before any person
+        rename_team(team, FORMER)
+    User.objects.select_for_update(no_key=True).get(pk=person.pk)
+    list(teams.select_for_update(no_key=True, of=("self",)).values_list("pk"))
+    check_can_close(person)
+    addresses = {person.email, *EmailAddress.objects.filter(user=person).values_list("email", flat=True)}
+    AccountMail.objects.filter(address__in=addresses).delete()
+    ended = {**end_access(person), **revoke_access(person)}
+    person.email = f"account-{person.pk}@closed.invalid"
+    Invitation.objects.filter(email__in=addresses).update(email=person.email)
+    Membership.objects.filter(user=person).delete()
+    for table in _GO:
+        table._default_manager.filter(**{_field_of(table): person}).delete()
+    person.name, person.is_active = FORMER, False
+    person.set_unusable_password()
+    person.groups.clear()
+    person.save()
+    audit.record("account closed", person, after=ended)
+
+
+def _field_of(table: type[Model]) -> str:
+    return next(field for kind, field, _ in _TABLES.values() if kind is table)
