@@ -10,8 +10,6 @@ from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
-from leaderboard.core.http.redirects import follow_redirects
-from leaderboard.models import TeamRedirect
 from submissions.accounts import data_views
 from submissions.accounts import views as account_views
 from submissions.accounts.elsewhere import where_configured
@@ -56,9 +54,6 @@ def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPatte
     ]
 
 
-#: The view of a team by `slug`; where there is none, the same address of the one that had it.
-follow_renamed = follow_redirects(TeamRedirect, "team", "teams")
-
 #: How the addresses of one submission, one team and one webhook begin.
 _SUBMISSION, _TEAM = "submissions/<slug:identifier>/", "teams/<slug:slug>/"
 _WEBHOOK = f"{_TEAM}webhooks/<int:identifier>/"
@@ -92,7 +87,7 @@ pages = [
     path("account/data/", data_views.download, name="account-data"),
     path("account/close/", data_views.close, name="account-close"),
     path("account/teams/", account_views.new_team, name="team-new"),
-    path(f"{_TEAM}manage/", follow_renamed(account_views.manage), name="team-manage"),
+    path(f"{_TEAM}manage/", account_views.manage, name="team-manage"),
     path(f"{_TEAM}manage/name/", account_views.rename, name="team-rename"),
     path(f"{_TEAM}manage/invitations/", account_views.invite, name="team-invite"),
     path(f"{_TEAM}manage/invitations/<int:key>/", account_views.change_invitation, name="team-invitation"),
@@ -102,7 +97,7 @@ pages = [
     path("inbox/", notification_views.inbox, name="inbox"),
     path("inbox/read/", notification_views.read, name="inbox-read"),
     path("inbox/preferences/", notification_views.preferences, name="notice-preferences"),
-    path(f"{_TEAM}webhooks/", follow_renamed(notification_views.webhooks), name="webhooks"),
+    path(f"{_TEAM}webhooks/", notification_views.webhooks, name="webhooks"),
     path(_WEBHOOK, notification_views.change_webhook, name="webhook-change"),
     path("account/", include(_never_cached(_accounts))),
 ]
@@ -122,14 +117,14 @@ api_calls = [
     path("systems/<slug:slug>/challenges/", ChallengesView.as_view(), name="api-system-challenges"),
     path("notices/", notifications_api.NoticesView.as_view(), name="api-notices"),
     path("notices/read/", notifications_api.ReadView.as_view(), name="api-notices-read"),
-    path(f"{_TEAM}webhooks/", follow_renamed(notifications_api.WebhooksView.as_view()), name="api-webhooks"),
-    path(_WEBHOOK, follow_renamed(notifications_api.WebhookView.as_view()), name="api-webhook"),
+    path(f"{_TEAM}webhooks/", notifications_api.WebhooksView.as_view(), name="api-webhooks"),
+    path(_WEBHOOK, notifications_api.WebhookView.as_view(), name="api-webhook"),
     path(
         f"{_WEBHOOK}rotate/",
-        follow_renamed(notifications_api.RotateView.as_view()),
+        notifications_api.RotateView.as_view(),
         name="api-webhook-rotate",
     ),
-    path(f"{_WEBHOOK}test/", follow_renamed(notifications_api.TestView.as_view()), name="api-webhook-test"),
+    path(f"{_WEBHOOK}test/", notifications_api.TestView.as_view(), name="api-webhook-test"),
     path(f"{_SUBMISSION}priority/", api.PriorityView.as_view(), name="api-submission-priority"),
 ]
 

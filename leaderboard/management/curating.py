@@ -12,7 +12,7 @@ from django.db import models, transaction
 
 from evaluation.core.problems import at_lines
 from leaderboard.core.audit import acting, actor
-from leaderboard.models import Challenge, Dataset, Entry, User
+from leaderboard.models import Challenge, Dataset, Entry, Team, User
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -93,7 +93,8 @@ def require_right(right: str) -> None:
 
 def find_by_slug(model: type[Row], slug: str) -> Row:
     """The row of a dataset, a system, a team, a round or a benchmark. Raises CommandError."""
-    row = model._default_manager.filter(slug=slug).first()
+    named = Team.has_address(slug) if model is Team else models.Q(slug=slug)
+    row = model._default_manager.filter(named).first()
     if row is None:
         raise CommandError(f"There is no {model._meta.verbose_name} {slug}: give its slug.")
     return row

@@ -101,6 +101,11 @@ class Team(models.Model):
         """The team's page."""
         return reverse("team", args=[self.slug])
 
+    @staticmethod
+    def has_address(slug: str) -> models.Q:
+        """The condition that a team has this slug, or had it before it was renamed."""
+        return models.Q(slug=slug) | models.Q(pk__in=TeamRedirect.objects.filter(slug=slug).values("team"))
+
 
 class TeamRedirect(models.Model):
     """Where a team was found before it was renamed: links to it go on working."""

@@ -74,11 +74,12 @@ def sign_in_services() -> tuple[dict[str, Any], list[str]]:
                 ", and OIDC_SERVER, an address" * (key == "OIDC")
             )
             raise ImproperlyConfigured(f"Signing in with {name} takes {needed}.")
-        app = {"client_id": client, "secret": secret, "name": name, "settings": {"oauth_pkce_enabled": True}}
+        options: dict[str, Any] = {"oauth_pkce_enabled": True}
+        app = {"client_id": client, "secret": secret, "name": name, "settings": options}
         if key != "GITHUB":
-            app |= {"provider_id": key.lower(), "settings": {**app["settings"], "server_url": server}}
+            app["provider_id"], options["server_url"] = key.lower(), server
         if key == "ORCID":
-            app["settings"]["scope"] = ["openid"]  # it hands out no address, and refuses who asks for one
+            options["scope"] = ["openid"]  # it hands out no address
         provider = "github" if key == "GITHUB" else "openid_connect"
         providers.setdefault(provider, {"APPS": []})["APPS"].append(app)
         origins.append("{0.scheme}://{0.netloc}".format(urlsplit(server)))

@@ -44,6 +44,7 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         """Store the new account and its team. Where curators approve accounts it waits for one."""
         person = sociallogin.user
+        assert isinstance(person, User)
         person.name = ""  # what the service calls somebody is not theirs to show here before they say so
         person.approval_awaited = settings.SIGNUP == "approval"
         saved: User = super().save_user(request, sociallogin, form)

@@ -141,7 +141,7 @@ def is_owner(person: Person, team: Team) -> bool:
 
 def owned_team(person: Person, slug: str) -> Team:
     """A team that the person owns. Raises Http404 for everybody else."""
-    team = Team.objects.filter(slug=slug).first()
+    team = Team.objects.filter(Team.has_address(slug)).first()
     if team is None or not is_owner(person, team):
         raise Http404("There is no such team, or you are not an owner of it.")
     return team

@@ -294,7 +294,7 @@ def _show_link(request: HttpRequest, team: Team, invitation: Invitation, secret:
 
 def _get_team(request: HttpRequest, slug: str) -> Team:
     """The team, for whom it has this page. Raises Http404 for everybody else."""
-    return get_object_or_404(teams_of(request.user), slug=slug)
+    return get_object_or_404(teams_of(request.user), Team.has_address(slug))
 
 
 def _display_name(person: User) -> str:

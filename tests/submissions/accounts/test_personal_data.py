@@ -63,12 +63,8 @@ def test_a_closed_account_names_nobody_and_its_results_stay(client: Client, ada:
     system = make_system("Owl", team=team)
     score(dataset, system, ndcg=0.5)
     with acting(ada):
-        raise_challenge(
-            score(dataset, "Hawk", ndcg=0.4).system,
-            ada,
-            "training",
-            "It saw the test queries, as its paper says.",
-        )
+        hawk = score(dataset, "Hawk", ndcg=0.4).system
+        raise_challenge(hawk, ada, "training", "It saw the test queries, as its paper says.")
     make_token(ada, "laptop", scopes=[Scope.READ], days=30)
     page = client.get("/account/close/").content.decode()
     assert "This cannot be undone" in page
@@ -84,10 +80,10 @@ def test_a_closed_account_names_nobody_and_its_results_stay(client: Client, ada:
     assert not EmailAddress.objects.exists()
     assert not ApiToken.objects.exists()
     assert not Membership.objects.filter(user=ada).exists()
-    for address in ("/datasets/nuts/", "/systems/owl/", "/systems/hawk/"):
+    for address in ("/datasets/nuts/", system.get_absolute_url(), hawk.get_absolute_url()):
         shown = Client().get(address).content.decode()
         assert "Ada Byron" not in shown
-        assert "A former member" in shown, address
+        assert "A former member" in shown
     assert "Owl" in Client().get("/datasets/nuts/").content.decode()
     closed = AuditRecord.objects.get(action="account closed")
     assert closed.subject == f"account {ada.pk}"
@@ -113,7 +109,7 @@ def test_addresses_of_teams_follow_their_names(client: Client, ada: User) -> Non
     assert team.slug == "analytical-engine-v1-2"
     answer = client.get("/teams/team-5/")
     assert (answer.status_code, answer["Location"]) == (301, "/teams/analytical-engine-v1-2/")
-    assert client.get("/teams/team-5/manage/?a=1")["Location"] == "/teams/analytical-engine-v1-2/manage/?a=1"
+    assert "Analytical Engine v1.2" in client.get("/teams/team-5/manage/").content.decode()
     assert create_team("Team 5", ada).slug == "team-5-2"  # the address that leads to another team
     rename_team(team, "Team 5")
     assert team.slug == "team-5"
