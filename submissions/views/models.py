@@ -20,7 +20,7 @@ from evaluation.checkpoints import CheckpointKind
 from evaluation.core.problems import Problem, ProblemCode
 from evaluation.engines import ENGINES, EngineDescription
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import Architecture, Dataset, DatasetFile
+from leaderboard.models import Dataset, DatasetFile
 from leaderboard.rounds.presentation import closed_datasets
 from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
@@ -72,12 +72,15 @@ TAKEN_PLAIN = frozenset({CheckpointKind.SENTENCE_ENCODER, CheckpointKind.SPARSE_
 SAMPLES = frozenset({"example_model", "refused_model"})
 
 
-#: Engines by what one brings, in the page's order: encoders where nothing else is said.
+#: Groups of engines by what one brings, in the page's order; encoders are those that no other group has.
+ENCODERS, RERANKERS, NO_MODEL = "Encoders", "Re-rankers", "No model needed"
+OVER_BM25 = "Expansion and weighting over BM25"
 GROUPS = {
-    "re-ranking": "Re-rankers",
-    **dict.fromkeys(("document-expansion", "query-augmentation", "generative"), "Expansion and rewriting"),
+    "cross-encoder": RERANKERS,
+    **dict.fromkeys(
+        ("doc2query", "query-augmentation", "query-rewriting", "deepct", "bm25-wordpiece"), OVER_BM25
+    ),
 }
-ENCODERS, NO_MODEL = "Encoders", "No model needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,6 @@ class EngineChoice:
     """An engine as the page offers it."""
 
     description: EngineDescription
-    architecture: str
     chosen: bool
 
 
@@ -280,12 +282,11 @@ class ModelPage(SubmissionPage):
 
     def _engines(self) -> dict[str, list[EngineChoice]]:
         """The engines by what one brings."""
-        groups: dict[str, list[EngineChoice]] = {ENCODERS: []}
+        groups: dict[str, list[EngineChoice]] = {ENCODERS: [], RERANKERS: [], OVER_BM25: [], NO_MODEL: []}
         for each in ENGINES.values():
-            group = GROUPS.get(each.architecture, ENCODERS) if each.needs_checkpoint else NO_MODEL
-            choice = EngineChoice(each, Architecture(each.architecture).label, each.name == self.engine.name)
-            groups.setdefault(group, []).append(choice)
-        return {**groups, NO_MODEL: groups.pop(NO_MODEL, [])}
+            group = GROUPS.get(each.name, ENCODERS) if each.needs_checkpoint else NO_MODEL
+            groups[group].append(EngineChoice(each, each.name == self.engine.name))
+        return groups
 
     def _load(self, model: Mapping[str, Any]) -> ModelLoad:
         kept = self._kept()
