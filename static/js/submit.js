@@ -66,11 +66,11 @@
   }
 
   const WORDS = {
-    starting: () => "Asking how much is here …",
+    starting: () => "Checking how much is uploaded …",
     paused: (upload) => `Paused at ${share(upload.sent, upload.size)} %.`,
     waiting: (upload) => `The connection broke at ${share(upload.sent, upload.size)} %. Trying again in ${upload.seconds} s.`,
     sending: (upload) => `${share(upload.sent, upload.size)} %, ${size(upload.sent)} of ${size(upload.size)}`,
-    done: (upload) => `${size(upload.size)} arrived. Submit when you are ready.`,
+    done: (upload) => `Uploaded ${size(upload.size)}`,
     failed: (upload) => upload.message,
     cancelled: () => "Cancelled.",
   };

@@ -285,7 +285,7 @@ class UploadView(_TusView):
         return Response(headers=headers)
 
     @extend_schema(
-        summary="Go on with an upload",
+        summary="Resume upload",
         parameters=[
             _ID,
             _VERSION,

@@ -118,14 +118,14 @@ class SubmissionForm(forms.Form):
         label="Configuration",
         required=False,
         max_length=80,
-        help_text="For example “top 200”: tells several results of one system on one dataset apart.",
+        help_text="A label to distinguish several runs of the same system, for example “top 200”.",
     )
     seeds = forms.CharField(
         label="Seeds",
         required=False,
         max_length=500,
         help_text="Several files for one dataset are seeds of the system, and one result: mean ± deviation. Their "
-        "labels in the order of the files, separated by commas; left empty, the files' names tell.",
+        "labels in the order of the files, separated by commas; default: taken from file names.",
     )
     public = forms.ChoiceField(
         label="Visibility",
@@ -140,7 +140,7 @@ class SubmissionForm(forms.Form):
     reusable = forms.BooleanField(
         label="Others may build on its runs: re-rank or fuse them here, with credit",
         required=False,
-        help_text="Once the results are public. The run files themselves are not handed out by this.",
+        help_text="Once the results are public. This does not publish your run files.",
     )
     run_type = forms.ChoiceField(
         label="Type of run",

@@ -101,7 +101,7 @@ class SystemForm(forms.Form):
         help_text="Names or slugs of datasets, separated by commas. Boards mark in-domain results with ‡.",
     )
     training_none = forms.BooleanField(
-        label="None of the datasets here: everything is zero-shot", required=False
+        label="Not trained on any of these datasets (zero-shot)", required=False
     )
     adapted_to = forms.CharField(
         label="Adapted to",

@@ -305,7 +305,7 @@ def test_pages_show_what_is_used(
 
     used = "1 of 2 submissions today, 1 of 10 this month"
     identifier = send(api, 1).body["id"]
-    assert f"{used} · counted anew in 12 h , at 00:00 UTC" in shown("/submit/")
+    assert f"{used} · resets in 12 h , at 00:00 UTC" in shown("/submit/")
     assert used in shown("/datasets/secret/")
     assert "submissions today" not in shown("/datasets/demo/")
     assert "submissions today" not in Client().get("/datasets/secret/").content.decode()

@@ -71,9 +71,9 @@ def test_a_large_archive_goes_on_after_the_connection_broke(
     row = choose(page, archive)
     expect(row).to_contain_text("The connection broke at 89 %. Trying again in 1 s.")
     expect(row.get_by_role("button", name="Resume")).to_be_visible()
-    expect(row).to_contain_text("9.4 MB arrived.")
+    expect(row).to_contain_text("Uploaded 9.4 MB")
     assert row.get_by_role("progressbar").evaluate("meter => meter.value") == 100
-    expect(row.get_by_role("status")).to_contain_text("model.zip: 9.4 MB arrived.")
+    expect(row.get_by_role("status")).to_contain_text("model.zip: Uploaded 9.4 MB")
     bodies: list[int] = []
     page.on("request", lambda request: _note(bodies, request))
     page.get_by_role("button", name="Check the archive only").click()
@@ -107,7 +107,7 @@ def test_an_upload_goes_on_after_the_page_was_loaded_anew(
     begun = Upload.objects.get()
     assert begun.offset == PIECE
     page.unroute_all()
-    expect(choose(page, archive)).to_contain_text("arrived")
+    expect(choose(page, archive)).to_contain_text("Uploaded")
     assert Upload.objects.get().pk == begun.pk
     assert storage.path_of(begun.pk).read_bytes() == archive.read_bytes()
 
@@ -125,7 +125,7 @@ def test_an_upload_is_paused_resumed_and_cancelled(
     expect(row).to_contain_text("Paused at 0 %.")
     hold_no_longer(page, held)
     row.get_by_role("button", name="Resume").click()
-    expect(row).to_contain_text("arrived")
+    expect(row).to_contain_text("Uploaded")
     row.get_by_role("button", name="Cancel").click()
     expect(page.locator(".upload")).to_have_count(0)
     expect(page.get_by_label("Upload an archive")).to_be_focused()
