@@ -46,6 +46,19 @@ def check_folder(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
     ]
 
 
+def check_site_pages(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether the operator's pages are there."""
+    return [
+        Warning(
+            f"{name.upper()}_FILE is {path}, which is no file: /{name}/ answers 404.",
+            hint="Name a Markdown file that the web processes can read.",
+            id="leaderboard.W005",
+        )
+        for name, path in settings.SITE_PAGES.items()
+        if path is not None and not path.is_file()
+    ]
+
+
 def check_history(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:

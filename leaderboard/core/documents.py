@@ -21,7 +21,7 @@ SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
     "Read a board": [
         "glossary",
         ("measures", "Methodology"),
-        ("efficiency", "Efficiency"),
+        ("efficiency", "Efficiency protocol"),
         ("figures", "Figures"),
     ],
     "Submit": [
@@ -106,17 +106,17 @@ def document(name: str) -> Document:
         elif token.type == "inline":
             _rewrite_links(token.children or [])
     html = _PARSER.renderer.render(tokens, _PARSER.options, {})
-    for plain, framed in _FRAMES.items():
-        html = html.replace(plain, framed)
+    html = html.replace("<th></th>", "<td></td>").replace("</table>", "</table></div>")
+    # The Content-Security-Policy refuses styles within a page.
+    html = re.sub(r' style="text-align:(\w+)"', lambda match: ' class="n"' * (match[1] == "right"), html)
+    for number in range(html.count("<table>")):
+        html = html.replace("<table>", _TABLE.format(number + 1), 1)
+    html = html.replace("<pre>", '<pre class="code-block" tabindex="0">')
     return Document(title, mark_safe(html), headings)  # noqa: S308
 
 
 #: Wide tables and blocks of code scroll within the page, by keyboard too.
-_FRAMES = {
-    "<table>": '<div class="table-scroll" tabindex="0" role="region" aria-label="Table"><table class="table is-prose">',
-    "</table>": "</table></div>",
-    "<pre>": '<pre class="code-block" tabindex="0">',
-}
+_TABLE = '<div class="table-scroll" tabindex="0" role="region" aria-label="Table {}"><table class="table is-prose">'
 
 
 def _rewrite_links(tokens: Sequence[Token]) -> None:

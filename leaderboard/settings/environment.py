@@ -120,25 +120,17 @@ CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SITE_NAME = env.str("SITE_NAME", default="Runboard")
 #: `https://host`: the address that pages, feeds and exports write; empty: the one by which a visitor came.
 SITE_ADDRESS = site_address(env.str("SITE_ADDRESS", default=""))
-
-
-def site_pages(**files: str) -> dict[str, Path | None]:
-    """The operator's pages by name, each a Markdown file; None: the built-in text. Raises ImproperlyConfigured."""
-    found = {name: Path(file) for name, file in files.items() if file}
-    for name, path in found.items():
-        if not path.is_file():
-            raise ImproperlyConfigured(
-                f"{name.upper()}_FILE is {path}, which is no file. Name a Markdown file."
-            )
-    return {name: found.get(name) for name in files if name in found or name == "privacy"}
-
-
-#: Privacy has a text of its own, which says what the software keeps; terms and contact are the operator's alone.
-SITE_PAGES = site_pages(
-    terms=env.str("TERMS_FILE", default=""),
-    privacy=env.str("PRIVACY_FILE", default=""),
-    contact=env.str("CONTACT_FILE", default=""),
-)
+#: The operator's pages by name, each a Markdown file. Privacy without one (None) says what the software keeps; terms
+#: and contact are the operator's alone.
+SITE_PAGES = {
+    name: Path(file) if file else None
+    for name, file in (
+        ("terms", env.str("TERMS_FILE", default="")),
+        ("privacy", env.str("PRIVACY_FILE", default="")),
+        ("contact", env.str("CONTACT_FILE", default="")),
+    )
+    if file or name == "privacy"
+}
 
 # --- language and time
 LANGUAGE_CODE = "en-gb"

@@ -36,9 +36,9 @@ def doc(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def site_page(request: HttpRequest, name: str) -> HttpResponse:
     """Terms, privacy or contact, as the operator wrote them; of privacy else what the software keeps."""
-    if name not in settings.SITE_PAGES:
+    file = settings.SITE_PAGES.get(name)
+    if name not in settings.SITE_PAGES or (file is not None and not file.is_file()):
         raise Http404(f"The operator of this site has written no such page ({name.upper()}_FILE).")
-    file = settings.SITE_PAGES[name]
     text = to_html(file.read_text()) if file else ""
     context = {
         "section": name,

@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from leaderboard.core.cache.pages import clear_page_cache
+from leaderboard.core.checks import check_site_pages
 from leaderboard.core.documents import names
 from leaderboard.models import Benchmark, Round
 from tests.leaderboard.entries import score, scored_dataset
@@ -103,6 +104,7 @@ def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Clie
     assert "/docs/architecture/" not in "".join(pages.values())
     for address, page in pages.items():
         assert '<nav class="docs-nav"' in page
+        assert " style=" not in page
         for target in re.findall(r'href="([^"]*)"', page[page.index("<main") : page.index("</main>")]):
             path, _, anchor = target.partition("#")
             if path.startswith(("http", "mailto:")):
@@ -130,6 +132,10 @@ def test_an_operator_writes_terms_and_contact_and_privacy_has_a_default(
     assert "Be <strong>kind</strong>." in page
     assert "<script>no" not in page
     assert 'href="/terms/"' in client.get("/").content.decode()
+    assert check_site_pages(None) == []
+    (tmp_path / "terms.md").unlink()
+    assert client.get("/terms/").status_code == 404
+    assert "TERMS_FILE is" in str(check_site_pages(None)[0])
 
 
 def test_error_pages_offer_a_search_and_name_the_request(client: Client) -> None:
