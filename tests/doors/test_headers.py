@@ -36,7 +36,7 @@ HEADERS = {
 }
 FORM = "application/x-www-form-urlencoded"
 #: Pictures that are made to be shown on other sites.
-SHOWN_ELSEWHERE = {"system_badge"}
+SHOWN_ELSEWHERE = {"system_badge", "dataset_share", "benchmark_share"}
 
 
 class Inline(HTMLParser):
@@ -123,7 +123,7 @@ def test_so_have_forgeries_wrong_hosts_methods_and_faults_of_ours() -> None:
         405: client.put("/datasets/"),
         400: client.get("/", headers={"host": "elsewhere.example"}),
     }
-    with mock.patch("leaderboard.views.public.render", side_effect=RuntimeError("a fault of a test")):
+    with mock.patch("leaderboard.views.home.render", side_effect=RuntimeError("a fault of a test")):
         answers[500] = client.get("/datasets/")
     for status, response in answers.items():
         assert response.status_code == status
@@ -173,7 +173,7 @@ def test_the_public_site_tells_everybody_everything(public: Any, monkeypatch: py
         (413, ask("POST", "/api/v1/submissions/", CONTENT_LENGTH=str(10**10))),
     ]
     with monkeypatch.context() as broken:
-        broken.setattr("leaderboard.views.public.render", _away)
+        broken.setattr("leaderboard.views.home.render", _away)
         answers.append((503, ask("GET", "/datasets/")))
     client.force_login(make_user("Rita"))
     answers.append((429, ask("POST", "/account/teams/", data="name=Team", content_type=FORM)))

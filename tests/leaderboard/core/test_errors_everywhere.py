@@ -20,7 +20,7 @@ from django.test import Client, RequestFactory
 
 from leaderboard import wsgi
 from leaderboard.core.http import errors, middleware
-from leaderboard.views import public
+from leaderboard.views import home
 from submissions.notifications import inbox as notices
 from tests.factories import make_user
 
@@ -47,14 +47,14 @@ def _at_the_beginning(patch: Patch) -> None:
 
 
 def _while_the_error_is_told(patch: Patch) -> None:
-    patch.setattr(public, "render", fail)
+    patch.setattr(home, "render", fail)
     patch.setattr(middleware.FaultMiddleware, "process_exception", lambda *_: None)
     _connected(patch, signals.got_request_exception)
 
 
 def _while_it_is_answered(patch: Patch) -> None:
     """The answer to the fault fails: at every layer of middleware anew."""
-    patch.setattr(public, "render", fail)
+    patch.setattr(home, "render", fail)
     patch.setattr(errors, "view_of", _failing_first(4, errors.view_of))
 
 
@@ -73,13 +73,13 @@ def _failing_first(times: int, real: Callable[..., Any]) -> Callable[..., Any]:
 def _saving(patch: Patch) -> None:
     """Behind the view, where the answer is there already."""
     patch.setattr(SessionStore, "save", fail)
-    real = public.render
+    real = home.render
 
     def render(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         request.session["seen"] = True
         return real(request, *arguments, **options)
 
-    patch.setattr(public, "render", render)
+    patch.setattr(home, "render", render)
 
 
 def _connected(patch: Patch, signal: Signal) -> None:
@@ -93,7 +93,7 @@ PLACES: dict[str, Callable[[Patch], None]] = {
     "the session is read": lambda patch: patch.setattr(SessionStore, "load", fail),
     "the session is saved": _saving,
     "the list of sessions": lambda patch: patch.setattr(UserSession.objects, "create_from_request", fail),
-    "the view": lambda patch: patch.setattr(public, "render", fail),
+    "the view": lambda patch: patch.setattr(home, "render", fail),
     "the page's head": lambda patch: patch.setattr(notices, "unread_count", fail),
     "any question": lambda patch: patch.setattr(BaseDatabaseWrapper, "cursor", fail),
     "the error is told": _while_the_error_is_told,
