@@ -337,7 +337,7 @@ class DatasetAdmin(ExchangeAdmin):
         context = {
             **self.admin_site.each_context(request),
             "opts": self.model._meta,
-            "title": f"Update {known}" if known else "Import a new dataset",
+            "title": f"Update {known}" if known else "Import dataset",
             "form": form,
             "problems": problems,
             "full": full,

@@ -176,6 +176,7 @@ _BY_PART: dict[str, Callable[[], Iterable[Any]]] = {
     "dataset": lambda: Dataset.objects.values_list("slug", flat=True),
     "at": lambda: [f"{timezone.now():%Y-%m-%dT%H:%M:%SZ}"],
     "challenge": lambda: Challenge.objects.values_list("pk", flat=True),
+    "provider_id": lambda: ["nobody"],
 }
 
 
