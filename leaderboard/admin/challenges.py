@@ -39,7 +39,7 @@ class UpholdForm(DecisionForm):
 
     correct = forms.BooleanField(
         required=False,
-        label="Correct what it says of its training",
+        label="Edit the system of its training",
         help_text="Then the two lists below are what it says from now on. Boards follow; its team cannot change them.",
     )
     training_datasets = forms.CharField(

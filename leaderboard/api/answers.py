@@ -312,7 +312,7 @@ class SummarySerializer(Answer):
     )
     tied = _texts(help_text="Slugs of the systems that tie with the best.")
     cheapest = serializers.CharField(
-        allow_null=True, help_text="The slug of the quickest system within 5 % of the best."
+        allow_null=True, help_text="The slug of the quickest system within 5 % of the best, or tied with it."
     )
     latency_ms = serializers.FloatField(allow_null=True, help_text="Its mean latency.")
 

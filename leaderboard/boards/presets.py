@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from leaderboard.boards.model import DELTA, RELATIVE, SYSTEM, Board, Column
+from leaderboard.boards.model import DELTA, RELATIVE, SYSTEM, Block, Board, Column
 from leaderboard.boards.state import PRESETS, BoardState
 
 #: As many columns as an overview is filled up to.
@@ -84,6 +84,8 @@ def _chosen(board: Board, state: BoardState) -> list[Column]:
     keys = {SYSTEM, *preset.keys, *(sort.key for sort in board.sorts)}
     if name in _PRESETS:
         keys.add(board.measure)
+    if not any(board.block_of(row) is Block.INCOMPLETE for row in board.rows):
+        keys.discard("coverage")
     found = [column for column in board.columns if column.key in keys or column.group_slug in preset.groups]
     return _fill(board, found) if name == PRESETS[0] else found
 

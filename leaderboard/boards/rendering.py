@@ -90,13 +90,12 @@ def render_rows(
         )
         for (before, column), values in zip(pairwise(board.shown), of_columns, strict=True)
     ]
-    below = _below(board)
+    names = Names.of(board)
     pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
     heads = [
-        _head(board, row, below, _unpin(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned")
-        for row in pinned
+        _head(names, row, _unpin(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned") for row in pinned
     ]
-    heads += [_head(board, row, below, _pin(row) if may_pin else "") for row in others]
+    heads += [_head(names, row, _pin(row) if may_pin else "") for row in others]
     rows = list(map("".join, zip(heads, *cells, strict=True)))
     return mark_safe("".join(_blocks(board, rows)))  # noqa: S308
 
@@ -148,10 +147,26 @@ PROVENANCES = {"measured": "run here", "scored": "scored here", "reported": "rep
 _BELOW = ("by", "architecture", "provenance", "declared-parameters")
 
 
-def _below(board: Board) -> tuple[str, ...]:
-    """The facts that stand under names, because no column shows them."""
-    shown = {column.key for column in board.shown}
-    return tuple(key for key in _BELOW if key not in shown)
+class Names(NamedTuple):
+    """What stands at the names of a board: facts that no column shows, who ties with the best where ranks say it not.
+
+    `without_page` are slugs of systems that have no page by now.
+    """
+
+    below: tuple[str, ...]
+    tied: Collection[int]
+    without_page: Collection[str]
+
+    @classmethod
+    def of(cls, board: Board) -> Names:
+        """Those of the view."""
+        shown = {column.key for column in board.shown}
+        published = board.statements.published
+        return cls(
+            tuple(key for key in _BELOW if key not in shown),
+            published.tied if published and published.measure == board.measure else (),
+            board.without_page,
+        )
 
 
 @lru_cache(4096)
@@ -168,16 +183,18 @@ def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
     return " · ".join(said)
 
 
-def _rank(board: Board, row: Row) -> str:
+def _rank(row: Row, tied: Collection[int]) -> str:
     """The rank, and below it the ranks that tests leave open, unless there is one only."""
     label = str(row.rank or "—") if row.ranked_in == REPORTED else row.rank_label or "—"
     found = row.certainty
+    if found is None and row.entries and row.entries[0] in tied:
+        return f'{label}<small title="ties with the best">ties</small>'
     if found is None or found.rank_low is None or found.rank_low == found.rank_high:
         return label
     return f'{label}<small title="ranks that the tests leave open">{ranks_text(found)}</small>'
 
 
-def _head(board: Board, row: Row, below: tuple[str, ...], pin: str, *classes: str) -> str:
+def _head(names: Names, row: Row, pin: str, *classes: str) -> str:
     """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
     entry = row.entry
     signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
@@ -194,14 +211,14 @@ def _head(board: Board, row: Row, below: tuple[str, ...], pin: str, *classes: st
     for state in states:
         after += f'&ensp;<span class="badge is-{state}">{state}</span>'
     missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
-    facts = _facts(below, tuple(map(row.values.get, below)))
+    facts = _facts(names.below, tuple(map(row.values.get, names.below)))
     if said := " · ".join(filter(None, (facts, entry.configuration, missing, reason_gone(entry)))):
         after += f"<small>{_escaped(said)}</small>"
     named = " ".join([*classes, *[f"is-{state}" for state in states]])
     opening = f'<tr class="{named}">' if named else "<tr>"
     return (
-        f'{opening}<td class="rank">{pin}{_rank(board, row)}</td><th scope="row" class="name">'
-        f"{_named(entry, board.without_page)}{after}</th>"
+        f'{opening}<td class="rank">{pin}{_rank(row, names.tied)}</td><th scope="row" class="name">'
+        f"{_named(entry, names.without_page)}{after}</th>"
     )
 
 

@@ -52,7 +52,7 @@ def summarise(
     statement = said.of(best.entries[0], measure) if best.entries else UNKNOWN
     ties = said.tied_with_best(measure)
     tied = [row for row in rows if row is not best and ties.intersection(row.entries)]
-    cheapest, latency, cost = _cheapest(rows, best, key, lower_is_better=lower_is_better)
+    cheapest, latency, cost = _cheapest(rows, best, key, tied, lower_is_better=lower_is_better)
     least = said.least_difference(measure)
     lead = _lead(board, best, ratio, statement, least, others=len(rows) - 1)
     certain = (
@@ -144,21 +144,21 @@ def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool
 
 
 def _cheapest(
-    rows: Sequence[Row], best: Row, key: str, *, lower_is_better: bool
+    rows: Sequence[Row], best: Row, key: str, tied: Sequence[Row], *, lower_is_better: bool
 ) -> tuple[Row | None, float | None, str]:
-    """The quickest of the systems that are near the best, its latency, and how that is said."""
+    """The quickest of the systems that are near the best or tie with it, its latency, and how that is said."""
     score = _number(best, key) or 0.0
     near = [
         (latency, row)
         for row in rows
         if (latency := _number(row, "mean-latency")) is not None and (value := _number(row, key)) is not None
-        and (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST)
+        and (row in tied or (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST))
     ]  # fmt: skip
     if not near:
         return None, None, "Cost near the best: not measured."
     latency, cheapest = min(near, key=lambda found: found[0])
     cost = f"{format_quantity(latency, 2)} ms a query"
     if cheapest is best:
-        return best, latency, f"It is also the cheapest within 5 %: {cost}."
+        return best, latency, f"It is also the cheapest near the best: {cost}."
     name = _name(cheapest, Counter())
-    return cheapest, latency, f"Cheapest within 5 %: {name}, {cost}."
+    return cheapest, latency, f"Cheapest near the best: {name}, {cost}."

@@ -89,7 +89,7 @@ def _head(board: Board, state: BoardState, path: str, place: int, rooms: Mapping
     if place > 1 and board.shown[place - 1].group != column.group:
         classes += " first"
     room = rendering.spread_box(rooms.get(column.key, 0))
-    unit = f'<span class="unit">{escape(column.unit)}</span>' if column.unit else ""
+    unit = f'<span class="unit">{escape(column.unit)}{room}</span>' if column.unit else ""
     return (
         f'<th scope="col" class="{classes}"{sorting}>'
         f'<a href="{href}" id="by-{escape(column.key)}"{note}>{escape(column.label)}</a>{room}{unit}</th>'

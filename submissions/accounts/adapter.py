@@ -37,7 +37,7 @@ class AccountAdapter(DefaultAccountAdapter):
         "enter_current_password": "This is not your present password.",
         "incorrect_code": "This code is wrong, was used already, or is too old. Type the one that is shown now.",
         "incorrect_password": "This is not your password.",
-        "invalid_password_reset": "This link works no longer. Ask for another.",
+        "invalid_password_reset": "This link has expired. Ask for another.",
         "max_email_addresses": "An account has %d e-mail addresses at most. Remove one first.",
         "rate_limited": "Too many attempts in a short time. Wait a few minutes.",
         "too_many_login_attempts": "Too many failed attempts. Wait a few minutes.",

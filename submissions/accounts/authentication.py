@@ -100,7 +100,7 @@ def check_scope(token: ApiToken, scope: Scope | None) -> None:
         return
     message = f"This token lacks the scope “{scope.value}” ({scope.label})."
     held = ", ".join(token.scopes) or "none"
-    hint = f"It has: {held}. Make a token with “{scope.value}” on the account page."
+    hint = f"It has: {held}. Create token with “{scope.value}” on the account page."
     raise ApiError(
         MISSING_SCOPE,
         message,

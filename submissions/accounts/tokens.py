@@ -35,7 +35,7 @@ class TooManyTokens(TokenRefused):
 def make_token(
     user: User, name: str, *, scopes: Iterable[str] = Scope.values, days: int = LIFETIME.days
 ) -> str:
-    """Make a token and return its text, which is stored nowhere. Raises TokenRefused."""
+    """Create token and return its text, which is stored nowhere. Raises TokenRefused."""
     chosen = [scope for scope in Scope.values if scope in set(scopes)]
     if not chosen:
         raise TokenRefused("Choose what the token may be used for.")

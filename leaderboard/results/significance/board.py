@@ -23,7 +23,7 @@ class ComparedBoard(NamedTuple):
     entries: Sequence[int]
     baseline: int | None
     measures: Sequence[str]
-    #: Those of systems behind a closed interface: ranked apart, so in no group, and never the best.
+    #: Those of closed APIs: ranked separately, so in no group, and never the best.
     closed: Sequence[int] = ()
 
     @property

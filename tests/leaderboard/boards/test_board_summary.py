@@ -146,13 +146,13 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "cheapest is another": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0), quick=(0.57, 8.0), slow=(0.58, 90.0)),
         "Best: best, nDCG@10 0.600, +50.0 % over BM25. Ties are not known yet. "
-        "Cheapest within 5 %: quick, 8.0 ms a query.",
+        "Cheapest near the best: quick, 8.0 ms a query.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "cheapest is the best": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0)),
         "Best: best, nDCG@10 0.600, +50.0 % over BM25. Ties are not known yet. "
-        "It is also the cheapest within 5 %: 40 ms a query.",
+        "It is also the cheapest near the best: 40 ms a query.",
         {"cheapest": "best", "latency_ms": 40.0},
     ),
     "long name": (

@@ -104,15 +104,15 @@ def test_signing_up_is_answered_in_our_words(settings: Any) -> None:
     client = Client()
     fields = {"email": "words@example.org", "password1": PASSWORD, "password2": PASSWORD}
     page = client.post("/account/signup/", fields, follow=True).content.decode()
-    assert "Look into your mail" in page
+    assert "Check your e-mail" in page
     (mail,) = account_mail()
     assert mail.subject == f"Verify your e-mail address at {settings.SITE_NAME}"
     (path,) = re.findall(r"https?://[^/]+(/account/confirm-email/\S+)", mail.body)
     page = client.get(path).content.decode()
-    assert "Is this your address?" in page
+    assert "Confirm your e-mail address" in page
     assert "words@example.org" in page
     assert "words@example.org is verified." in client.post(path, follow=True).content.decode()
-    assert "This link works no longer" in client.get("/account/confirm-email/made-up/").content.decode()
+    assert "This link has expired" in client.get("/account/confirm-email/made-up/").content.decode()
 
 
 def test_a_site_without_a_mail_server_says_where_its_mail_is(settings: Any) -> None:

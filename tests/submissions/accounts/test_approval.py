@@ -53,7 +53,7 @@ def test_nobody_signs_up_where_that_is_closed_not_even_somebody_who_is_invited(s
     settings.SIGNUP = "closed"
     owner = make_user("Olga")
     invite(team_of(owner), "new@example.org", owner=False, by=owner)
-    assert "Nobody can sign up now" in sign_up().content.decode()
+    assert "Registration is closed" in sign_up().content.decode()
     assert not User.objects.filter(email="new@example.org").exists()
     assert "/account/signup/" not in Client().get("/").content.decode()
 
@@ -74,7 +74,7 @@ def test_an_account_that_waits_signs_in_only_when_a_curator_has_approved_it(
     settings.SIGNUP = "approval"
     owner = make_user("Olga")
     invitation, _ = invite(team_of(owner), "new@example.org", owner=False, by=owner)
-    assert "This account waits for approval" in sign_up().content.decode()
+    assert "This account is awaiting approval" in sign_up().content.decode()
     person = User.objects.get(email="new@example.org")
     client, answer = sign_in()
     assert answer.status_code == 403

@@ -159,7 +159,7 @@ def test_who_names_no_address_is_asked_for_one(provider: Provider, client: Clien
 def test_closed_sign_up_approval_and_the_second_factor_hold(provider: Provider, settings: Any) -> None:
     verified = {"email": "ada@example.org", "email_verified": True}
     settings.SIGNUP = "closed"
-    assert "Nobody can sign up now" in come(provider, Client(), **verified).content.decode()
+    assert "Registration is closed" in come(provider, Client(), **verified).content.decode()
     assert not User.objects.exists()
     settings.SIGNUP = "approval"
     client = Client()

@@ -275,7 +275,7 @@ def test_nobody_challenges_their_own_team_or_what_is_not_public(
 ) -> None:
     with pytest.raises(ChallengeRefused, match="your own team"):
         raise_challenge(system, alice, "training", WHY)
-    assert "Correct what it says" in signed_in.get("/systems/my-system/challenge/").content.decode()
+    assert "Edit the system" in signed_in.get("/systems/my-system/challenge/").content.decode()
     api.submit(system="Hidden one", public="no")
     work()
     hidden = System.objects.get(slug="hidden-one")

@@ -31,7 +31,7 @@ def test_a_file_that_is_here_in_part_is_said_on_the_submit_page(
 def test_the_list_says_how_far_each_is_and_deletes_it(half: Upload, signed_in: Client) -> None:
     page = signed_in.get("/account/uploads/").content.decode()
     assert "1 of 20" in page
-    assert "4 B of 10 B: choose the same file again to go on" in page
+    assert "4 B of 10 B: choose the same file again to resume" in page
     answer = signed_in.post("/account/uploads/delete/", {"upload": half.pk}, follow=True).content.decode()
     assert "night.txt is deleted." in answer
     assert "There are none." in answer
