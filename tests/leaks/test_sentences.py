@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from django.core import mail
 
+from leaderboard.boards.pages import dataset_page
+from leaderboard.boards.state import BoardState
 from leaderboard.boards.system.standing import standings
 from leaderboard.models import Entry
+from leaderboard.views.share_image import draw_board
 from submissions.models import Notice
 from submissions.notifications.sending import send_notifications
 from tests.leaks.sites import Site, make_two_sites, unrounded
@@ -21,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 
 def sentences(site: Site) -> Sequence[str]:
-    """The card, the list, notices, mails, the API's answer, badges and the feed, and what all of them are made of."""
+    """The card, the list, notices, mails, the API's answer, badges, feeds, the lists of all boards and the picture."""
     entries = Entry.objects.filter(dataset=site.dataset).select_related("dataset").order_by("pk")
     told = [found.sentence for found in standings(entries).values()]
     assert any(" over BM25 (significant)" in each for each in told), told
@@ -41,9 +44,14 @@ def sentences(site: Site) -> Sequence[str]:
             assert said[1:] in where, (said, where)
     slugs = entries.values_list("system__slug", flat=True)
     badges = [site.get(f"/systems/{slug}/badge.svg?dataset={site.dataset.slug}") for slug in slugs]
-    feed = site.get("/news/atom.xml")
-    feed = re.sub(r"urn:uuid:[0-9a-f-]+", "…", feed)  # made of the moment of a change
-    return [*told, *notices, *mails, *map(repr, answers), *cards, *badges, feed]
+    slug = site.dataset.slug
+    lists = ("/", "/benchmarks/", "/news/", "/news/atom.xml", f"/datasets/{slug}/atom.xml")
+    # Names of news are made of the moment of a change.
+    pages = [re.sub(r"urn:uuid:[0-9a-f-]+", "…", site.get(each)) for each in lists]
+    page = dataset_page(slug, BoardState())
+    assert page is not None
+    picture = draw_board(page.board).tobytes().hex()
+    return [*told, *notices, *mails, *map(repr, answers), *cards, *badges, *pages, picture]
 
 
 def test_no_sentence_depends_on_a_judgement_below_rounding(tmp_path: Path) -> None:
