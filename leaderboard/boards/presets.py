@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from leaderboard.boards.model import DELTA, RELATIVE, SYSTEM, Block, Board, Column
 from leaderboard.boards.state import PRESETS, BoardState
+from leaderboard.results.kinds import PRIVATE
 
 #: As many columns as an overview is filled up to.
 OVERVIEW_WIDTH = 9
@@ -84,7 +85,8 @@ def _chosen(board: Board, state: BoardState) -> list[Column]:
     keys = {SYSTEM, *preset.keys, *(sort.key for sort in board.sorts)}
     if name in _PRESETS:
         keys.add(board.measure)
-    if not any(board.block_of(row) is Block.INCOMPLETE for row in board.rows):
+    # Private rows decide nothing: the page shows everyone else's rows to their team as to all.
+    if not any(board.block_of(row) is Block.INCOMPLETE and row.ranked_in != PRIVATE for row in board.rows):
         keys.discard("coverage")
     found = [column for column in board.columns if column.key in keys or column.group_slug in preset.groups]
     return _fill(board, found) if name == PRESETS[0] else found

@@ -44,7 +44,7 @@ class Actor:
         stays of who closes their account."""
         if self.person is None:
             return THE_SITE
-        return (self.person.is_staff and self.person.name[:150]) or named(self.person)
+        return self.person.name_on_record[:150] or named(self.person)
 
 
 _NOBODY = Actor(None, "")

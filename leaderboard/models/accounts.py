@@ -53,6 +53,11 @@ class User(AbstractUser):
         return self.name or self.email
 
     @property
+    def name_on_record(self) -> str:
+        """What records keep for good beside the number: the name of staff, and nothing of other people."""
+        return self.name if self.is_staff else ""
+
+    @property
     def curates(self) -> bool:
         """Whether the person may do here and now what staff may."""
         return self.is_active and self.is_staff and not self.restrained
