@@ -246,11 +246,7 @@ class ResultSerializer(Answer):
     sentence = serializers.CharField(
         source="standing.sentence", help_text="As pages, notices and mails say it, without a full stop."
     )
-    measure = serializers.CharField(source="standing.measure")
-    score = serializers.FloatField(source="standing.score", help_text="As published.")
-    delta = serializers.FloatField(
-        source="standing.delta", allow_null=True, help_text="To the baseline; null where there is none."
-    )
+    delta = serializers.FloatField(source="standing.delta", allow_null=True, help_text="To the baseline.")
     rank = serializers.IntegerField(
         source="standing.rank", allow_null=True, help_text="Null off the board and on earlier judgements."
     )
@@ -260,15 +256,6 @@ class ResultSerializer(Answer):
         child=serializers.IntegerField(),
         allow_null=True,
         help_text="First and last rank that it ties with; null where that is not known, or not told.",
-    )
-    tied_with_best = serializers.BooleanField(source="standing.said.tied_with_best", allow_null=True)
-    better_than_baseline = serializers.BooleanField(
-        source="standing.said.better",
-        allow_null=True,
-        help_text="At 0.05, by its own comparison; false: not shown.",
-    )
-    p = serializers.FloatField(
-        source="standing.said.p", allow_null=True, help_text="Of the difference; null where not told."
     )
     board = AddressField(source="standing.board_path", help_text="The board with its row marked.")
 

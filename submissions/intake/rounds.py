@@ -185,7 +185,7 @@ def check_admission(
 
 
 def readmit(submission: Submission) -> None:
-    """Give a submission that we lost its place in its round again, if another took it the next that is free.
+    """Give a submission that we lost a place in its round again, with the next priority that is free.
 
     Raises Refused where none is left, or the round was revealed.
     """
@@ -200,10 +200,7 @@ def readmit(submission: Submission) -> None:
         refuse(
             [ROUND_CLOSED.problem(f"{row} was revealed meanwhile.", "Submit it again, outside of the round.")]
         )
-    wished = RoundEntry(priority=submission.priority)
-    priority, problems = _place(row, submission.submitter, submission.team, wished)
-    if problems and problems[0].code == PRIORITY_TAKEN:
-        priority, problems = _place(row, submission.submitter, submission.team, NO_ROUND_ENTRY)
+    priority, problems = _place(row, submission.submitter, submission.team, NO_ROUND_ENTRY)
     refuse(problems)
     Submission.objects.filter(pk=submission.pk).update(priority=priority)
 

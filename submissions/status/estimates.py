@@ -105,16 +105,10 @@ class FinishedJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimeEstimate:
-    """Between which times one dataset will probably take, equal where enough of the kind ended; `documents` are its.
+    """Between which times one dataset will probably take, equal where enough of the kind ended."""
 
-    `basis` counts the jobs that it is made of, 0 for the rule of thumb.
-    """
-
-    dataset: Dataset
-    documents: int
     low: timedelta
     high: timedelta
-    basis: int
 
 
 def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
@@ -137,7 +131,6 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
 
 def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Dataset) -> TimeEstimate:
     """What a known load probably takes: the rule of thumb, times what jobs most like it took of it, their median."""
-    documents = _count(dataset, "documents")
     expected = load.seconds(dataset)
     alike = sorted(history, key=lambda ended: abs(math.log(ended.rule / expected)))
     alike = [
@@ -145,9 +138,7 @@ def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Data
     ]
     takes = expected * (median(each.seconds / each.rule for each in alike) if alike else 1.0)
     factor = RULE_FACTOR if not alike else 1.0 if len(alike) >= ENOUGH else FACTOR
-    return TimeEstimate(
-        dataset, documents, timedelta(seconds=takes / factor), timedelta(seconds=takes * factor), len(alike)
-    )
+    return TimeEstimate(timedelta(seconds=takes / factor), timedelta(seconds=takes * factor))
 
 
 def _ended(job: Job, load: ModelLoad) -> FinishedJob | None:

@@ -84,19 +84,10 @@ GROUPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class EngineChoice:
-    """An engine as the page offers it."""
-
-    description: EngineDescription
-    chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
 class EngineOffer:
     """A dataset as the page offers it, what a run on it will probably take, and why it takes none just now."""
 
     dataset: Dataset
-    documents: int
     estimate: TimeEstimate | None
     chosen: bool
     shut: str
@@ -280,12 +271,17 @@ class ModelPage(SubmissionPage):
         names = [*(name for name, there in shown.items() if there), "datasets", "system", "submission"]
         return {name: number for number, name in enumerate(names, 1)}
 
-    def _engines(self) -> dict[str, list[EngineChoice]]:
+    def _engines(self) -> dict[str, list[EngineDescription]]:
         """The engines by what one brings."""
-        groups: dict[str, list[EngineChoice]] = {ENCODERS: [], RERANKERS: [], OVER_BM25: [], NO_MODEL: []}
+        groups: dict[str, list[EngineDescription]] = {
+            ENCODERS: [],
+            RERANKERS: [],
+            OVER_BM25: [],
+            NO_MODEL: [],
+        }
         for each in ENGINES.values():
             group = GROUPS.get(each.name, ENCODERS) if each.needs_checkpoint else NO_MODEL
-            groups[group].append(EngineChoice(each, each.name == self.engine.name))
+            groups[group].append(each)
         return groups
 
     def _load(self, model: Mapping[str, Any]) -> ModelLoad:
@@ -304,7 +300,6 @@ class ModelPage(SubmissionPage):
         return [
             EngineOffer(
                 each,
-                each.current_version.statistics.get("documents", 0) if each.current_version else 0,
                 estimate_time(load, history, each) if load.known else None,
                 each.slug in chosen,
                 shut.get(each.pk, ""),

@@ -65,7 +65,7 @@ class Standing:
         """`2nd of 11`; empty without a rank."""
         if self.rank is None:
             return ""
-        return f"{ordinal(self.rank)} of {self.of}{' closed interfaces' if self.closed else ''}"
+        return f"{ordinal(self.rank)} of {self.of}{' closed APIs' if self.closed else ''}"
 
     @property
     def difference(self) -> str:

@@ -17,7 +17,7 @@ from evaluation.engines import ENGINES
 from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
 from submissions.intake.models import readiness
-from submissions.models import Job, State, Submission
+from submissions.models import Job, State, Submission, Upload
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import make_collection
 from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
@@ -268,6 +268,26 @@ def test_sections_are_numbered_to_the_end(signed_in: Client) -> None:
     }.items():
         wanted = ["Engine", *middle, "System", "Submit"]
         assert sections_of(page_of(signed_in, engine)) == [f"{n}. {name}" for n, name in enumerate(wanted, 1)]
+
+
+def test_the_kind_of_an_archive_chooses_the_engine_and_the_archive_is_kept(
+    signed_in: Client, corpus: Dataset
+) -> None:
+    before = page_of(signed_in, "cross-encoder")
+    assert "Estimated time appears once the model is uploaded" in before
+    sent = {
+        "action": "check",
+        "engine": "cross-encoder",
+        "checkpoint": upload(static_archive(), "static.zip"),
+    }
+    page = signed_in.post("/submit/model/?engine=cross-encoder", sent).content.decode()
+    assert "Dense was chosen for it" in page
+    assert 'href="?engine=dense#model" aria-current="true"' in page
+    assert '<th scope="col" class="n">Estimated time</th>' in page
+    kept = Upload.objects.get()
+    assert f'value="{kept.pk}" id="upload-{kept.pk}" checked' in page
+    names = ["Encoders", "Re-rankers", "Expansion and weighting over BM25", "No model needed"]
+    assert [name for name in re.findall(r"<h3>([^<]+)</h3>", page) if name in names] == names
 
 
 def test_every_engine_says_what_it_is_for_and_a_gpu_is_offered_to_models_alone(signed_in: Client) -> None:
