@@ -100,8 +100,15 @@ class EngineOffer:
 
 
 def engine_for(kind: str) -> EngineDescription | None:
-    """The engine that runs this kind of checkpoint before others."""
-    return next((each for each in ENGINES.values() if kind in each.checkpoints[:2]), None)
+    """The first engine that runs this kind of checkpoint, of those that do not take any."""
+    return next(
+        (
+            each
+            for each in ENGINES.values()
+            if kind in each.checkpoints and len(each.checkpoints) < len(CheckpointKind)
+        ),
+        None,
+    )
 
 
 def requested_engine(request: HttpRequest) -> EngineDescription:
