@@ -48,9 +48,14 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
-    """The board with most scored systems of those that can draw one of the pictures, and which one."""
+    """The board with most systems in one of the pictures, of those that can draw it, and which one."""
+    needed = {"pareto": "mean-latency", "deltas": "delta"}
     drawn = [
-        (sum(row.ranked_in == SCORED for row in card.board.rows), card, slug)
+        (
+            sum(row.ranked_in == SCORED and row.value(needed[slug]) is not None for row in card.board.rows),
+            card,
+            slug,
+        )
         for card in cards
         for slug in PICTURES
         if FIGURES[slug].drawable(card.board)
