@@ -338,4 +338,4 @@ def test_a_board_that_becomes_hidden_shows_none_of_it_any_more(client: Client, b
     assert read_certainty_at(board.pk, board.board_revision + 99, []) is None
     page = page_text(client, board)
     assert "whisker" not in page.replace("whiskers.css", "")
-    assert "withheld" in page
+    assert "are not published, to protect the hidden judgements" in page

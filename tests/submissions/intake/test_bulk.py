@@ -88,7 +88,7 @@ def test_each_run_is_by_its_participant_and_one_notice_tells_of_all(
     assert names == {"University of Glasgow": "glasgow.bm25", "Delft": "bm25", "Waterloo": "bm25 (2)"}
     assert System.objects.get(participant="Waterloo").architecture == "learned-sparse"
     system = System.objects.get(participant="Delft")
-    assert "Delft, sent by" in client.get(system.get_absolute_url()).content.decode()
+    assert "Delft, submitted by" in client.get(system.get_absolute_url()).content.decode()
     assert "Delft" in client.get("/datasets/demo/board.csv").content.decode()
     assert "Delft" in client.get("/api/v1/datasets/demo/board/").content.decode()
 
