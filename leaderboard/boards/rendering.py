@@ -120,7 +120,8 @@ def _blocks(board: Board, rows: Sequence[str]) -> Iterator[str]:
             label = f'<label><input type="checkbox" id="show-incomplete"{checked}> {label}</label>'
         head = f'<th colspan="{len(board.shown) + 1}" scope="rowgroup"><span>{label}</span></th>'
         yield f'<tbody class="block"><tr>{head}</tr></tbody>'
-        yield f'<tbody class="is-{block.name.lower()}">{_joined(of_block)}</tbody>'
+        name = block.name.lower().replace("_", "-")
+        yield f'<tbody class="is-{name}">{_joined(of_block)}</tbody>'
 
 
 def _joined(rows: Sequence[str]) -> str:
