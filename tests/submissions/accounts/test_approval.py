@@ -98,7 +98,7 @@ def test_a_waiting_account_is_told_nothing_that_a_taken_address_is_not(settings:
     new, taken = sign_up(), sign_up("taken@example.org")
     assert (new.status_code, new["Location"]) == (taken.status_code, taken["Location"])
     EmailAddress.objects.filter(email="new@example.org").update(verified=True)
-    assert "waits for approval" in sign_in()[1].content.decode()
+    assert "awaiting approval" in sign_in()[1].content.decode()
 
 
 def test_a_team_is_approved_before_it_submits_to_hidden_judgements(

@@ -134,7 +134,7 @@ def test_nobody_reads_or_marks_what_is_anothers(signed_in: Client, stranger: Api
 
 
 def test_an_empty_inbox_says_what_will_be_there(signed_in: Client) -> None:
-    assert "you read of it here" in signed_in.get("/inbox/").content.decode()
+    assert "Notices appear here" in signed_in.get("/inbox/").content.decode()
 
 
 def test_the_head_of_pages_counts_what_is_unread_with_one_query(
