@@ -298,11 +298,11 @@ def sign_up(email: str) -> Any:
 def test_where_there_is_mail_an_address_is_verified_before_anything(with_mail: None) -> None:
     sign_up("new@example.org")
     person = User.objects.get()
-    assert sign_in(person).get("/submit/").status_code == 302
+    assert sign_in(person).get("/submissions/").status_code == 302
     found = re.search(r"https?://[^/]+(/account/confirm-email/\S+)", account_mail()[0].body)
     assert found
     Client().post(found[1])
-    assert sign_in(person).get("/submit/").status_code == 200
+    assert sign_in(person).get("/submissions/").status_code == 200
 
 
 class ServerAway(BaseEmailBackend):

@@ -104,7 +104,7 @@ def test_teammates_and_staff_see_and_change_everything(private: str, alice: User
 
 
 def test_pages_for_members_send_others_to_sign_in(db: None, client: Client) -> None:
-    for path in ("/submit/", "/submissions/", "/account/"):
+    for path in ("/submit/model/", "/submissions/", "/account/"):
         response = client.get(path)
         assert response.status_code == 302
         assert response["Location"] == f"/account/login/?next={path}"

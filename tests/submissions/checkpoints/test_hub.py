@@ -50,7 +50,7 @@ def test_the_switch_in_the_admin_turns_it_on_and_is_recorded(
     operator = make_user("Root", is_staff=True, is_superuser=True)
     client.force_login(operator)
     page = client.get("/submit/model/").content.decode()
-    assert "This site fetches no models from the hub" in page
+    assert "Importing from the Hugging Face Hub is disabled here" in page
     assert 'href="/admin/submissions/switch/"' in page
     sent = {"name": "hub_downloads", "is_on": "on", "why": "we have a way out now"}
     assert (

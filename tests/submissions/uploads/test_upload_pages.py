@@ -24,7 +24,7 @@ def test_a_file_that_is_here_in_part_is_said_on_the_submit_page(
     demo: Dataset, half: Upload, signed_in: Client
 ) -> None:
     page = signed_in.get("/submit/").content.decode()
-    assert "<b>night.txt</b>: 4 B of 10 B are here." in page
+    assert "<b>night.txt</b>: 4 B of 10 B uploaded." in page
     assert "night.txt" not in signed_in.get("/submit/model/?engine=dense").content.decode()
 
 
