@@ -80,11 +80,7 @@ def build(request: FigureRequest) -> Plot:
     costs = _costs(request, board, axis, rows)
     drawn = sorted(costs.values)
     if not drawn:
-        return Plot.empty(
-            f"No system of this view has both a {y_title} and a known {MEASURED[axis][1].lower()}"
-            + (f" {uncapitalised(costs.origin)}" if costs.origin else ".")
-            + (f" Elsewhere: {'; '.join(costs.others)}." if costs.others else "")
-        )
+        return _without_points(axis, costs, y_title)
     shown = [rows[number] for number in drawn]
     names, form = names_of(shown), score_format(shown)
     points = [
@@ -131,6 +127,14 @@ def build(request: FigureRequest) -> Plot:
             *left_out_note(without, f"without a known {MEASURED[axis][1].lower()} there"),
             *([f"Also known from: {'; '.join(costs.others)}."] if costs.others else []),
         ],
+    )
+
+
+def _without_points(axis: str, costs: CostAxis, y_title: str) -> Plot:
+    return Plot.empty(
+        f"No system of this view has both a {y_title} and a known {MEASURED[axis][1].lower()}"
+        + (f" {uncapitalised(costs.origin)}" if costs.origin else ".")
+        + (f" Elsewhere: {'; '.join(costs.others)}." if costs.others else "")
     )
 
 
