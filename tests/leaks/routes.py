@@ -168,6 +168,7 @@ _BY_PLACE: dict[tuple[str, str], Callable[[], Iterable[Any]]] = {
     ("teams", "identifier"): lambda: _keys(Webhook),
     ("teams", "slug"): lambda: Team.objects.values_list("slug", flat=True),
     ("figures", "slug"): lambda: FIGURES,
+    ("docs", "name"): lambda: ["glossary", "nothing"],
     ("rounds", "slug"): lambda: Round.objects.values_list("slug", flat=True),
     ("quotas", "slug"): lambda: Dataset.objects.values_list("slug", flat=True),
 }
