@@ -89,6 +89,21 @@ _CODES = (
         "The process that ran the model ended unexpectedly.",
         "Run the same checkpoint with `python -m evaluation retrieve`, which shows the library's own messages.",
     ),
+    _failure(
+        "base_missing",
+        "`pack` was given an adapter without the model that it is for.",
+        "Name the folder of the base model with `--base`.",
+    ),
+    _failure(
+        "peft_missing",
+        "`pack` merges adapters with peft, which is not installed.",
+        "Install it (`pip install peft`), or send the whole model.",
+    ),
+    _failure(
+        "not_merged",
+        "The adapter does not fit the base model.",
+        "Name the model that the adapter was trained on with `--base`.",
+    ),
 )
 #: By itself each code; `meaning` and `remedy` are for the model's owner.
 MODEL_FAILURES = {str(code): code for code in _CODES}

@@ -66,7 +66,8 @@ def _write(
 ) -> None:  # fmt: skip
     """Write one line, from `at` on or, with `right`, up to it; what would reach beyond `until` is left out."""
     font = _font(size, bold=bold)
-    text = "".join(_letter(font, letter) for letter in text)
+    # In one line, and without marks of direction: names are strangers' texts.
+    text = "".join(_letter(font, letter) for letter in " ".join(text.split()) if letter.isprintable())
     while not right and draw.textlength(text, font) > until - at[0]:
         text = text.rstrip(".")[:-1].rstrip() + "..."
     draw.text(at, text, colour, font, anchor="ra" if right else "la")
@@ -82,7 +83,7 @@ def _font(size: int, *, bold: bool) -> ImageFont.FreeTypeFont:
             font, ImageFont.FreeTypeFont
         )  # it is, wherever Pillow has FreeType, as its wheels do
         return font
-    font = ImageFont.truetype(file, size)
+    font = ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC)
     font.set_variation_by_axes([650 if bold else 400])
     return font
 

@@ -220,6 +220,7 @@ READERS: dict[str, Callable[[bytes], list[str]]] = {
     "text/html": page,
     "application/atom+xml": xml,
     "image/svg+xml": xml,
+    "image/png": nothing,
     "text/csv": table,
     "application/json": as_json,
     "application/ld+json": as_json,

@@ -187,6 +187,10 @@ class _Sentry(BaseHTTPRequestHandler):
             import gzip
 
             body = gzip.decompress(body)
+        if self.headers.get("Content-Encoding") == "br":
+            import brotli
+
+            body = brotli.decompress(body)
         self.taken.append(body)
         self.send_response(200)
         self.end_headers()

@@ -27,7 +27,7 @@ def run(name: str, *arguments: str, by: str, why: str = "for a test", **options:
 
 
 def test_results_are_quarantined_restored_unpublished_and_named_by_commands() -> None:
-    carol = make_user("Carol")
+    carol = make_user("Carol", is_staff=True)
     dataset = scored_dataset(slug="nuts")
     entry = score(dataset, "Doubted", ndcg=0.75)
     named = f"nuts/{entry.system.slug}"
@@ -48,7 +48,7 @@ def test_results_are_quarantined_restored_unpublished_and_named_by_commands() ->
 
 
 def test_commands_say_what_would_be_right() -> None:
-    carol = make_user("Carol")
+    carol = make_user("Carol", is_staff=True)
     dataset = scored_dataset(slug="nuts")
     system = make_system("Twice")
     first, second = score(dataset, system, ndcg=0.5), score(dataset, system, ndcg=0.6)
@@ -63,7 +63,7 @@ def test_commands_say_what_would_be_right() -> None:
 
 
 def test_the_measures_of_a_board_change_with_what_is_stored(client: Client) -> None:
-    carol = make_user("Carol")
+    carol = make_user("Carol", is_staff=True)
     dataset = scored_dataset(slug="nuts")
     score(dataset, "Some", ndcg=0.5, recall=0.75, AP=0.25)
     assert "AP, R@100" in run("set_measures", "nuts", "map", "recall@100", by=carol.email)
@@ -85,7 +85,7 @@ def test_the_measures_of_a_board_change_with_what_is_stored(client: Client) -> N
 
 
 def test_a_duplicate_goes_into_the_system_that_it_is(client: Client) -> None:
-    carol = make_user("Carol")
+    carol = make_user("Carol", is_staff=True)
     dataset, other = scored_dataset(slug="nuts"), scored_dataset(slug="bolts")
     into = make_system("Owl")
     duplicate = make_system("Owl v1", team=into.team)
@@ -113,7 +113,7 @@ def test_a_duplicate_goes_into_the_system_that_it_is(client: Client) -> None:
 
 
 def test_what_cannot_be_merged_is_listed_and_nothing_changes() -> None:
-    carol = make_user("Carol")
+    carol = make_user("Carol", is_staff=True)
     dataset = scored_dataset(slug="nuts")
     into = make_system("Owl")
     duplicate = make_system("Owl v1", team=into.team)

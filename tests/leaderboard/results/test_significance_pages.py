@@ -51,8 +51,7 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
     compute_certainty(board)
     page = page_text(client, board)
     for said in (
-        "Of 3 other systems, 2 are better and 1 worse than BM25 at 0.05 "
-        "(Holm-corrected). As of ",
+        "Of 3 other systems, 2 are better and 1 worse than BM25 at 0.05 (Holm-corrected). As of ",
         "percentile bootstrap over the 40 judged queries, 10,000 resamples, seed 1; beside Δ, of the paired difference",
         "p vs BM25: two-sided paired randomisation test by query, 10,000 permutations, seed 1, not corrected",
         "These values do not change when others submit.",

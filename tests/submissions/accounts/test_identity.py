@@ -103,7 +103,7 @@ def test_an_address_is_verified_before_a_second_factor_is_set_up(settings: Any) 
     assert f"Verify {person.email} first" in page
     assert "Set one up" not in page
     sent = client.post("/account/email/", {"action_send": "", "email": person.email}, follow=True)
-    assert f"Mail with a link to verify {person.email} is on its way." in sent.content.decode()
+    assert f"We sent a link to verify {person.email}." in sent.content.decode()
     assert account_mail()[0].to == [person.email]
     EmailAddress.objects.update(verified=True)
     assert "Set one up" in client.get("/account/2fa/").content.decode()
@@ -141,7 +141,8 @@ def test_without_a_second_factor_staff_have_no_rights_anywhere(curator: User) ->
     client = sign_in(curator)
     answer = client.get("/admin/leaderboard/dataset/", follow=True)
     assert (
-        answer.redirect_chain[-1][0].startswith("/account/2fa/totp/activate/") or "Is it you" in answer.text
+        answer.redirect_chain[-1][0].startswith("/account/2fa/totp/activate/")
+        or "Confirm your identity" in answer.text
     )
     assert client.get(f"/datasets/{hidden.slug}/files/x").status_code == 404
     assert client.post("/admin/login/", {"username": curator.email, "password": PASSWORD}).status_code == 302

@@ -145,7 +145,7 @@ def test_what_was_chosen_on_the_page_is_what_the_token_has(person: User, client:
     assert token.scopes == ["submit"]
     assert timedelta(days=6) < token.expiry - timezone.now() <= timedelta(days=7)
     page = client.get("/account/").content.decode()
-    assert "· may submit ·" in page
+    assert "· scopes: submit ·" in page
     for wrong in ({"scopes": ["admin"]}, {"days": "365"}, {"scopes": []}):
         assert client.post("/account/tokens/", {**fields, **wrong}, follow=True).status_code == 400
     assert ApiToken.objects.count() == 1

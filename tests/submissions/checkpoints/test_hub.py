@@ -62,7 +62,9 @@ def test_the_switch_in_the_admin_turns_it_on_and_is_recorded(
     (record,) = AuditRecord.objects.filter(subject__contains="workers fetch models from the hub")
     assert (record.actor, record.reason) == (operator, sent["why"])
     assert record.after["is_on"] is True
-    assert "Importing from the Hugging Face Hub is enabled here" in client.get("/submit/model/").content.decode()
+    assert (
+        "Importing from the Hugging Face Hub is enabled here" in client.get("/submit/model/").content.decode()
+    )
     client.force_login(make_a_curator())
     assert client.get("/admin/submissions/switch/").status_code == 403  # it is an operator's, not a curator's
 

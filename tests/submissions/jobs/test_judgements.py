@@ -280,7 +280,7 @@ def test_of_two_curators_the_second_is_told_and_the_judgements_are_compared_agai
     second = bring(demo, curator, tmp_path, "q1 0 d2 2\n")
     assert second.counts["new"] == 1
     merged(first, curator)
-    with acting(curator), pytest.raises(ConcurrentChange, match="decided before you: this import is merged"):
+    with acting(curator), pytest.raises(ConcurrentChange, match="already decided: this import is merged"):
         request_merge(first, Policy.REPLACE)
     with acting(curator), pytest.raises(ConcurrentChange, match="have changed since"):
         request_merge(second, Policy.KEEP)

@@ -106,8 +106,8 @@ def test_everyone_reads_what_changed_once_the_board_is_switched_and_nothing_befo
     before = Client().get("/datasets/demo/").content.decode()
     assert "qrels 2" not in before
     assert "version 2" not in before
-    assert "being prepared" not in before
-    assert "New judgements are being prepared" in desk.get("/datasets/demo/").content.decode()
+    assert "Rescore to qrels" not in before
+    assert "Rescore to qrels 2" in desk.get("/datasets/demo/").content.decode()
     with acting(curator, "a pool"):
         switch_board(rescore)
     page = Client().get("/datasets/demo/rescores/1/")
@@ -143,7 +143,7 @@ def test_what_was_taken_off_since_leaves_no_gap_in_the_ranks_and_quarantine_is_n
         restore(first)
         quarantine(first, "looks copied")
     text = Client().get(address).content.decode()
-    assert "Under quarantine" in text
+    assert "<h2>Quarantined</h2>" in text
     assert "looks copied" in text
 
 
