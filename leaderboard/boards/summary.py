@@ -137,9 +137,9 @@ def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool
     if len(rows) < 2:
         return ""
     if reported:
-        return "Not tested: papers report means."
+        return "Significance and ties: not tested, papers report only means."
     if not tested:
-        return "Not tested over datasets."
+        return "Significance and ties: not tested over datasets."
     return "Ties are not known yet." if board.awaited else ""
 
 

@@ -119,12 +119,12 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "reported": (
         lambda: reported(baseline=True),
-        f"Best reported: printed, nDCG@10 0.500, +25.0 % over BM25. Not tested: papers report means. {UNMEASURED}",
+        f"Best reported: printed, nDCG@10 0.500, +25.0 % over BM25. Significance and ties: not tested, papers report only means. {UNMEASURED}",
         {"better": None, "p": None, "tied": []},
     ),
     "reported without a baseline": (
         lambda: reported(baseline=False),
-        "Best reported: printed, nDCG@10 0.500, with no baseline to compare with. Not tested: papers report means. "
+        "Best reported: printed, nDCG@10 0.500, with no baseline to compare with. Significance and ties: not tested, papers report only means. "
         + UNMEASURED,
         {"relative": None, "better": None},
     ),
