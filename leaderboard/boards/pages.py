@@ -33,7 +33,7 @@ from leaderboard.results.history.rows import (
 )
 from leaderboard.results.history.snapshot import private_rows
 from leaderboard.results.significance.reading import read_certainty
-from leaderboard.results.significance.statements import statements
+from leaderboard.results.significance.statements import BoardStatements, statements
 
 #: What a dataset's page shows beside its board: all of its own columns, and some of its version and judgements.
 DATASET_FIELDS = (
@@ -110,7 +110,7 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     if own := private_rows([pk], teams).get(pk):
         entries = sorted([*entries, *own], key=attrgetter("published"))
     facts = composite_facts(facts_of(dataset), parts)
-    said = statements([pk])[pk]
+    said = statements([pk])[pk] if facts.hidden else BoardStatements(read_certainty([pk]).get(pk))
     board = dataset_board(facts, entries, state, rows[pk].measured, said.certainty, said)
     board.notes += notes_on_parts(parts)
     at = _last_change(revision.at for revision in revisions.values())
