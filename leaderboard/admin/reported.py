@@ -33,6 +33,8 @@ _NEW = ("key", "title", "authors", "year", "venue", "url")
 class FigureForm(forms.Form):
     """One figure: the fields of the form, and the columns of the CSV."""
 
+    use_required_attribute = False  # a CSV may take its place
+
     dataset = forms.ModelChoiceField(
         Dataset.objects.listed(), to_field_name="slug",
         error_messages={"invalid_choice": "There is no dataset %(value)s: give its slug, as in /datasets/slug/."},
@@ -89,6 +91,9 @@ class FigureForm(forms.Form):
 
 class PublicationForm(forms.ModelForm):
     """The publication, one of those that are here or a new one, and a CSV in the place of a single figure."""
+
+    #: What is needed depends on the other fields: the browser must not decide.
+    use_required_attribute = False
 
     publication = forms.ModelChoiceField(
         Source.objects.all(), required=False, empty_label="a new one, described below"

@@ -63,6 +63,7 @@ from leaderboard.results.significance.types import (
     MeasureCertainty,
     verdict_of,
 )
+from leaderboard.results.values import JUDGED_MEASURES
 from leaderboard.systems.baselines import BM25
 
 
@@ -146,7 +147,10 @@ def dataset_board(
     on_weights = _weigh(board, base, state)
     private = any(column.group == PRIVATE_PART for column in board.columns)
     lower = better(measure) == "lower"
-    board.summary = summarise(board, measure, said, lower_is_better=lower)
+    if (
+        measure == facts.primary_measure or measure not in JUDGED_MEASURES
+    ):  # how much is judged names no winner
+        board.summary = summarise(board, measure, said, lower_is_better=lower)
     board.compared = sum(row.certainty is not None and row.certainty.delta is not None for row in board.rows)
     _leave_out_empty(board, state)
     apply_view(board, state, measure)

@@ -80,6 +80,8 @@ def _chosen(board: Board, state: BoardState) -> list[Column]:
     name = state.columns[0] if state.columns else PRESETS[0]
     if name == "all":
         return board.columns
+    if name not in _PRESETS and not any(column.key in state.columns for column in board.columns):
+        name = PRESETS[0]  # nothing of what is asked for is here
     preset = _PRESETS.get(name) or Preset("", keys=state.columns)
     #: What decides the order is always in sight, so that the order explains itself.
     keys = {SYSTEM, *preset.keys, *(sort.key for sort in board.sorts)}

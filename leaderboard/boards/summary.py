@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from leaderboard.boards.model import Board, Row, Summary
-from leaderboard.core.text.numbers import format_quantity, format_value, signed
+from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed
 from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement
 
@@ -106,8 +106,9 @@ def _lead(
     if best.entry.is_baseline:
         return " (the baseline)" if others else " (the baseline, alone so far)"
     if relative is None:
-        return ", with no baseline to compare with"
-    lead = f", {signed(relative, 1, percent=True)} % over {board.baseline}"
+        return ", no baseline"
+    side = "below" if relative < 0 else "over"
+    lead = f", {signed(relative, 1, percent=True).lstrip(MINUS)} % {side} {board.baseline}"
     p = "" if statement.p is None else f", p {p_text(statement.p)}"
     if statement.better is None:
         return lead
@@ -137,9 +138,9 @@ def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool
     if len(rows) < 2:
         return ""
     if reported:
-        return "Significance and ties: not tested, papers report only means."
+        return "Significance and ties not tested (only means are reported)."
     if not tested:
-        return "Significance and ties: not tested over datasets."
+        return "Significance and ties not tested over datasets."
     return "Ties are not known yet." if board.awaited else ""
 
 
@@ -155,10 +156,10 @@ def _cheapest(
         and (row in tied or (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST))
     ]  # fmt: skip
     if not near:
-        return None, None, "Cost near the best: not measured."
+        return None, None, "Cost: not measured."
     latency, cheapest = min(near, key=lambda found: found[0])
-    cost = f"{format_quantity(latency, 2)} ms a query"
+    cost = f"{format_quantity(latency, 2)} ms"
     if cheapest is best:
-        return best, latency, f"It is also the cheapest near the best: {cost}."
+        return best, latency, f"It is also the cheapest near the best, {cost}."
     name = _name(cheapest, Counter())
-    return cheapest, latency, f"Cheapest near the best: {name}, {cost}."
+    return cheapest, latency, f"Cheapest near it: {name}, {cost}."

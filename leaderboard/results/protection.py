@@ -93,7 +93,7 @@ class ProtectionPolicy:
         yield (
             f"Also published: the least significant difference in {self.measures[0]} at 0.05, computed once from the "
             "baseline's per-query scores and rounded up. It decides which results are significantly better than the "
-            "baseline and which tie with the best."
+            "baseline; widened for the number of pairs, it decides which tie with the best."
         )
         yield "Not published: per-query scores, intervals, p-values, wins, and the number of judged queries in a run."
         if limits := " and ".join(self._limits()):

@@ -57,6 +57,19 @@
     later = typed !== sent;
     typed = null;
   });
+  // One panel is open at a time, and Escape closes it.
+  const panels = () => [...document.querySelectorAll(".board-bar details[open]")];
+  document.addEventListener("toggle", (event) => {
+    if (!event.target.open || !event.target.matches("#board-panel, #board-columns")) return;
+    for (const other of panels()) if (other !== event.target && !event.target.contains(other)) other.open = false;
+  }, true);
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const details of panels()) {
+      details.open = false;
+      if (details.matches("#board-panel, #board-columns")) details.querySelector("summary").focus();
+    }
+  });
   document.addEventListener("htmx:afterSettle", () => {
     if (later) search().form.requestSubmit();
     later = false;

@@ -258,7 +258,7 @@ def _run_file(file: IncomingFile, shown_name: str, name: str, path: Path) -> Run
     message = (
         f"There is no dataset “{wanted}” that takes runs."
         if slug
-        else f"{name}: no dataset was given, none that takes runs is called “{wanted}”, and its ids are of none."
+        else f"{name}: no dataset was given, none that takes runs is called “{wanted}”, and its ids match no dataset."
     )
     slugs = ", ".join(known.values_list("slug", flat=True)[:20])
     raise Refused.of(UNKNOWN_DATASET, message, f"Datasets that take runs: {slugs or 'none yet'}.")

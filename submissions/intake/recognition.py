@@ -17,12 +17,15 @@ from leaderboard.models import Dataset
 
 #: So many documents of a file are looked up.
 DOCUMENTS = 2_000
+#: Topics that the file and the dataset share, over all that either has: at least so many. Topics alone are weak
+#: evidence, since many collections number theirs from 1.
+LEAST_ALIKE, LEAST_ALIKE_WITHOUT_CORPUS = 0.1, 0.5
 
 
 def datasets_of(path: Path) -> list[Dataset]:
     """The datasets that take runs and whose ids the file has: none, one, or several that it fits equally well."""
     queries, documents = _ids(path)
-    found: dict[tuple[float, bool], list[Dataset]] = {}
+    found: dict[tuple[bool, float], list[Dataset]] = {}
     taking = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
     for dataset in taking if queries else ():
         version = dataset.current_version
@@ -33,8 +36,9 @@ def datasets_of(path: Path) -> list[Dataset]:
         topics, corpus = set(target.query_ids), target.document_ids
         alike = len(queries & topics) / len(queries | topics)
         known = corpus is None or corpus.contain(documents).mean() >= 1 - UNKNOWN_DOCUMENTS_SHARE
-        if alike and known:
-            found.setdefault((alike, corpus is not None), []).append(dataset)
+        if known and alike >= (LEAST_ALIKE_WITHOUT_CORPUS if corpus is None else LEAST_ALIKE):
+            # A corpus that has the documents says more than topics do.
+            found.setdefault((corpus is not None, alike), []).append(dataset)
     return found[max(found)] if found else []
 
 
