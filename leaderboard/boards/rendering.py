@@ -50,8 +50,8 @@ BLOCKS = {
     Block.INCOMPLETE: "{number} incomplete {rows}: no result on some of the datasets",
     Block.NOT_RANKED: "Not ranked",
 }
-#: Steps of an in-cell bar: the classes b0 to b20.
-BAR_STEPS = 20
+#: Steps of an in-cell bar: the classes b0 to b50.
+BAR_STEPS = 50
 
 #: Of a column of which a row has a value at most.
 EMPTY = Cell()

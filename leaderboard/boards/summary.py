@@ -61,7 +61,8 @@ def summarise(
         else _untested(board, rows, reported=reported, tested=tested)
     )
     label = "Best reported: " if reported else "Best: "
-    after = f", {measure} {format_value(score, 3)}{lead}. {certain} {cost}"
+    challenged = " (challenged)" if best.entry.challenged else ""
+    after = f"{challenged}, {measure} {format_value(score, 3)}{lead}. {certain} {cost}"
     return Summary(
         label,
         _name(best, names),
@@ -113,9 +114,7 @@ def _lead(
     if statement.better is None:
         return lead
     if least is not None:
-        return (
-            f"{lead} ({'significant' if statement.better else 'not shown significant'}: needs {least:+.3f})"
-        )
+        return f"{lead} ({'significant' if statement.better else 'not significant'}: needs {least:+.3f})"
     return f"{lead} ({'significant' if statement.better else 'not significant'}{p})"
 
 

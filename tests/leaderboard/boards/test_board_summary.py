@@ -114,7 +114,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "hidden, not shown": (
         lambda: protected(BM25=0.4, Little=0.405),
-        "Best: Little, nDCG@10 0.405, +1.2 % over BM25 (not shown significant: needs {least}). BM25 ties with it. "
+        "Best: Little, nDCG@10 0.405, +1.2 % over BM25 (not significant: needs {least}). BM25 ties with it. "
         + UNMEASURED,
         {"better": False, "p": None, "tied": ["BM25"]},
     ),
