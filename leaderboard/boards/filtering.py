@@ -113,7 +113,8 @@ def _within(value: object, low: float | None, high: float | None) -> bool:
 
 
 def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state: BoardState) -> None:
-    had, called = board.counted or count_rows(every)
+    board.counted = board.counted or count_rows(every)
+    had, called = board.counted
     board.facets = offered_facets(had, [row.facets for row in left], state, called)
     if board.of_datasets:
         had = count_facets(board.of_datasets, OF_DATASETS)

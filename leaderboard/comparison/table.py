@@ -12,6 +12,7 @@ import numpy as np
 from evaluation.statistics.correction import holm
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.columns import MEAN
+from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.model import Row
 from leaderboard.boards.state import BoardState
 from leaderboard.comparison.selection import ComparedEntry
@@ -298,10 +299,8 @@ def _won(rows: Sequence[ComparedDataset], place: int) -> tuple[int, int, int]:
 
 
 def p_text(p: float | None) -> str:
-    """A p-value as papers print it."""
-    if p is None:
-        return "—"
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    """A p-value as papers print it, a dash where there is none."""
+    return "—" if p is None else format_p_value(p)
 
 
 def reasons(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:

@@ -17,7 +17,6 @@ from django.utils.safestring import SafeString, mark_safe
 from leaderboard.boards import formatting, rendering
 from leaderboard.boards.columns.significance import CALLED
 from leaderboard.boards.facets import LABELS, Facet, Option
-from leaderboard.boards.filtering import count_rows
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
 from leaderboard.models import Entry
@@ -206,7 +205,7 @@ def _picker(board: Board) -> SafeString:
 
 def _kinds(board: Board) -> list[tuple[str, int]]:
     """How many rows were scored here, and how many papers report."""
-    had = (board.counted or count_rows(board.rows))[0]["provenance"]
+    had = board.counted[0]["provenance"] if board.counted else {}
     reported = had.get(Entry.Provenance.REPORTED.value, 0)
     scored = board.total - reported
     found = [("scored here", scored), ("reported by papers", reported)]

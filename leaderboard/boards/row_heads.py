@@ -1,0 +1,124 @@
+"""The head of each row as HTML: its rank and the system's name, with what stands below them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+from html import escape
+from typing import NamedTuple
+
+from leaderboard.boards.columns import marks
+from leaderboard.boards.columns.significance import ranks_text
+from leaderboard.boards.model import Board, Row, Value, reason_gone
+from leaderboard.core.text.numbers import format_quantity
+from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.kinds import GONE, REPORTED, STALE
+
+
+def pin_button(row: Row) -> str:
+    """A button of the board's form, so that no row repeats the whole address."""
+    return (
+        f'<button class="pin" type="submit" form="board-form" name="pin" value="{row.entry.slug}" '
+        f'aria-label="Pin {escaped(row.entry.system)}"></button>'
+    )
+
+
+def unpin_link(row: Row, href: str) -> str:
+    if not href:
+        return ""
+    return f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="Unpin {escape(row.entry.system)}"></a>'
+
+
+#: How a result was obtained, in few words.
+PROVENANCES = {"measured": "run here", "scored": "scored here", "reported": "reported"}
+#: What may stand under a system's name: its team, what it is, how it was scored, how large it is.
+_BELOW = ("by", "architecture", "provenance", "declared-parameters")
+
+
+class Names(NamedTuple):
+    """What stands at the names of a board: facts that no column shows, who ties with the best where ranks say it not.
+
+    `without_page` are slugs of systems that have no page by now.
+    """
+
+    below: tuple[str, ...]
+    tied: Collection[int]
+    without_page: Collection[str]
+
+    @classmethod
+    def of(cls, board: Board) -> Names:
+        """Those of the view."""
+        shown = {column.key for column in board.shown}
+        published = board.statements.published
+        return cls(
+            tuple(key for key in _BELOW if key not in shown),
+            published.tied if published and published.measure == board.measure else (),
+            board.without_page,
+        )
+
+
+@lru_cache(4096)
+def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
+    """Facts of a system in one line; rows share them, board after board."""
+    said = []
+    for key, value in zip(keys, values, strict=True):
+        if isinstance(value, (float, int)):
+            said.append(f"{format_quantity(value)} M parameters")
+        elif value is not None and key == "provenance":
+            said.append(", ".join(PROVENANCES.get(one, one) for one in value.split(", ")))
+        elif value is not None:
+            said.append(value)
+    return " · ".join(said)
+
+
+def _rank(row: Row, tied: Collection[int]) -> str:
+    """The rank, and below it the ranks that tests leave open, unless there is one only."""
+    label = str(row.rank or "—") if row.ranked_in == REPORTED else row.rank_label or "—"
+    found = row.certainty
+    if found is None and row.entries and row.entries[0] in tied:
+        return f'{label}<small title="ties with the best">ties</small>'
+    if found is None or found.rank_low is None or found.rank_low == found.rank_high:
+        return label
+    return f'{label}<small title="ranks that the tests leave open">{ranks_text(found)}</small>'
+
+
+def row_head(names: Names, row: Row, pin: str, *classes: str) -> str:
+    """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
+    entry = row.entry
+    signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
+    after = f"<sup>{signs}</sup>" if signs else ""
+    states = marks.badges(entry)
+    if entry.visibility not in ("public", GONE):
+        states.insert(0, entry.visibility)
+    if entry.challenged:
+        states.insert(0, "challenged")
+    if row.ranked_in == STALE:
+        states.insert(0, "stale")
+    if entry.is_baseline:
+        states.insert(0, "baseline")
+    for state in states:
+        after += f'&ensp;<span class="badge is-{state}">{state}</span>'
+    missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
+    facts = _facts(names.below, tuple(map(row.values.get, names.below)))
+    if said := " · ".join(filter(None, (facts, entry.configuration, missing, reason_gone(entry)))):
+        after += f"<small>{escaped(said)}</small>"
+    named = " ".join([*classes, *[f"is-{state}" for state in states]])
+    opening = f'<tr class="{named}">' if named else "<tr>"
+    return (
+        f'{opening}<td class="rank">{pin}{_rank(row, names.tied)}</td><th scope="row" class="name">'
+        f"{_named(entry, names.without_page)}{after}</th>"
+    )
+
+
+def _named(entry: EntryRow, without_page: Collection[str]) -> str:
+    """The system's name, as a link to its page; one that has only private results may have none."""
+    name, address = escaped(entry.system), f"/systems/{entry.slug}/"
+    if entry.visibility == "private":
+        address = f"/submissions/{entry.submission}/" if entry.submission else ""
+    return f'<a href="{address}">{name}</a>' if address and entry.slug not in without_page else name
+
+
+@lru_cache(16_384)
+def escaped(text: str) -> str:
+    """Boards say the same in thousands of cells, again and again."""
+    return escape(text)
