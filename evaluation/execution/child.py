@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
@@ -40,6 +40,7 @@ from evaluation.execution.job import (
     FAILURE_NAME,
     RESULT_NAME,
     RUN_NAME,
+    SHARD_DONE,
     SHARD_FOLDER,
     WORK_FOLDER,
     ExecutionJob,
@@ -76,6 +77,12 @@ class Channel:
             raise EOFError("nobody answered")
         return answer.strip() == ANSWER_GO
 
+    def shards_wanted(self) -> Iterator[int]:
+        """The numbers of shards to be encoded, each once the one before is done, until the parent wants no more."""
+        while line := sys.stdin.readline():
+            yield int(line)
+            self._say(SHARD_DONE)
+
     def _say(self, line: str) -> None:
         self._lines.write(line + "\n")
         self._lines.flush()
@@ -103,14 +110,19 @@ def main(job_file: Path) -> int:
         if not is_out_of_memory(error):
             return 1
         return _fail(job, ModelFailure("out_of_memory", "the memory was used up"))
-    _write(job.out / RESULT_NAME, result)
+    if result is not None:
+        _write(job.out / RESULT_NAME, result)
     return 0
 
 
-def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
-    """Do the job and return what goes into `result.json`. Raises ModelFailure and InvalidParameter."""
-    if job.task == "encode_shard":
-        return _encode_shard(job, channel)
+def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any] | None:
+    """Do the job and return what goes into `result.json`; None where each shard had its own.
+
+    Raises ModelFailure and InvalidParameter.
+    """
+    if job.task == "encode_shards":
+        _encode_shards(job, channel)
+        return None
     if job.task == "check":
         return _check(job)
     return _retrieve(job, channel)
@@ -181,16 +193,22 @@ def _measure(
     return {"figures": main, "variants": measured if engine.variants else {}}
 
 
-def _encode_shard(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
-    assert job.corpus is not None
+def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
+    """Load the model once, and encode each shard that is wanted."""
     description = describe(job.engine)
     resources = _resources(job)
     description.check(resources)
     channel.report("loading", 0.0)
     engine = description.create(description.complete(job.parameters), resources)
-    if not isinstance(engine, ShardedEngine) or job.shard is None:
-        raise TypeError(f"{job.engine} does not encode in shards, or no shard was named")
-    first = job.shard * job.shard_size
+    if not isinstance(engine, ShardedEngine):
+        raise TypeError(f"{job.engine} does not encode in shards")
+    for number in channel.shards_wanted():
+        _write(job.out / RESULT_NAME, {"shard": _encode_shard(engine, job, number, channel)})
+
+
+def _encode_shard(engine: ShardedEngine, job: ExecutionJob, number: int, channel: Channel) -> dict[str, Any]:
+    assert job.corpus is not None
+    first = number * job.shard_size
     documents = list(islice(read_corpus(job.corpus), first, first + job.shard_size))
     channel.report("encoding", 0.0)
     folder = job.out / SHARD_FOLDER
@@ -198,8 +216,7 @@ def _encode_shard(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     started = perf_counter()
     engine.encode_shard(documents, folder, lambda share: channel.report("encoding", share))
     seconds = perf_counter() - started
-    shard = {"number": job.shard, "documents": len(documents), "seconds": seconds}
-    return {"shard": shard}
+    return {"number": number, "documents": len(documents), "seconds": seconds}
 
 
 def _report_measuring(channel: Channel, done: int, engines: int, share: float) -> None:

@@ -2,7 +2,8 @@
 
 The child writes into its output folder alone: `run.txt` (and one file a variant beside it), `result.json`, for a shard
 the folder `shard`, and `failure.json` instead of all of them. On standard output it writes lines of JSON: progress
-(`Progress`), and `ASK_TO_MEASURE`, after which it waits for a line on standard input before it times anything.
+(`Progress`), `ASK_TO_MEASURE`, after which it waits for a line on standard input before it times anything, and
+`SHARD_DONE`, after which it waits for the number of the next shard.
 Whoever reads what it left treats it as a stranger's.
 """
 
@@ -27,13 +28,15 @@ WORK_FOLDER = "work"
 ASK_TO_MEASURE = '{"ask": "measure"}'
 ANSWER_GO = "go"
 ANSWER_SKIP = "skip"
+#: The line that says that a shard and its result are there. Whoever takes them removes them.
+SHARD_DONE = '{"done": "shard"}'
 
 #: How the child ends: beside 0, the ways that it can tell apart. Anything else is a crash.
 EXIT_MODEL_FAILED = 3
 EXIT_OUT_OF_MEMORY = 4
 EXIT_DISK_FULL = 5
 
-Task = Literal["retrieve", "encode_shard", "measure", "check"]
+Task = Literal["retrieve", "encode_shards", "measure", "check"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,10 @@ class Progress:
 class ExecutionJob:
     """One piece of work for a child. All paths are as the child sees them.
 
-    "retrieve" makes a run, and measures if asked to; "encode_shard" encodes shard number `shard` of the corpus;
-    "measure" builds the engine and measures it, without keeping a run (BM25 beside a model); "check" has the library
-    say whether it takes the checkpoint, and sees nothing else: no corpus, no queries.
+    "retrieve" makes a run, and measures if asked to; "encode_shards" encodes one shard of the corpus after another,
+    whose numbers come as lines on standard input until that ends (`shard` is the one whose result is read); "measure"
+    builds the engine and measures it, without keeping a run (BM25 beside a model); "check" has the library say whether
+    it takes the checkpoint, and sees nothing else: no corpus, no queries.
     `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to.
     """
 

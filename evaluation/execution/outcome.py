@@ -29,6 +29,7 @@ from evaluation.execution.job import (
     FAILURE_NAME,
     RESULT_NAME,
     RUN_NAME,
+    SHARD_DONE,
     SHARD_FOLDER,
     ExecutionJob,
     Progress,
@@ -59,6 +60,11 @@ class InvalidOutcome(Exception):
 def is_question(line: bytes) -> bool:
     """Whether the line asks to measure."""
     return line.strip() == ASK_TO_MEASURE.encode()
+
+
+def tells_shard(line: bytes) -> bool:
+    """Whether the line says that a shard is there."""
+    return line.strip() == SHARD_DONE.encode()
 
 
 def read_progress(line: bytes, before: Progress | None = None) -> Progress | None:
@@ -112,7 +118,7 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
     """The child's `result.json`, checked against the job it was given and the `seconds` it ran. Raises InvalidOutcome.
 
     "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to names of files in
-    `out`), `figures` and `variants` (figures by label) or null, `hardware`. "encode_shard": `shard` with `number`,
+    `out`), `figures` and `variants` (figures by label) or null, `hardware`. "encode_shards": `shard` with `number`,
     `documents` and `seconds`, and `hardware`, which is that of this process: the child runs beside it. "check":
     `problems`, a list of Problem.
     """
@@ -120,7 +126,7 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
     if job.task == "check":
         return {"problems": _checked_problems(result.get("problems"))}
     hardware = describe_hardware(job.threads, job.device).as_data()
-    if job.task == "encode_shard":
+    if job.task == "encode_shards":
         shard = _object(result, "shard")
         _require(shard.get("number") == job.shard, "it is another shard")
         _require(_is_count(shard.get("documents")) and _is_duration(shard.get("seconds")), "shard: numbers")

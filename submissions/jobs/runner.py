@@ -24,6 +24,7 @@ from submissions.jobs.kinds.score import delete_upload
 from submissions.jobs.models.embedding_cache import trim_cache
 from submissions.jobs.models.encodings import settle_shard_waiters
 from submissions.jobs.models.running import reject_model
+from submissions.jobs.models.shards import WARM
 from submissions.jobs.registry import WORK
 from submissions.models import Job, State
 from submissions.queue.capability import own_capability, reset_own_capability, runs_models
@@ -53,16 +54,21 @@ for _package in (kinds, models):
 def drain_queue(queue: str, worker: str) -> int:
     """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
     done = 0
-    while not refusal():
-        job = claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
-        if job is None:
-            break
-        run_job(job)
-        done += 1
-        if (
-            queue != Job.Queue.SCORE
-        ):  # the worker runs models, and so has what the storage of embeddings takes
-            trim_cache()
+    try:
+        while not refusal():
+            job = claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
+            if job is None:
+                break
+            if job.kind != Job.Kind.SHARD:
+                WARM.close()
+            run_job(job)
+            done += 1
+            if (
+                queue != Job.Queue.SCORE
+            ):  # the worker runs models, and so has what the storage of embeddings takes
+                trim_cache()
+    finally:
+        WARM.close()
     if not done and queue != Job.Queue.SCORE:  # woken for this, perhaps
         trim_cache()
     return done

@@ -159,6 +159,13 @@ class SandboxedProcess:
             raise
         return self
 
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended, or closed the pipe: its end tells
+            self.process.stdin.write(f"{line}\n".encode())
+            self.process.stdin.flush()
+
     def kill(self) -> None:
         """End all of it, and return when it is gone."""
         for process in processes_under(self.root):

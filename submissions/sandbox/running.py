@@ -1,11 +1,14 @@
-"""One job from paths of this machine to an outcome."""
+"""One job from paths of this machine to an outcome, or one shard after another by a child that stays."""
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +18,13 @@ from django.conf import settings
 
 from evaluation.engines.warm_up import warm_up_engines
 from evaluation.execution.failures import MODEL_FAILURES
-from evaluation.execution.job import EXIT_DISK_FULL, EXIT_OUT_OF_MEMORY, ExecutionJob
+from evaluation.execution.job import (
+    EXIT_DISK_FULL,
+    EXIT_OUT_OF_MEMORY,
+    RESULT_NAME,
+    SHARD_FOLDER,
+    ExecutionJob,
+)
 from evaluation.execution.outcome import InvalidOutcome, read_failure, read_result
 from evaluation.kernel.building import cache_folder
 from submissions.sandbox.backends import (
@@ -24,12 +33,13 @@ from submissions.sandbox.backends import (
     Backend,
     Mount,
     Program,
+    SandboxedProcess,
     SandboxLimits,
     SandboxUnavailable,
     interpreter,
 )
 from submissions.sandbox.machine_lock import WAITING, MachineLock
-from submissions.sandbox.processes import remove_unexpected_files, size_of
+from submissions.sandbox.processes import remove, remove_unexpected_files, size_of
 from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision, require_free_disk
 
 logger = logging.getLogger(__name__)
@@ -78,24 +88,71 @@ def run_job(
     changes; what it raises ends the child with everything it started, and goes on. The machine's lock is shared
     meanwhile, and had alone while the child measures. Raises SandboxUnavailable, which is no fault of the model.
     """
-    if not backend.available:
-        raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
-    _prepare(job, isolates=backend.isolates)
-    require_free_disk(job.out, limits)
-    _compile_once()
-    lock = MachineLock()
-    try:
+    with ExitStack() as resources:
+        lock = resources.enter_context(closing(MachineLock()))
         lock.acquire("shared", lambda: on_progress(WAITING, 0.0, _WAITING))
-        with tempfile.TemporaryDirectory(prefix="runboard-job-") as name:
-            folder = Path(name)
-            folder.chmod(0o755)
-            ending = _run(backend, _program(backend, job, limits, folder), job, lock, on_progress)
-    finally:
-        lock.close()
-    if ending.breach is None and ending.status == EXIT_DISK_FULL:
-        require_free_disk(job.out, limits)  # then it was not its own limit that it met
-    remove_unexpected_files(job.out)
-    return _outcome(job, ending)
+        _, supervision = resources.enter_context(_started(backend, job, limits, lock, on_progress))
+        ending = supervision.run()
+    return _outcome(job, limits, ending)
+
+
+class ShardEncoder:
+    """A child that loads a model once and encodes shards of one corpus with it; `job` is as for `run_job`.
+
+    Between two shards it stands still, and the machine is not locked, so that others can be timed.
+    """
+
+    def __init__(self, backend: Backend, job: ExecutionJob, limits: SandboxLimits) -> None:
+        self.job = job
+        self._backend, self._limits = backend, limits
+        self._resources = ExitStack()
+        self._lock = self._resources.enter_context(closing(MachineLock()))
+        self._child: tuple[SandboxedProcess, Supervision] | None = None
+
+    def encode(self, number: int, target: Path, on_progress: OnProgress) -> SandboxOutcome:
+        """Encode the shard into the new folder `target`. Where its outcome is not "done", the child is gone.
+
+        Raises as `run_job`, and the child is gone then, too.
+        """
+        job = replace(self.job, shard=number)
+        try:
+            self._lock.acquire("shared", lambda: on_progress(WAITING, 0.0, _WAITING))
+            if self._child is None:
+                started = _started(self._backend, job, self._limits, self._lock, on_progress)
+                self._child = self._resources.enter_context(started)
+            contained, supervision = self._child
+            contained.resume()
+            ending = supervision.encode_shard(number, on_progress)
+            if ending is None and contained.stop():
+                outcome = self._take_shard(job, supervision, target)
+            else:
+                outcome = _outcome(job, self._limits, ending or supervision.end())
+        except BaseException:
+            self.close()
+            raise
+        if outcome.kind != "done":
+            self.close()
+        else:
+            self._lock.release()
+        return outcome
+
+    def _take_shard(self, job: ExecutionJob, supervision: Supervision, target: Path) -> SandboxOutcome:
+        """Copy what the child wrote, while it stands still: it keeps its files open, and could write to them later."""
+        remove_unexpected_files(job.out)
+        seconds = supervision.seconds
+        try:
+            result = read_result(job.out, job, seconds)
+        except InvalidOutcome as error:
+            logger.warning("a child left no usable shard: %s", error)
+            return _failed("crashed", "no_usable_result", supervision.end())
+        shutil.copytree(job.out / SHARD_FOLDER, target)
+        remove(job.out / SHARD_FOLDER)
+        remove(job.out / RESULT_NAME)
+        return SandboxOutcome("done", seconds, supervision.peak_memory, result)
+
+    def close(self) -> None:
+        """End the child, if there is one."""
+        self._resources.close()
 
 
 @cache
@@ -104,20 +161,31 @@ def _compile_once() -> None:
     warm_up_engines()
 
 
-def _run(
-    backend: Backend, program: Program, job: ExecutionJob, lock: MachineLock, on_progress: OnProgress
-) -> Ending:
-    limits = program.limits
+@contextmanager
+def _started(
+    backend: Backend, job: ExecutionJob, limits: SandboxLimits, lock: MachineLock, on_progress: OnProgress
+) -> Iterator[tuple[SandboxedProcess, Supervision]]:
+    """A child for the job and who watches it; the child has ended after the block."""
+    if not backend.available:
+        raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
+    _prepare(job, isolates=backend.isolates)
+    require_free_disk(job.out, limits)
+    _compile_once()
     folders = [job.out]
-    if job.shards is not None:
-        folders.append(job.shards)
-        limits = replace(limits, output_bytes=limits.output_bytes + size_of([job.shards]))
-    contained = backend.start(program)
-    try:
-        measures = job.measure and job.task not in ("encode_shard", "check")
-        return Supervision(contained, limits, folders, lock, on_progress, measures=measures).run()
-    finally:
-        contained.close()
+    measures = job.measure and job.task not in ("encode_shards", "check")
+    with tempfile.TemporaryDirectory(prefix="runboard-job-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        contained = backend.start(_program(backend, job, limits, folder))
+        if job.shards is not None:
+            folders.append(job.shards)
+            limits = replace(limits, output_bytes=limits.output_bytes + size_of([job.shards]))
+        try:
+            yield contained, Supervision(contained, limits, folders, lock, on_progress, measures=measures)
+        finally:
+            if contained.process.poll() is None:
+                contained.kill()
+            contained.close()
 
 
 def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder: Path) -> Program:
@@ -224,8 +292,11 @@ def _make_readable(path: Path) -> None:
             _make_readable(entry)
 
 
-def _outcome(job: ExecutionJob, ending: Ending) -> SandboxOutcome:
-    """What the ending and the files that were left come to."""
+def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Ending) -> SandboxOutcome:
+    """What the ending and the files that were left come to. Raises SandboxUnavailable where the disk is full."""
+    if ending.breach is None and ending.status == EXIT_DISK_FULL:
+        require_free_disk(job.out, limits)  # then it was not its own limit that it met
+    remove_unexpected_files(job.out)
     if ending.breach is None and ending.status == 0:
         try:
             result = read_result(job.out, job, ending.seconds)

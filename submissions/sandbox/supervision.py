@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from evaluation.execution.job import ANSWER_GO, ANSWER_SKIP, Progress
-from evaluation.execution.outcome import is_question, read_progress
+from evaluation.execution.outcome import is_question, read_progress, tells_shard
 from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable
 from submissions.sandbox.machine_lock import WAITING, MachineLock
 from submissions.sandbox.processes import exceeds_limits, free_bytes, usage_of
@@ -134,13 +134,7 @@ class MeasuringTurn:
         if self._stopped_at is not None:
             self.stood = now - self._stopped_at
             self._contained.resume()
-        stdin = self._contained.process.stdin
-        assert stdin is not None
-        try:
-            stdin.write(f"{ANSWER_GO if answer == 'go' else ANSWER_SKIP}\n".encode())
-            stdin.flush()
-        except BrokenPipeError:  # it has ended, or closed the pipe: its end tells
-            return
+        self._contained.tell(ANSWER_GO if answer == "go" else ANSWER_SKIP)
 
 
 class Supervision:
@@ -166,35 +160,72 @@ class Supervision:
         self._progress = self._heard = Progress("loading", 0.0)
         self._line = b""
         self._tail = b""
-        self._peak = 0
+        #: The most memory found, in bytes.
+        self.peak_memory = 0
         self._next_look = self._next_look_at_files = self._next_sign = 0.0
+        self._awaits_shard = False
 
     def run(self) -> Ending:
         """Stay with the child until it has ended. What `on_progress` raises ends it, and goes on.
 
         Raises SandboxUnavailable when the disk is nearly full without the child's having written too much.
         """
+        try:
+            breach = self._watch()
+        finally:
+            self._contained.kill()
+        return self._ending(breach)
+
+    def encode_shard(self, number: int, on_progress: OnProgress) -> Ending | None:
+        """Have the child encode a shard, with all the time there is for it. None when it is there, and the child waits.
+
+        Otherwise the child has ended, as after `run`.
+        """
+        self._started, self._on_progress = time.monotonic(), on_progress
+        self._deadline = self._started + self._limits.wall_clock_seconds
+        self._progress = self._heard = Progress("loading", 0.0)
+        self._awaits_shard = True
+        self._contained.tell(str(number))
+        breach = self._watch()
+        return self.end(breach) if self._awaits_shard or breach is not None else None
+
+    def end(self, breach: Breach | None = None) -> Ending:
+        """End the child, if it has not ended by itself, and say how it ended."""
+        self._contained.kill()
+        return self._ending(breach)
+
+    def _watch(self) -> Breach | None:
+        """Stay with the child until it has ended, uses too much, or has encoded the shard that is waited for."""
         process = self._contained.process
         assert process.stdout is not None
         assert process.stderr is not None
         breach: Breach | None = None
-        try:
-            with selectors.DefaultSelector() as selector:
-                for stream in (process.stdout, process.stderr):
-                    os.set_blocking(stream.fileno(), False)
-                    selector.register(stream, selectors.EVENT_READ)
-                while process.poll() is None and breach is None:
-                    self._read_output(selector)
-                    breach = self._check_usage()
-                    self._report()
-        finally:
-            self._contained.kill()
+        awaited = self._awaits_shard
+        with selectors.DefaultSelector() as selector:
+            for stream in (process.stdout, process.stderr):
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ)
+            while process.poll() is None and breach is None and self._awaits_shard == awaited:
+                self._read_output(selector)
+                breach = self._check_usage()
+                self._report()
+        return breach
+
+    def _ending(self, breach: Breach | None) -> Ending:
+        process = self._contained.process
+        assert process.stderr is not None
         self._read_rest(process.stderr)
         if breach is None and self._contained.ran_out_of_memory():
             breach = "memory"
-        seconds = time.monotonic() - self._started
         complaints = self._tail.decode(errors="replace")
-        return Ending(process.returncode, breach, seconds, self._peak, complaints, self._turn.refusal)
+        return Ending(
+            process.returncode, breach, self.seconds, self.peak_memory, complaints, self._turn.refusal
+        )
+
+    @property
+    def seconds(self) -> float:
+        """How long the child has been at work, or at work on its last shard."""
+        return time.monotonic() - self._started
 
     def _read_output(self, selector: selectors.BaseSelector) -> None:
         if not selector.get_map():
@@ -220,6 +251,8 @@ class Supervision:
                 continue
             if is_question(line):
                 self._turn.ask()
+            elif tells_shard(line):
+                self._awaits_shard = False
             elif progress := read_progress(line, self._heard):
                 self._progress = self._heard = progress
 
@@ -238,7 +271,7 @@ class Supervision:
         if now >= self._next_look:
             self._next_look = now + _LOOK
             usage = usage_of(self._contained.root)
-            self._peak = max(self._peak, usage.memory)
+            self.peak_memory = max(self.peak_memory, usage.memory)
             if usage.memory > self._limits.memory_bytes:
                 return "memory"
             if usage.processes > self._limits.processes:

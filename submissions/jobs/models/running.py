@@ -21,9 +21,10 @@ from submissions.models import Job, State
 from submissions.queue.lease import Lease, WorkEnded
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import ATTEMPTS, requeue
-from submissions.sandbox.backends import SandboxLimits, UnprotectedBackend
+from submissions.sandbox.backends import Backend, SandboxLimits, UnprotectedBackend
 from submissions.sandbox.processes import remove
-from submissions.sandbox.running import run_job
+from submissions.sandbox.running import SandboxOutcome, run_job
+from submissions.sandbox.supervision import OnProgress
 
 
 class ModelTimedOut(WorkEnded):
@@ -86,17 +87,31 @@ def run_child(
     ModelCrashed (RuntimeError where the model is ours), and LeaseLost or Cancelled when the work must stop; nothing of
     the child lives on then.
     """
-    backend = sandbox.backend()
-    if trusted and not backend.available:
-        backend = UnprotectedBackend()
-
-    def report(stage: str, share: float, note: str) -> None:
-        total, unit = (counted or {}).get(stage, (0, ""))
-        lease.report_stage(stage, share, f"{int(share * total):,} of {total:,} {unit}" if total else note)
-
-    outcome = run_job(backend, work, SandboxLimits.from_settings(), report)
+    report = reporter(lease, counted or {})
+    outcome = run_job(backend_for(trusted=trusted), work, SandboxLimits.from_settings(), report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
+    return result_of(outcome, trusted=trusted)
+
+
+def backend_for(*, trusted: bool) -> Backend:
+    """The sandbox; where none works, and the model is the site's own, none."""
+    backend = sandbox.backend()
+    return UnprotectedBackend() if trusted and not backend.available else backend
+
+
+def reporter(lease: Lease, counted: Mapping[str, tuple[int, str]]) -> OnProgress:
+    """Makes a child's progress the job's, as `run_child` says."""
+
+    def report(stage: str, share: float, note: str) -> None:
+        total, unit = counted.get(stage, (0, ""))
+        lease.report_stage(stage, share, f"{int(share * total):,} of {total:,} {unit}" if total else note)
+
+    return report
+
+
+def result_of(outcome: SandboxOutcome, *, trusted: bool) -> dict[str, Any]:
+    """The result of an outcome that is "done". Raises as `run_child` for any other."""
     if outcome.kind == "done":
         return outcome.result
     if outcome.kind == "timed_out":

@@ -1,6 +1,14 @@
-"""Encode one shard of a corpus, for whoever waits for it."""
+"""Encode shards of a corpus, for whoever waits for them.
+
+A process keeps the child that encodes from one shard to the next of the same encoding: starting Python and loading a
+model take longer than a small shard does.
+"""
 
 from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
 
 from django.conf import settings
 
@@ -10,10 +18,39 @@ from leaderboard.core.storage.store import Area, path_of
 from submissions.checkpoints.service import folder_of
 from submissions.jobs.kinds.score import begin
 from submissions.jobs.models.encodings import finish_shard
-from submissions.jobs.models.running import device_of, job_folder, run_child
+from submissions.jobs.models.running import backend_for, device_of, job_folder, reporter, result_of
 from submissions.jobs.registry import register_kind
-from submissions.models import Job, Shard, State
+from submissions.models import Encoding, Job, Shard, State
 from submissions.queue.lease import Cancelled, Lease
+from submissions.sandbox.backends import SandboxLimits
+from submissions.sandbox.running import ShardEncoder
+
+
+class WarmEncoder:
+    """The child of this process that encodes, and the encoding that it is for."""
+
+    def __init__(self) -> None:
+        self._resources = ExitStack()
+        self.encoding: int | None = None
+        self._encoder: ShardEncoder | None = None
+
+    def get(self, encoding: Encoding, device: str) -> ShardEncoder:
+        """The child for this encoding; one for another encoding ends."""
+        if self._encoder is None or self.encoding != encoding.pk:
+            self.close()
+            folder = self._resources.enter_context(job_folder())
+            self._encoder = _encoder(encoding, device, folder)
+            self._resources.callback(self._encoder.close)
+            self.encoding = encoding.pk
+        return self._encoder
+
+    def close(self) -> None:
+        """End the child, if there is one, and remove its folder."""
+        self._encoder = self.encoding = None
+        self._resources.close()
+
+
+WARM = WarmEncoder()
 
 
 @register_kind(Job.Kind.SHARD)
@@ -28,29 +65,40 @@ def shard_job(job: Job, lease: Lease) -> None:
         raise Cancelled  # another job makes it now, or has made it
     begin(job, State.RETRIEVING, "loading")
     encoding = shard.encoding
-    with job_folder() as folder:
-        work = ExecutionJob(
-            task="encode_shard",
-            engine=encoding.engine,
-            out=folder / "out",
-            corpus=path_of(Area.FILES, encoding.version.corpus_sha256),
-            parameters=describe(encoding.engine).complete(encoding.parameters),
-            checkpoint=folder_of(encoding.checkpoint),
-            shard=shard.number,
-            shard_size=encoding.shard_size,
-            device=device_of(job),
-            threads=settings.MODEL_THREADS,
-            measure=False,
-        )
-        left = encoding.version.statistics.get("documents", 0) - shard.number * encoding.shard_size
-        counted = {"encoding": (max(min(left, encoding.shard_size), 0), "documents")}
-        result = run_child(work, lease, counted=counted, trusted=encoding.checkpoint.team is None)
-        finish_shard(
-            job,
-            shard,
-            work.out / SHARD_FOLDER,
-            documents=result["shard"]["documents"],
-            seconds=result["shard"]["seconds"],
-            hardware=result["hardware"]["slug"],
-            report=lease.report_stage,
-        )
+    left = encoding.version.statistics.get("documents", 0) - shard.number * encoding.shard_size
+    report = reporter(lease, {"encoding": (max(min(left, encoding.shard_size), 0), "documents")})
+    try:
+        encoder = WARM.get(encoding, device_of(job))
+        with tempfile.TemporaryDirectory(dir=encoder.job.out.parent) as name:
+            folder = Path(name) / SHARD_FOLDER
+            outcome = encoder.encode(shard.number, folder, report)
+            result = result_of(outcome, trusted=encoding.checkpoint.team is None)
+            finish_shard(
+                job,
+                shard,
+                folder,
+                documents=result["shard"]["documents"],
+                seconds=result["shard"]["seconds"],
+                hardware=result["hardware"]["slug"],
+                report=lease.report_stage,
+            )
+    except BaseException:
+        WARM.close()
+        raise
+
+
+def _encoder(encoding: Encoding, device: str, folder: Path) -> ShardEncoder:
+    work = ExecutionJob(
+        task="encode_shards",
+        engine=encoding.engine,
+        out=folder / "out",
+        corpus=path_of(Area.FILES, encoding.version.corpus_sha256),
+        parameters=describe(encoding.engine).complete(encoding.parameters),
+        checkpoint=folder_of(encoding.checkpoint),
+        shard_size=encoding.shard_size,
+        device=device,
+        threads=settings.MODEL_THREADS,
+        measure=False,
+    )
+    backend = backend_for(trusted=encoding.checkpoint.team is None)
+    return ShardEncoder(backend, work, SandboxLimits.from_settings())

@@ -20,16 +20,18 @@ from leaderboard.core.storage.runs import open_run
 from submissions.jobs.models.encodings import settle_waiting_jobs
 from submissions.models import Job, Shard, State
 from submissions.queue.queue import reap
+from submissions.sandbox.backends import Program, SandboxedProcess, UnprotectedBackend
 from tests.servers import processes
 from tests.submissions.model_jobs import (
     by_one_process,
     make_published,
     make_submission,
     queue_model,
+    run_waiting,
     use_toy_engine,
 )
 
-pytestmark = [pytest.mark.long, pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 WORKERS = 3
 SHARD_SIZE = 5
@@ -69,6 +71,7 @@ def wait_for(condition: Callable[[], Any], seconds: float = 180.0) -> Any:
     return found
 
 
+@pytest.mark.long
 def test_a_killed_worker_changes_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -112,3 +115,31 @@ def test_a_killed_worker_changes_nothing(
     figures = parent.entry.measurements.get().figures
     seconds = sum(Shard.objects.values_list("seconds", flat=True))
     assert figures["documents_per_second"] == pytest.approx(30 / seconds)
+
+
+def test_one_child_encodes_the_shards_of_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """A process loads the model once; what comes after the shards finds no child of theirs."""
+    use_toy_engine(monkeypatch, settings)
+    settings.SHARD_SIZE = SHARD_SIZE
+    started: list[int] = []
+    start = UnprotectedBackend.start
+
+    def count(backend: UnprotectedBackend, program: Program) -> SandboxedProcess:
+        child = start(backend, program)
+        if (
+            '"encode_shards"'
+            in next(mount.source for mount in program.mounts if mount.source.name == "job.json").read_text()
+        ):
+            started.append(child.process.pid)
+        return child
+
+    monkeypatch.setattr(UnprotectedBackend, "start", count)
+    parent = queue_model(make_published(tmp_path / "collection"), make_submission())
+    run_waiting()
+    parent.refresh_from_db()
+    assert parent.state == State.DONE, parent.log
+    assert Shard.objects.exclude(done_at=None).count() == 6
+    assert len(started) == 1
+    assert not Path(f"/proc/{started[0]}").exists()
