@@ -249,7 +249,8 @@ def _label_required(arrival: _StoredFile, earlier: Submission) -> Refused:
 
 
 def _queue_jobs(submission: Submission, arrivals: Sequence[_StoredFile], run_tag: str) -> None:
-    for arrival in arrivals:
+    turn = queue.next_turn(Job.Queue.SCORE, submission.team)
+    for number, arrival in enumerate(arrivals):
         run, report, stored = arrival.run, arrival.report, arrival.stored
         payload: dict[str, Any] = {"run_tag": run_tag} if run_tag else {}
         log = [f"Received {run.name} for {run.dataset}{f' as seed {run.seed}' if run.seed else ''}."]
@@ -264,6 +265,7 @@ def _queue_jobs(submission: Submission, arrivals: Sequence[_StoredFile], run_tag
         job = Job.objects.create(
             kind=Job.Kind.SCORE,
             queue=Job.Queue.SCORE,
+            turn=turn + number,
             submission=submission,
             dataset=run.dataset,
             file_name=run.name[:200],

@@ -203,6 +203,10 @@ class Job(models.Model):
 
     kind = models.CharField(max_length=12, choices=Kind.choices)
     queue = models.CharField(max_length=8, choices=Queue.choices)
+    turn = models.PositiveIntegerField(
+        default=0,
+        help_text="The round of its queue that it is in; a team has one job in each (queue.next_turn).",
+    )
     submission = models.ForeignKey(
         Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs"
     )

@@ -13,14 +13,14 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, F, Max, Min, Q, When
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from leaderboard.core import wakeup
-from leaderboard.models import User, WorkRequest
-from submissions.models import TERMINAL, Job, State
+from leaderboard.models import Team, User, WorkRequest
+from submissions.models import TERMINAL, WAITING, Job, State
 from submissions.queue.lifecycle import advance, append_log_line, write_log
 
 ATTEMPTS = 3
@@ -32,7 +32,7 @@ _LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
 _ONCE = (*_LAST, Job.Kind.BASELINE)
 #: What retrievers do; whatever reads judgements is the scorer's.
 _RETRIEVING = (Job.Kind.BASELINE, Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL, Job.Kind.STATISTICS)
-#: Baselines first, since a dataset is published with its own; then by arrival, but a rescore after every verdict.
+#: Baselines first, since a dataset is published with its own; then by turn, but a rescore after every verdict.
 _PRIORITIES = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
 _PRIORITY = Case(*(When(kind=kind, then=turn) for kind, turn in _PRIORITIES.items()), default=1)
 #: What a retriever may not read (leaderboard.core.database_grants): of people it knows key and name.
@@ -58,14 +58,16 @@ def _lease_end() -> CombinedExpression:
 
 
 def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job | None:
-    """Take the oldest waiting job of these queues under a lease, or None where there is none.
+    """Take the waiting job whose turn it is in these queues under a lease, or None where there is none.
 
     `permitted`: which of them this worker can do, as its capability says.
     """
     while True:
         with transaction.atomic():
             waiting = (
-                Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(_PRIORITY, "pk")
+                Job.objects.waiting()
+                .filter(permitted or Q(), queue__in=queues)
+                .order_by(_PRIORITY, "turn", "pk")
             )
             if connection.features.has_select_for_update_skip_locked:
                 waiting = waiting.select_for_update(skip_locked=True, of=("self",))
@@ -84,6 +86,18 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
             ):
                 held = Job.objects.select_related("dataset", "submission__submitter").defer(*_NOT_READ)
                 return held.get(pk=candidate["pk"])
+
+
+def next_turn(queue: str, team: Team | None) -> int:
+    """The round of a queue that the team's next job is in: that behind its last one there, else the present one.
+
+    So a team's sixty jobs stand in sixty rounds, and everybody's first one comes before its second. A. Demers et al.,
+    "Analysis and simulation of a fair queueing algorithm", 1989, for jobs instead of packets.
+    """
+    waiting = Job.objects.filter(queue=queue, state__in=WAITING, lease_expires_at=None)
+    own = Q(submission__team=team) | Q(shard__encoding__waiting_jobs__submission__team=team)
+    found = waiting.aggregate(present=Min("turn"), last=Max("turn", filter=own if team else Q(pk=None)))
+    return max(found["present"] or 0, -1 if found["last"] is None else found["last"] + 1)
 
 
 def extend_lease(
@@ -255,9 +269,10 @@ def queue_position(job: Job) -> int | None:
         return None
     if awaits_judgements(job):
         return None
-    turn = _PRIORITIES.get(Job.Kind(job.kind), 1)
-    waiting = Job.objects.waiting().filter(queue=job.queue).annotate(turn=_PRIORITY)
-    return waiting.filter(Q(turn__lt=turn) | Q(turn=turn, pk__lt=job.pk)).count()
+    priority = _PRIORITIES.get(Job.Kind(job.kind), 1)
+    earlier = Q(turn__lt=job.turn) | Q(turn=job.turn, pk__lt=job.pk)
+    waiting = Job.objects.waiting().filter(queue=job.queue).annotate(priority=_PRIORITY)
+    return waiting.filter(Q(priority__lt=priority) | Q(earlier, priority=priority)).count()
 
 
 def awaits_judgements(job: Job) -> bool:

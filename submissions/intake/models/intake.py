@@ -416,6 +416,7 @@ def _create_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: 
     Job.objects.create(
         kind=Job.Kind.MODEL,
         queue=queue_name,
+        turn=queue.next_turn(queue_name, submission.team),
         submission=submission,
         dataset=dataset,
         file_name=submission.checkpoint.file_name if submission.checkpoint else "",

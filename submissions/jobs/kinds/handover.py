@@ -187,6 +187,7 @@ def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
         job,
         State.QUEUED,
         queue=queue,
+        turn=0,  # it has had its turn
         payload={**payload, WORKED: round(worked, 3)},
         **anew,
     )

@@ -36,7 +36,7 @@ from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.capability import UNPROTECTED
 from submissions.queue.lease import WorkEnded, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import end_cancelled, request_cancel, wake_worker
+from submissions.queue.queue import end_cancelled, next_turn, request_cancel, wake_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,8 @@ logger = logging.getLogger(__name__)
 
 #: States of a shard's job that end the jobs which wait for it. A cancelled one is made again if somebody waits.
 _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
+#: Shards that are one turn of their team's: a worker that goes on to another model has to load it.
+SHARDS_A_TURN = 8
 #: How many workers are woken at once for the shards of a corpus.
 _MOST_WAKEUPS = 32
 
@@ -305,11 +307,13 @@ def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
 def _make_jobs(encoding: Encoding, like: Job) -> int:
     """A job, in the queue of the one that waits, for every shard that nobody makes; returns how many."""
     count = 0
+    turn = next_turn(like.queue, like.submission.team if like.submission else None)
     for shard in encoding.shards.filter(done_at=None).select_related("job"):
         if shard.job is None or shard.job.state in TERMINAL:
             shard.job = Job.objects.create(
                 kind=Job.Kind.SHARD,
                 queue=like.queue,
+                turn=turn + count // SHARDS_A_TURN,
                 dataset=like.dataset,
                 state=State.QUEUED,
                 validated=True,

@@ -1,0 +1,91 @@
+"""Teams take turns: sixty jobs of one do not stand before everybody else's first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leaderboard.models import Dataset, Team
+from leaderboard.systems.records import SystemFields, create_system
+from submissions.jobs.models.encodings import SHARDS_A_TURN, EncodingSetting, wait_for_shards
+from submissions.models import Checkpoint, Job, State, Submission
+from submissions.queue.lifecycle import advance
+from submissions.queue.queue import claim, next_turn, queue_position
+from tests.factories import make_dataset, make_job, make_user, make_version, team_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+@pytest.fixture
+def two_teams(db: None) -> tuple[Team, Team]:
+    """Of one person each."""
+    return team_of(make_user("Many")), team_of(make_user("Few"))
+
+
+def send(team: Team, dataset: Dataset, **fields: Any) -> Job:
+    """A job of the team, as it comes in."""
+    submission = Submission.objects.create(
+        kind=Submission.Kind.MODEL,
+        submitter=team.members.first(),
+        team=team,
+        system=create_system(team, SystemFields(f"system {Submission.objects.count()}", "dense")),
+    )
+    turn = next_turn("cpu", team)
+    return make_job(dataset, kind=Job.Kind.MODEL, queue="cpu", submission=submission, turn=turn, **fields)
+
+
+def order() -> list[int]:
+    """All waiting jobs as a worker gets them."""
+    found = []
+    while job := claim(["cpu"], "worker"):
+        found.append(job.pk)
+    return found
+
+
+def test_a_later_team_does_not_wait_for_all_of_an_earlier_ones(two_teams: tuple[Team, Team]) -> None:
+    many, few = two_teams
+    dataset = make_dataset()
+    first = [send(many, dataset) for _ in range(5)]
+    second = [send(few, dataset) for _ in range(2)]
+    assert [queue_position(job) for job in second] == [1, 3]
+    assert queue_position(first[4]) == 6
+    expected = [first[0], second[0], first[1], second[1], *first[2:]]
+    assert order() == [job.pk for job in expected]
+
+
+def test_who_comes_late_is_in_the_present_round(two_teams: tuple[Team, Team]) -> None:
+    """Rounds that are over are nobody's: no team saves up turns by sending nothing."""
+    many, few = two_teams
+    dataset = make_dataset()
+    first = [send(many, dataset) for _ in range(6)]
+    for _ in range(3):
+        claim(["cpu"], "worker")
+    late = [send(few, dataset) for _ in range(2)]
+    expected = [first[3], late[0], first[4], late[1], first[5]]
+    assert order() == [job.pk for job in expected]
+
+
+def test_a_team_alone_has_its_jobs_in_the_order_in_which_they_came(two_teams: tuple[Team, Team]) -> None:
+    jobs = [send(two_teams[0], make_dataset()) for _ in range(3)]
+    assert order() == [job.pk for job in jobs]
+
+
+def test_shards_take_turns_by_eights(two_teams: tuple[Team, Team], settings: Any, tmp_path: Any) -> None:
+    many, few = two_teams
+    settings.SHARD_SIZE, settings.VAR = 1, tmp_path
+    dataset = make_dataset()
+    version = make_version(dataset, corpus_sha256="c" * 64, statistics={"documents": 20})
+    checkpoint = Checkpoint.objects.create(
+        team=many, sha256="a" * 64, model_sha256="b" * 64, kind="static-embeddings", description={}, size=1
+    )
+    send(many, dataset)
+    parent = claim(["cpu"], "worker")
+    assert parent is not None
+    assert advance(parent.pk, State.RETRIEVING, fence=parent.fence)
+    wait_for_shards(parent, EncodingSetting(checkpoint, version, "dense", {}, "a-machine", "cpu", 1))
+    other = send(few, dataset)
+    own = send(many, dataset)
+    claimed = order()
+    assert claimed.index(other.pk) == SHARDS_A_TURN
+    assert claimed[-1] == own.pk
