@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import re
 import sys
@@ -104,11 +105,12 @@ def cpu_model(info: Path = _CPU_INFO) -> str:
 
 
 def gpu_model(gpus: Path = _GPUS) -> str:
-    """The name of the first GPU, from PyTorch if it is loaded, else from the driver."""
+    """The name of the first GPU that this process sees, from PyTorch if it is loaded, else from the driver."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return _short(torch.cuda.get_device_name(0))
-    for information in sorted(gpus.glob("*/information")):
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    for information in sorted(gpus.glob("*/information"))[int(first) if first.isdecimal() else 0 :]:
         found = re.search(r"^Model:\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE)
         if found:
             return _short(found[1])

@@ -93,6 +93,8 @@ HEARTBEAT_SECONDS = 10.0 * QUEUE_TIME_SCALE
 WORKER_SILENCE_SECONDS = 30.0 * QUEUE_TIME_SCALE
 #: A file that a worker touches at each sign of life, for checks of containers; empty: none.
 HEARTBEAT_FILE = env.str("HEARTBEAT_FILE", default="")
+#: Seconds without work after which a worker ends; 0 is never.
+WORKER_UNTIL_IDLE = env.float("WORKER_UNTIL_IDLE", default=0.0)
 #: Seconds a job waits before its next attempt, by how many were made.
 BACKOFF_SECONDS = tuple(seconds * QUEUE_TIME_SCALE for seconds in (0.0, 60.0))
 #: Seconds between two turns of the dispatcher.

@@ -32,6 +32,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from leaderboard import VERSION
 from leaderboard.celery import app
@@ -76,10 +77,17 @@ class WorkerPresence(bootsteps.StartStopStep):
 
     def start(self, worker: Any) -> None:
         """Announce the worker."""
-        hung = HungProcessMonitor(worker_name())
-        self._heartbeat = Heartbeat(
-            worker_name(), own_queues(), VERSION, each_time=lambda: hung.end(self._processes())
-        )
+        hung, idle = HungProcessMonitor(worker_name()), _IdleTime()
+
+        def look() -> None:
+            hung.end(self._processes())
+            if settings.WORKER_UNTIL_IDLE and idle.exceeds(settings.WORKER_UNTIL_IDLE):
+                logger.info(
+                    "nothing was to be done for %g seconds: the worker ends", settings.WORKER_UNTIL_IDLE
+                )
+                _send_signal(os.getpid(), signal.SIGTERM)
+
+        self._heartbeat = Heartbeat(worker_name(), own_queues(), VERSION, each_time=look)
         self._heartbeat.start()
 
     def stop(self, worker: Any) -> None:
@@ -105,6 +113,22 @@ class WorkerPresence(bootsteps.StartStopStep):
 
 
 app.steps["worker"].add(WorkerPresence)
+
+
+class _IdleTime:
+    """For how long a worker has had no job, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def exceeds(self, seconds: float) -> bool:
+        """Whether no job has been here for so long. One that ended between two looks counts, too."""
+        if _held_jobs():
+            self._since = time.monotonic()
+        if time.monotonic() - self._since <= seconds:
+            return False
+        own = Job.objects.filter(worker__startswith=f"{worker_name()}:")
+        return not own.filter(finished_at__gt=timezone.now() - timedelta(seconds=seconds)).exists()
 
 
 def _pool_processes(worker: Any) -> list[int]:

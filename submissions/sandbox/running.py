@@ -257,7 +257,7 @@ def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str,
     }
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         made[name] = str(job.threads)
-    for name in ("CC", "CUDA_VISIBLE_DEVICES"):
+    for name in ("CC", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):
         if name in os.environ:
             made[name] = os.environ[name]
     return made

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 from django.db import connections
 
 from leaderboard.core import wakeup
@@ -39,7 +41,9 @@ def start(transactional_db: None, tmp_path: Path) -> Iterator[Start]:
     """Starts a worker of two processes that has no broker."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def worker(name: str, queues: str = "score,dispatch", **more: str) -> subprocess.Popen[bytes]:
+    def worker(
+        name: str, queues: str = "score,dispatch", words: tuple[str, ...] = (), **more: str
+    ) -> subprocess.Popen[bytes]:
         environment = {"REDIS_URL": "redis://127.0.0.1:1/0", "QUEUE_TIME_SCALE": SCALE, **more}
         if url := os.environ.get("DATABASE_URL", ""):
             database = str(connections["default"].settings_dict["NAME"])
@@ -47,7 +51,7 @@ def start(transactional_db: None, tmp_path: Path) -> Iterator[Start]:
         command = services.worker(name, queues, 2, environment)
         arguments = [
             "tests.submissions.slow_worker" if each == "leaderboard.celery" else each
-            for each in command.arguments
+            for each in words or command.arguments
         ]
         process = processes.start(arguments, tmp_path / f"{name}.log", environment, cwd=settings.BASE_DIR)
         running.append(process)
@@ -155,3 +159,48 @@ def test_processes_that_hang_are_ended_and_replaced(start: Start, tmp_path: Path
     last = [slow_job(ask=1), slow_job(ask=1)]
     wait_for(lambda: all(map(is_done, last)))
     assert not {job.worker.rpartition(":")[2] for job in last} & {str(frozen), str(stuck)}
+
+
+def test_a_worker_that_is_to_end_when_idle_does_its_work_first(start: Start) -> None:
+    job = make_job(make_dataset(), kind=Job.Kind.CERTAINTY)
+    words = (
+        sys.executable,
+        "manage.py",
+        "worker",
+        "--queue",
+        "score",
+        "--until-idle",
+        "1",
+        "--device",
+        "cpu:1",
+    )
+    process = start("passing", words=words)
+    wait_for(lambda: is_done(job))
+    assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--queue", "gpu", "--device", "cpu:1"], "give cuda:N for --queue gpu"),
+        (["--queue", "cpu", "--device", "cuda:0"], "cpu:N for the others"),
+        (["--queue", "gpu", "--device", "3"], "does not fit"),
+        (["--queue", "cpu", "--until-idle", "0"], "at least one second"),
+    ],
+)
+def test_what_no_worker_can_be_is_refused(words: list[str], problem: str) -> None:
+    with pytest.raises(CommandError, match=problem):
+        call_command("worker", *words)
+
+
+def test_workers_with_devices_lock_and_see_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU is named by the order of the bus, as the machine's other tools name it."""
+    started: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(os, "execvpe", lambda file, words, environment: started.append((words, environment)))
+    for device in ("cuda:0", "cuda:3"):
+        call_command("worker", "--queue", "gpu", "--device", device)
+    (_, first), (words, second) = started
+    assert (second["CUDA_VISIBLE_DEVICES"], second["CUDA_DEVICE_ORDER"]) == ("3", "PCI_BUS_ID")
+    assert first["TIMING_LOCK"] != second["TIMING_LOCK"]
+    assert words[words.index("--queues") + 1] == "gpu"
+    assert words[words.index("--concurrency") + 1] == "1"

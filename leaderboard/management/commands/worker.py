@@ -1,0 +1,64 @@
+"""`manage.py worker --queue gpu --device cuda:3`: one Celery worker, on a device of its own if it is given one."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from leaderboard.management.supervisor import services
+
+#: The queues, and how many processes serve each by default; of 0, the worker works in its own.
+QUEUES = {"score": services.SCORING_PROCESSES, "notices": 0, "cpu": 1, "gpu": 1}
+_DEVICE = re.compile(r"(cpu|cuda):(\d{1,3})")
+
+
+class Command(BaseCommand):
+    """Becomes the worker: what ends this process ends that."""
+
+    help = "Start one worker. Any number of them, on any number of machines, serve one site."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--queue", choices=QUEUES, required=True)
+        parser.add_argument(
+            "--device",
+            help="cuda:3, one GPU of several; several workers then share a machine, and each is timed beside the "
+            "others. cpu:0 and so on do the same without a GPU",
+        )
+        parser.add_argument(
+            "--until-idle",
+            type=float,
+            metavar="SECONDS",
+            help="end after so long without work; never by default",
+        )
+        parser.add_argument("--processes", type=int, help="how many jobs it does at a time; one for models")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        queue, device, idle = options["queue"], options["device"], options["until_idle"]
+        if idle is not None and idle < 1:
+            raise CommandError(f"--until-idle {idle:g} is no time; give at least one second.")
+        environment = {"PRIVATE_STORAGE": "off"} if queue == "notices" else {}
+        if idle is not None:
+            environment["WORKER_UNTIL_IDLE"] = str(idle)
+        if device is not None:
+            environment |= _device_environment(device, queue)
+        processes = options["processes"] if options["processes"] is not None else QUEUES[queue]
+        name = f"{queue}-{device.replace(':', '-')}" if device else queue
+        queues = "score,dispatch" if queue == "score" else queue
+        command = services.worker(f"{name}-{os.getpid()}", queues, processes, environment)
+        os.execvpe(command.arguments[0], list(command.arguments), {**os.environ, **command.environment})  # noqa: S606
+
+
+def _device_environment(device: str, queue: str) -> dict[str, str]:
+    """The variables with which a worker and its children see one device alone, and lock the timings of that alone."""
+    found = _DEVICE.fullmatch(device)
+    if found is None or (found[1] == "cuda") != (queue == "gpu"):
+        right = "cuda:N for --queue gpu, cpu:N for the others"
+        raise CommandError(f"--device {device} does not fit --queue {queue}; give {right}.")
+    environment = {"TIMING_LOCK": f"{settings.TIMING_LOCK}.{found[1]}-{found[2]}"}
+    if found[1] == "cuda":
+        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": found[2]}
+    return environment
