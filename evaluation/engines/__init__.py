@@ -33,7 +33,8 @@ from evaluation.engines.base import (
     StageProgress,
 )
 from evaluation.engines.facts import FACTS, Fact
-from evaluation.engines.retrieval import Afterwards, run_engine, run_lines
+from evaluation.engines.parts import Part
+from evaluation.engines.retrieval import Afterwards, merge, run_engine, run_lines
 
 __all__ = [
     "ENGINES",
@@ -44,6 +45,7 @@ __all__ = [
     "Fact",
     "InvalidParameter",
     "Parameter",
+    "Part",
     "Resources",
     "Retrieval",
     "SearchResult",
@@ -51,6 +53,7 @@ __all__ = [
     "Stage",
     "StageProgress",
     "describe",
+    "merge",
     "retrieve",
     "run_lines",
 ]
@@ -102,6 +105,8 @@ def retrieve(
     shards: Path | None = None,
     shard_size: int = SHARD_SIZE,
     afterwards: Afterwards | None = None,
+    part: Part | None = None,
+    rankings: Path | None = None,
 ) -> Retrieval:
     """Index the corpus, search all queries, and write a TREC run of at most `k` documents each to `out`.
 
@@ -113,6 +118,10 @@ def retrieve(
     An engine that encodes documents finds encoded shards in the folder `shards`, and leaves there what it encodes
     itself; without it they are as temporary as the index. Of an engine with variants the main one is written to `out`,
     and the others beside it (`Retrieval.variants`). `afterwards` is called while the index is still there.
+
+    Of a `part` alone the shards are encoded and searched, or for engines that cannot divide them the queries; `merge`
+    makes of all parts the bytes of one run. In the folder `rankings`, which belongs to this very work, each group of
+    queries is kept once it is searched, so that an interrupted search goes on.
     Raises InvalidParameter, InvalidContent for unusable collections, and ModelFailure for unusable models.
     """
     description = describe(engine)
@@ -131,4 +140,6 @@ def retrieve(
         shards=shards,
         shard_size=shard_size,
         afterwards=afterwards,
+        part=part,
+        rankings=rankings,
     )

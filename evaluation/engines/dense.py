@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,21 +32,23 @@ from evaluation.engines.base import (
     Progress,
     Resources,
     SearchResult,
-    ShardedEngine,
     ignore,
     opened,
     shard_name,
 )
+from evaluation.engines.index.approximate import PARAMETERS as APPROXIMATE_PARAMETERS
 from evaluation.engines.index.vector_index import (
-    APPROXIMATE_PARAMETERS,
     STORED,
     VectorIndex,
     build_index,
     bytes_of_vector,
+    is_learned,
     leading,
+    learn_index,
     new_vectors,
     write_leading,
 )
+from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import (
     FIELDS_PARAMETER,
     PASSAGE_PARAMETERS,
@@ -74,7 +77,7 @@ MOST_SMALLER = 6
 _NAMED_DIMENSIONS = NamedNumbers("dimensions", _MOST_DIMENSIONS, MOST_SMALLER, "all dimensions")
 
 
-class DenseRetrieval(EngineOfSizes, ShardedEngine):
+class DenseRetrieval(EngineOfSizes, DividedEngine):
     """A dense engine, whose sizes are dimensions of vectors; see `engines.base` for its methods."""
 
     #: All of them in one pass over the documents, as far as that can be.
@@ -141,7 +144,23 @@ class DenseRetrieval(EngineOfSizes, ShardedEngine):
                 for name in passage_ids(document.id, len(own)) if self.texts_of.words else [document.id]:
                     ids.write(name)
 
-    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
+    @property
+    def learns(self) -> bool:
+        """Whether an index has centroids, codes or ranges."""
+        return is_learned(self.parameters)
+
+    def learn(self, shards: Sequence[Path], folder: Path) -> None:
+        """Learn these from the vectors of all shards, once for each number of dimensions."""
+        vectors = [shard / VECTORS for shard in shards]
+        for dimension in self.sizes.values():
+            own = self._folder(folder, dimension)
+            own.mkdir(exist_ok=True)
+            cut = partial(leading, dimension=dimension, unit_length=self._unit_length)
+            learn_index(vectors, own, self.parameters, self.resources.threads, cut)
+
+    def build_part(
+        self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
+    ) -> None:
         """Open the shards for exact search, or index them approximately; once for each number of dimensions."""
         ids = [str(name, "utf-8") for shard in shards for name in Strings(shard, IDS)]
         for dimension in self.sizes.values():
@@ -152,7 +171,14 @@ class DenseRetrieval(EngineOfSizes, ShardedEngine):
                 (own / VECTORS).mkdir(parents=True)
                 for shard, copy in zip(shards, vectors, strict=True):
                     write_leading(shard / VECTORS, copy, dimension, self._unit_length)
-            build_index(vectors, ids, own, self.parameters, self.resources.threads)
+            build_index(
+                vectors,
+                ids,
+                own,
+                self.parameters,
+                self.resources.threads,
+                self._folder(learned, dimension),
+            )
         (folder / _COUNTED).write_text(json.dumps(count_documents(ids)), encoding="utf-8")
         self.open(folder)
         progress(1.0)

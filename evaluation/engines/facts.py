@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 FactValue = str | int | float
 _MANY = 1_000_000
+#: How vectors of tokens are stored in so many bits a dimension.
+RESIDUALS = {bits: f"{bits}-bit residuals" for bits in (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,13 @@ FACTS: Mapping[str, Fact] = {
     "dimension": Fact("Dimension", most=_MANY),
     "similarity": Fact("Similarity", words=("cosine", "dot", "MaxSim", "mean MaxSim")),
     "maximum_length": Fact("Maximum length", unit="tokens", most=_MANY),
-    "stored_dtype": Fact("Stored as", words=("float32", "float16", "int8", "binary")),
+    "stored_dtype": Fact("Stored as", words=("float32", "float16", "int8", "binary", *RESIDUALS.values())),
     "compute_dtype": Fact("Computed in", words=("float32", "bfloat16", "float16")),
     "precision_loss": Fact("Share of float32's top 10 that is lost", 4, most=1),
     "bytes_per_document": Fact("Vectors of a document", 1, unit="bytes", most=2**40),
     "passages_per_document": Fact("Passages per document", 1, most=_MANY),
     "index_kind": Fact(
-        "Search", words=("exact", "hnsw", "ivf", "pq", "candidates", "end-to-end", "exhaustive")
+        "Search", words=("exact", "hnsw", "ivf", "pq", "candidates", "end-to-end", "compressed", "exhaustive")
     ),
     "recall_against_exact": Fact("Recall of the exact top 100", 4, most=1),
     "overlap_with_float32": Fact("Overlap with float32 at 100", 4, most=1),

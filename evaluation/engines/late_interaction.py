@@ -2,12 +2,14 @@
 
 MaxSim sums, over the query's vectors, the greatest inner product with any of the document's: O. Khattab and M. Zaharia,
 "ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction over BERT", 2020. Documents are cut
-at 300 tokens as in the BEIR paper (N. Thakur et al., 2021, §4), queries as the checkpoint says. Scores are always exact
-over the stored vectors; what differs is which documents get one:
+at 300 tokens as in the BEIR paper (N. Thakur et al., 2021, §4), queries as the checkpoint says. Scores are exact over
+the stored vectors, but for compressed ones; what differs is which documents get one:
 
 - candidates: the first documents of BM25, or of a run that is given;
 - end-to-end: those that own one of the vectors nearest to any of the query's, found by faiss (inverted lists of vectors
   in eight bits a dimension), without any first stage;
+- compressed: those of the centroids nearest to any of the query's vectors, their scores from centroids and residuals of
+  a few bits (see `compressed_tokens`); the index is a tenth of the vectors;
 - exhaustive: all of them, in one pass over the vectors for several queries at a time.
 """
 
@@ -36,13 +38,16 @@ from evaluation.engines.base import (
     Progress,
     Resources,
     SearchResult,
-    ShardedEngine,
     ignore,
     opened,
 )
+from evaluation.engines.facts import RESIDUALS
 from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
+from evaluation.engines.index.compressed_tokens import CompressedTokens
+from evaluation.engines.index.exact_search import greatest_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.engines.index.token_store import NearestTokens, TokenStore, TokenWriter
+from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
@@ -62,7 +67,7 @@ _SAMPLE, _COMPARED_DEPTH = 20, 100
 Vectors = Sequence["torch.Tensor"]
 
 
-class LateInteraction(ShardedEngine):
+class LateInteraction(DividedEngine):
     """A late-interaction engine; see `engines.base` for its methods."""
 
     def __init__(self, encoder: TokenEncoder, parameters: Mapping[str, Any], resources: Resources) -> None:
@@ -73,6 +78,10 @@ class LateInteraction(ShardedEngine):
         self.text_of = FIELDS[parameters["fields"]]
         self.first_stage = FirstStage(resources) if self.mode == "candidates" else None
         self.nearest = NearestTokens(parameters, resources.threads) if self.mode == "end-to-end" else None
+        self.compressed: CompressedTokens | None = None
+        if self.mode == "compressed":
+            bits, probes = int(parameters["residual_bits"]), parameters["probes"]
+            self.compressed = CompressedTokens(bits, probes, resources.threads)
         self.ids: OrderedIds | None = None
         self._sample: list[torch.Tensor] = []
 
@@ -107,7 +116,24 @@ class LateInteraction(ShardedEngine):
         with TokenWriter(folder, self.encoder.dimension, self.parameters["stored_dtype"]) as writer:
             self.encoder.encode(list(map(self.text_of, documents)), "document", writer.write, progress)
 
-    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
+    @property
+    def learns(self) -> bool:
+        """Whether there are centroids, and codes of residuals."""
+        return self.compressed is not None
+
+    @property
+    def divides_shards(self) -> bool:
+        """Whether parts are of shards: not where a first stage looks at the whole collection."""
+        return self.first_stage is None
+
+    def learn(self, shards: Sequence[Path], folder: Path) -> None:
+        """Learn what compresses vectors."""
+        if self.compressed is not None:
+            self.compressed.learn(TokenStore(shards), self.encoder.dimension, folder)
+
+    def build_part(
+        self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
+    ) -> None:
         """Index the texts for the first stage, or the vectors for finding the nearest ones."""
         texts = [Texts(shard / "texts") for shard in shards]
         write_ordered_ids(folder, [name for part in texts for name in part.ids.of(np.arange(len(part)))])
@@ -116,6 +142,8 @@ class LateInteraction(ShardedEngine):
             self.first_stage.build(chain.from_iterable(texts), folder / "first_stage")
         if self.nearest is not None:
             self.nearest.build(TokenStore(shards), self.encoder.dimension, folder)
+        if self.compressed is not None:
+            self.compressed.build(TokenStore(shards), learned, folder)
         self.open(folder)
         progress(1.0)
 
@@ -127,9 +155,13 @@ class LateInteraction(ShardedEngine):
             self.first_stage.open(folder / "first_stage")
         if self.nearest is not None:
             self.nearest.open(folder)
+        if self.compressed is not None:
+            self.compressed.open(folder)
 
     def size(self) -> int:
-        """Bytes of the vectors, and of what finds documents."""
+        """Bytes of the vectors, or of their codes, and of what finds documents."""
+        if self.compressed is not None:
+            return self.compressed.size()
         finding = self.first_stage or self.nearest
         return self.store.size() + (finding.size() if finding is not None else 0)
 
@@ -142,6 +174,9 @@ class LateInteraction(ShardedEngine):
         if self.mode == "exhaustive":
             with self.clock.part("search"):
                 found = self._rank_all(vectors, depth)
+        elif self.compressed is not None:
+            with self.clock.part("search"):
+                found = [self._rank_compressed(query, depth) for query in vectors]
         else:
             with self.clock.part("first_stage"):
                 candidates = self._candidates(queries, vectors)
@@ -152,7 +187,7 @@ class LateInteraction(ShardedEngine):
             yield SearchResult(query.id, opened(self.ids).of(documents), scores)
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Sizes of the vectors; what end-to-end search finds of the exhaustive ranking, over up to 20 queries."""
+        """Sizes of the vectors; what is found of the exhaustive ranking otherwise, over up to 20 queries."""
         facts: dict[str, FactValue] = {
             "dimension": self.encoder.dimension,
             "similarity": "mean MaxSim" if self.encoder.mean else "MaxSim",
@@ -163,7 +198,10 @@ class LateInteraction(ShardedEngine):
         }
         if self.first_stage is not None:
             facts["depth"] = min(self.parameters["candidates"], self.documents)
-        if self.nearest is not None and self._sample and self.documents:
+        if self.compressed is not None:
+            facts["stored_dtype"] = RESIDUALS[int(self.parameters["residual_bits"])]
+            facts["bytes_per_document"] = self.size() / max(self.documents, 1)
+        if (self.nearest or self.compressed) and self._sample and self.documents:
             facts["recall_against_exact"] = self._recall()
         return facts
 
@@ -179,28 +217,42 @@ class LateInteraction(ShardedEngine):
         self, query: torch.Tensor, documents: NDArray[np.int64], depth: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best of these documents for a query."""
-        from evaluation.engines.neural.token_vectors import late_interaction
+        from evaluation.engines.neural.token_vectors import late_interaction_of_each
 
         scores = [
-            late_interaction([query], block, self.encoder.mean)[0]
+            late_interaction_of_each(query, block, self.encoder.mean)
             for block in self.store.read(documents, _PRODUCTS // max(len(query), self.encoder.dimension))
         ]
         return self._best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)
 
+    def _rank_compressed(
+        self, query: torch.Tensor, depth: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The best documents for a query by their codes."""
+        assert self.compressed is not None
+        documents, scores = self.compressed.search(query.cpu().numpy(), depth)
+        return self._best(documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth)
+
     def _rank_all(self, queries: Vectors, depth: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """The best of all documents for each query, for as many queries at a time as there is room for scores."""
+        """The best of all documents for each query, for as many queries at a time as there is room for scores.
+
+        All documents are scored together, and those that may belong to the best again, each alone.
+        """
         from evaluation.engines.neural.token_vectors import late_interaction
 
         found = []
-        everything = np.arange(self.documents)
         at_once = max(_SCORES // max(self.documents, 1), 1)
         for start in range(0, len(queries), at_once):
             some = queries[start : start + at_once]
             scores = np.full((len(some), self.documents), -np.inf, np.float32)
+            greatest = 0.0
             width = max(sum(map(len, some)), self.encoder.dimension)
             for block in self.store.blocks(max(_PRODUCTS // width, 1)):
                 scores[:, block.documents] = late_interaction(some, block, self.encoder.mean)
-            found += [self._best(everything, row, depth) for row in scores]
+                greatest = max(greatest, greatest_norm(block.vectors))
+            for query, row in zip(some, scores, strict=True):
+                candidates = _may_be_best(row, depth, _margin(query, greatest))
+                found.append(self._rank_candidates(query, candidates, depth))
         return found
 
     def _best(
@@ -215,27 +267,58 @@ class LateInteraction(ShardedEngine):
 
     def _recall(self) -> float:
         """Mean share of the exhaustive top 100 that is found, for the first queries."""
-        assert self.nearest is not None
         depth = min(_COMPARED_DEPTH, self.documents)
-        shares = [
-            np.isin(exact, self.nearest.documents(query.cpu().numpy())).mean()
-            for query, (exact, _) in zip(self._sample, self._rank_all(self._sample, depth), strict=True)
-        ]
+        shares = []
+        for query, (exact, _) in zip(self._sample, self._rank_all(self._sample, depth), strict=True):
+            if self.nearest is not None:
+                found = self.nearest.documents(query.cpu().numpy())
+            else:
+                found, _ = self._rank_compressed(query, depth)
+            shares.append(np.isin(exact, found).mean())
         return float(np.mean(shares))
+
+
+def _margin(query: torch.Tensor, greatest: float) -> float:
+    """How far a document's score may lie below the k-th best of another product, and belong to the best k.
+
+    Both products of `dimension` terms err by `exact_search`'s bound for each of the query's vectors; float64 adds them
+    up, and rounding the sum errs by as little again. The factor is for two scores, twice, and for that.
+    """
+    norms = query.double().norm(dim=1).sum().item() * greatest
+    return float(5 * query.shape[1] * 2.0**-24 * norms)
+
+
+def _may_be_best(scores: NDArray[np.float32], depth: int, margin: float) -> NDArray[np.int64]:
+    """The documents that score at most `margin` below the `depth`-th best; those without vectors have no score."""
+    least = np.partition(scores, -depth)[-depth] - margin if depth < len(scores) else -np.inf
+    return np.flatnonzero((scores >= least) & np.isfinite(scores))
 
 
 PARAMETERS = (
     Parameter(
         "mode",
         "candidates",
-        "what gets a score: candidates of a first stage, documents owning the nearest vectors, or every document",
-        choices=("candidates", "end-to-end", "exhaustive"),
+        "what gets a score: candidates of a first stage, documents owning the nearest vectors (by the vectors, or by "
+        "codes of a few bits), or every document",
+        choices=("candidates", "end-to-end", "compressed", "exhaustive"),
     ),
     Parameter("candidates", 1000, "candidates: how many of the first stage", least=1, most=10_000),
     Parameter(
         "nearest_vectors", 500, "end-to-end: vectors sought for each of the query's", least=1, most=16_384
     ),
-    Parameter("probes", 32, "end-to-end: lists of vectors that are read for each", least=1, most=16_384),
+    Parameter(
+        "probes",
+        32,
+        "end-to-end, compressed: lists that are read for each of the query's vectors",
+        least=1,
+        most=65_536,
+    ),
+    Parameter(
+        "residual_bits",
+        "2",
+        "compressed: bits that a dimension takes beside the centroid",
+        choices=tuple(map(str, RESIDUALS)),
+    ),
     FIELDS_PARAMETER,
     *PROMPT_PARAMETERS,
     replace(

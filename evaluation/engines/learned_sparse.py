@@ -23,7 +23,6 @@ from evaluation.engines.base import (
     Progress,
     Resources,
     SearchResult,
-    ShardedEngine,
     ignore,
     opened,
 )
@@ -32,6 +31,7 @@ from evaluation.engines.index.weighted_index import (
     write_sparse_shard,
     write_weighted_index,
 )
+from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from evaluation.engines.neural.sparse_encoding import SparseTextEncoder
 
 
-class LearnedSparse(ShardedEngine):
+class LearnedSparse(DividedEngine):
     """A learned sparse engine; see `engines.base` for its methods."""
 
     def __init__(self, encoder: SparseTextEncoder, fields: str) -> None:
@@ -72,13 +72,15 @@ class LearnedSparse(ShardedEngine):
         rows = self.encoder.encode(texts, "document", progress)
         write_sparse_shard(folder, [document.id for document in documents], rows)
 
-    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
+    def build_part(
+        self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
+    ) -> None:
         """Turn the shards' rows into one inverted index."""
         write_weighted_index(shards, folder, self.encoder.dimension, progress)
         self.open(folder)
 
     def open(self, folder: Path) -> None:
-        """Open an index that `build_from_shards` left."""
+        """Open an index that `build_part` left."""
         self.index = WeightedIndex(folder)
 
     def size(self) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, TextIO
@@ -25,6 +27,8 @@ from evaluation.engines.base import (
     shard_name,
     split_corpus,
 )
+from evaluation.engines.kept_rankings import KeptRankings
+from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for, merge_runs
 from evaluation.engines.precision import SAMPLED_DOCUMENTS, SAMPLED_QUERIES, computed_in, precision_loss
 
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
@@ -53,6 +57,8 @@ def run_engine(
     shards: Path | None,
     shard_size: int,
     afterwards: Afterwards | None,
+    part: Part | None,
+    rankings: Path | None,
 ) -> Retrieval:
     """What `engines.retrieve` does, with everything decided."""
     _check_run_options(depth, tag)
@@ -64,12 +70,19 @@ def run_engine(
     with tempfile.TemporaryDirectory(prefix="index-", dir=work_folder) as name:
         folder = Path(name)
         started = perf_counter()
-        encoded = _build(engine, description, corpus, folder, shards, shard_size, report)
+        encoded = _build(engine, description, parameters, corpus, folder, shards, shard_size, part, report)
         build_seconds = perf_counter() - started
         report("indexing", 1.0)
         with ExitStack() as files:
             written = _writers(files, engine, out, tag, depth, drop_self_matches)
-            search_seconds = _search(engine, asked, written, report)
+            if part is not None:
+                whole = _what_is_whole(description, parameters, queries, drop_self_matches)
+                for label, writer in written.items():
+                    writer.begin_part(
+                        PartOfRun(part.number, part.count, depth, tag, f"{label} {whole}".strip())
+                    )
+            some = None if part is None or _divides_shards(engine) else part
+            search_seconds = _search(engine, asked, written, some, KeptRankings(rankings), report)
         main = written[_MAIN if not engine.variants else engine.variants[-1]]
         done = Retrieval(
             engine=description.name,
@@ -91,8 +104,24 @@ def run_engine(
         )
         if afterwards is not None:
             afterwards(engine, asked, done)
-        _tell_precision(engine, description, done, resources, asked, main.first, corpus, folder)
+        if part is None:
+            _tell_precision(engine, description, done, resources, asked, main.first, corpus, folder)
         return done
+
+
+def _divides_shards(engine: Engine) -> bool:
+    return isinstance(engine, DividedEngine) and engine.divides_shards
+
+
+def _what_is_whole(
+    description: EngineDescription,
+    parameters: Mapping[str, ParameterValue],
+    queries: Path,
+    drop_self_matches: bool,
+) -> str:
+    """What has to be the same for all parts of a run."""
+    values = [description.name, dict(parameters), sha256(queries.read_bytes()).hexdigest(), drop_self_matches]
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _tell_precision(
@@ -126,18 +155,28 @@ def _tell_precision(
 def _build(
     engine: Engine,
     description: EngineDescription,
+    parameters: Mapping[str, ParameterValue],
     corpus: Path,
     folder: Path,
     shards: Path | None,
     shard_size: int,
+    part: Part | None,
     report: StageProgress,
 ) -> EncodedCorpus | None:
     """Build the engine's index in `folder`; the encoded corpus of an engine that encodes in shards."""
     if isinstance(engine, ShardedEngine):
-        encoded = encode_corpus(engine, corpus, shards or folder / "shards", shard_size, report)
+        place = shards or folder / "shards"
+        divided = part if _divides_shards(engine) else None
+        encoded = encode_corpus(engine, corpus, place, shard_size, report, divided)
         index = folder / "index"
         index.mkdir()
-        engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
+        if isinstance(engine, DividedEngine) and divided is not None:
+            own = folder / "learned"
+            own.mkdir()
+            learned = learned_for(engine, place, encoded.shards, dict(parameters), own)
+            engine.build_part(encoded.folders, learned, index, lambda share: report("indexing", share))
+        else:
+            engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
         return encoded
     read = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
     engine.build(read if description.reads_corpus else (), folder)
@@ -153,26 +192,41 @@ def _check_run_options(depth: int, tag: str) -> None:
 
 
 class EncodedCorpus(NamedTuple):
-    """All encoded shards in corpus order; how many documents were encoded just now, and in how many wall seconds."""
+    """All encoded shards in corpus order; how many documents were encoded just now, and in how many wall seconds.
+
+    Of a part they are those of its shards; `shards` is how many the corpus has.
+    """
 
     folders: list[Path]
     documents: int
     seconds: float
+    shards: int
 
 
 def encode_corpus(
-    engine: ShardedEngine, corpus: Path, folder: Path, shard_size: int, report: StageProgress
+    engine: ShardedEngine,
+    corpus: Path,
+    folder: Path,
+    shard_size: int,
+    report: StageProgress,
+    part: Part | None = None,
 ) -> EncodedCorpus:
-    """All encoded shards of the corpus: those that `folder` has already, and the others made there.
+    """All encoded shards of the corpus, or of a part: those that `folder` has already, and the others made there.
 
     A shard takes its name only once it is whole.
     """
     folder.mkdir(exist_ok=True)
     report("encoding", 0.0)
     total = max(count_documents(corpus), 1)
+    shards = -(-total // shard_size)
+    wanted = part.of(shards, "shards") if part else range(shards)
     folders: list[Path] = []
     before, encoded, seconds = 0, 0, 0.0
     for number, documents in enumerate(split_corpus(read_corpus(corpus), shard_size)):
+        if number >= wanted.stop:
+            break
+        if number < wanted.start:
+            continue
         shard = folder / shard_name(number)
         if not shard.exists():
             started = perf_counter()
@@ -182,7 +236,7 @@ def encode_corpus(
         before += len(documents)
         report("encoding", min(before / total, 1.0))
         folders.append(shard)
-    return EncodedCorpus(folders, encoded, seconds)
+    return EncodedCorpus(folders, encoded, seconds, shards)
 
 
 def _encode_shard(
@@ -245,6 +299,10 @@ class _RunWriter:
         #: The rankings of the first queries, as far as their loss by precision is found from them.
         self.first: list[SearchResult] = []
 
+    def begin_part(self, part: PartOfRun) -> None:
+        """Say first of all that the run is part of one."""
+        self._file.write(part.to_line())
+
     def write(self, ranking: SearchResult) -> None:
         """Write one ranking, without the query's own document if so asked, and cut to the depth."""
         documents, scores = ranking.document_ids, ranking.scores
@@ -278,26 +336,50 @@ def _writers(
 
 
 def _search(
-    engine: Engine, queries: list[Query], writers: Mapping[str, _RunWriter], report: StageProgress
+    engine: Engine,
+    queries: list[Query],
+    writers: Mapping[str, _RunWriter],
+    part: Part | None,
+    kept: KeptRankings,
+    report: StageProgress,
 ) -> float:
-    """Search all queries and write what is found; return the seconds that searching alone took."""
+    """Search all queries, or those of a part, and write what is found; return the seconds that searching took.
+
+    Queries are searched in the same groups whatever the part, since what a model computes together decides the last
+    bits of scores.
+    """
     depth = next(iter(writers.values())).depth_to_search
     seconds = 0.0
     report("searching", 0.0)
-    for start in range(0, len(queries), engine.queries_at_once):
-        some = queries[start : start + engine.queries_at_once]
-        started = perf_counter()
-        found: list[Mapping[str, SearchResult]]
-        if engine.variants:
-            found = list(engine.search_variants(some, depth))
-        else:
-            found = [{_MAIN: ranking} for ranking in engine.search(some, depth)]
-        seconds += perf_counter() - started
+    groups = -(-len(queries) // engine.queries_at_once)
+    wanted = part.of(groups, f"groups of {engine.queries_at_once} queries") if part else range(groups)
+    for number in wanted:
+        some = queries[number * engine.queries_at_once :][: engine.queries_at_once]
+
+        def search(some: Sequence[Query] = some) -> list[Mapping[str, SearchResult]]:
+            if engine.variants:
+                return list(engine.search_variants(some, depth))
+            return [{_MAIN: ranking} for ranking in engine.search(some, depth)]
+
+        found, spent = kept.get(number, search)
+        seconds += spent
         for rankings in found:
             for label, ranking in rankings.items():
                 writers[label].write(ranking)
-        report("searching", (start + len(some)) / len(queries))
+        report("searching", (number + 1 - wanted.start) / len(wanted))
     return seconds
+
+
+def merge(parts: Sequence[Path], queries: Path, out: Path) -> int:
+    """Merge the runs of all parts to the run of one search, whose bytes these are; return how many lines it has.
+
+    Raises InvalidContent where they are not the parts of one run over these queries.
+    """
+    header = PartOfRun.read(parts[0])
+    with _complete_or_absent(out) as file:
+        writer = _RunWriter(file, header.tag, header.depth, drop_self_matches=False)
+        merge_runs(parts, [query.id for query in read_queries(queries)], writer.write)
+    return writer.lines
 
 
 @contextmanager

@@ -12,7 +12,6 @@ come from the stored vectors themselves.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
 from evaluation.core.strings import map_array
+from evaluation.engines.index.learning import VECTORS_PER_LIST, lists_for, sample_rows
 
 _FILES = ("vectors.bin", "documents.npy", "offsets.npy")
 #: float32 or float16.
@@ -135,6 +135,10 @@ class TokenStore:
         """Bytes of the files."""
         return sum((folder / name).stat().st_size for folder in self._folders for name in _FILES)
 
+    def sample(self, wanted: int) -> NDArray[np.float32]:
+        """So many vectors at equal distances, in float32."""
+        return sample_rows([shard.vectors for shard in self._shards], wanted)
+
     def blocks(self, most: int) -> Iterator[Block]:
         """All documents in the order in which they lie, about `most` vectors at a time."""
         for shard in self._shards:
@@ -170,8 +174,8 @@ class TokenStore:
 _INDEX, _OWNERS = "nearest.faiss", "owners.npy"
 #: Vectors indexed at a time.
 _AT_ONCE = 65_536
-#: Lists at most, and vectors each is learned from.
-_MOST_LISTS, _VECTORS_PER_LIST = 16_384, 39
+#: Lists at most.
+_MOST_LISTS = 16_384
 
 
 class NearestTokens:
@@ -189,13 +193,11 @@ class NearestTokens:
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
-        lists = max(min(4 * math.isqrt(store.vectors), store.vectors // _VECTORS_PER_LIST, _MOST_LISTS), 1)
+        lists = lists_for(store.vectors, dimension, most=_MOST_LISTS)
         index: Any = faiss.index_factory(dimension, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
         index.cp.min_points_per_centroid = 1  # what is too few is decided above
         if store.vectors:
-            step = max(store.vectors // (lists * _VECTORS_PER_LIST), 1)
-            sample = [block.vectors[::step] for block in store.blocks(_AT_ONCE)]
-            index.train(np.ascontiguousarray(np.concatenate(sample), np.float32))
+            index.train(store.sample(lists * VECTORS_PER_LIST))
             for block in store.blocks(_AT_ONCE):
                 index.add(np.ascontiguousarray(block.vectors, np.float32))
         faiss.write_index(index, str(folder / _INDEX))

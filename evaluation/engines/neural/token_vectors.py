@@ -129,10 +129,27 @@ def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) 
     """
     device = queries[0].device
     vectors = torch.from_numpy(block.vectors).to(device).float()
-    products = vectors @ torch.cat(list(queries)).T
+    return _add_greatest(vectors @ torch.cat(list(queries)).T, queries, block, mean)
+
+
+@torch.inference_mode()  # type: ignore[untyped-decorator]
+def late_interaction_of_each(query: torch.Tensor, block: Block, mean: bool) -> NDArray[np.float32]:
+    """MaxSim of each document, multiplied alone: what else is in the block does not touch its last bits."""
+    vectors = torch.from_numpy(block.vectors).to(query.device).float()
+    parts = (part.clone() @ query.T for part in torch.split(vectors, block.counts.tolist()))
+    products = torch.cat([query.new_empty(0, len(query)), *parts])
+    similarities: NDArray[np.float32] = _add_greatest(products, [query], block, mean)[0]
+    return similarities
+
+
+def _add_greatest(
+    products: torch.Tensor, queries: Sequence[torch.Tensor], block: Block, mean: bool
+) -> NDArray[np.float32]:
+    device = products.device
     counts = torch.from_numpy(block.counts).to(device)
     greatest = torch.segment_reduce(products, "max", lengths=counts, axis=0, initial=-torch.inf)
-    parts = torch.split(greatest, [len(query) for query in queries], dim=1)
+    # Some dozen float32 add up in float64 without rounding, so in any order to the same.
+    parts = torch.split(greatest.double(), [len(query) for query in queries], dim=1)
     scores = [part.mean(1) if mean else part.sum(1) for part in parts]
-    similarities: NDArray[np.float32] = torch.stack(scores).cpu().numpy()
+    similarities: NDArray[np.float32] = torch.stack(scores).float().cpu().numpy()
     return similarities

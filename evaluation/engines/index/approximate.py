@@ -1,0 +1,201 @@
+"""Approximate search by faiss: graphs (HNSW), inverted lists (IVF), product quantisation (PQ), eight bits, one bit.
+
+What an index learns (centroids, codes, ranges) is apart from the vectors in it, so that indexes of parts of a
+collection can share it: `learn` writes an index without vectors, `fill` puts the vectors of some shards into it.
+Inverted lists are filled in groups, merged on disk and searched where they lie; other indexes are held in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.engines.base import Parameter
+from evaluation.engines.index.exact_search import Found, Vectors
+from evaluation.engines.index.learning import VECTORS_PER_LIST, lists_for, sample_rows
+
+_EMPTY, _FULL, _LISTS = "learned.faiss", "index.faiss", "index.ivfdata"
+_INDEXED_AT_ONCE = 65_536
+#: Numbers of the vectors whose lists are in memory while they are filled: 1 GiB of float32.
+_GROUP = 2**28
+#: Vectors that codes are learned from; faiss takes no more than 256 for each of 256 values.
+_CODES_LEARNED_FROM = 65_536
+#: So many candidates by Hamming distance are scored for each document that is wanted.
+_RESCORED = 4
+
+PARAMETERS = (
+    Parameter("hnsw_links", 32, "hnsw: neighbours that a vector is linked with", least=2, most=256),
+    Parameter("hnsw_build_width", 200, "hnsw: candidates looked at to find them", least=4, most=4_096),
+    Parameter("hnsw_search_width", 128, "hnsw: candidates kept in a search", least=1, most=10_000),
+    Parameter(
+        "ivf_lists",
+        0,
+        f"ivf: lists of vectors; 0 is 4 √documents; fewer where these are not {VECTORS_PER_LIST} vectors each",
+        least=0,
+        most=100_000,
+    ),
+    Parameter("ivf_probes", 16, "ivf: lists that a search reads", least=1, most=100_000),
+    Parameter(
+        "pq_bytes",
+        0,
+        "pq: bytes that a vector is stored in; 0 is a quarter of its dimension",
+        least=0,
+        most=4_096,
+    ),
+)
+
+
+def learn(
+    shards: Sequence[Vectors],
+    folder: Path,
+    parameters: Mapping[str, Any],
+    threads: int,
+    cut: Callable[[Vectors], Vectors],
+) -> None:
+    """Learn from these shards' vectors, as `cut` makes them, and write the index without vectors into the folder."""
+    import faiss
+
+    faiss.omp_set_num_threads(threads)
+    count, dimension = sum(map(len, shards)), cut(shards[0][:0]).shape[1]
+    index = _empty(parameters, count, dimension)
+    if not index.is_trained:
+        lists = parameters["search"] == "ivf"
+        sample = sample_rows(shards, index.nlist * VECTORS_PER_LIST if lists else _CODES_LEARNED_FROM)
+        index.train(np.ascontiguousarray(cut(sample)))
+    faiss.write_index(index, str(folder / _EMPTY))
+
+
+def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -> None:
+    """Index the shards' vectors by what `learn` left in the folder `learned`."""
+    import faiss
+    from faiss.contrib.ondisk import merge_ondisk
+
+    faiss.omp_set_num_threads(threads)
+    index: Any = faiss.read_index(str(learned / _EMPTY))
+    in_lists = faiss.try_extract_index_ivf(index) is not None
+    groups: list[Path] = []
+    for number, vectors in _blocks(shards):
+        index.add(np.ascontiguousarray(vectors))
+        if in_lists and index.ntotal * index.d >= _GROUP:
+            groups.append(folder / f"group-{number}.faiss")
+            faiss.write_index(index, str(groups[-1]))
+            index.reset()
+    if groups:
+        groups.append(folder / "group-last.faiss")
+        faiss.write_index(index, str(groups[-1]))
+        index.reset()
+        merge_ondisk(index, list(map(str, groups)), str(folder / _LISTS), shift_ids=True)
+    faiss.write_index(index, str(folder / _FULL))
+    for path in groups:
+        path.unlink()
+
+
+def _blocks(shards: Sequence[Vectors]) -> Iterator[tuple[int, Vectors]]:
+    """(number, vectors) of blocks of the shards."""
+    starts = ((shard, start) for shard in shards for start in range(0, len(shard), _INDEXED_AT_ONCE))
+    for number, (shard, start) in enumerate(starts):
+        yield number, shard[start : start + _INDEXED_AT_ONCE]
+
+
+def _empty(parameters: Mapping[str, Any], count: int, dimension: int) -> Any:
+    """The index that is asked for, with what the collection's size allows."""
+    import faiss
+
+    index: Any
+    kind, product = parameters["search"], faiss.METRIC_INNER_PRODUCT
+    if count < 2:
+        return faiss.IndexFlatIP(dimension)
+    if parameters["stored_dtype"] == "int8":
+        return faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_8bit, product)
+    if kind == "hnsw":
+        index = faiss.IndexHNSWFlat(dimension, parameters["hnsw_links"], product)
+        index.hnsw.efConstruction = parameters["hnsw_build_width"]
+        return index
+    if kind == "ivf":
+        lists = lists_for(count, dimension, parameters["ivf_lists"])
+        index = faiss.index_factory(dimension, f"IVF{lists},Flat", product)
+        index.cp.min_points_per_centroid = 1  # what is too few is decided above
+        return index
+    wanted = parameters["pq_bytes"] or max(dimension // 4, 1)
+    pieces = max(size for size in range(1, min(wanted, dimension) + 1) if dimension % size == 0)
+    index = faiss.IndexPQ(dimension, pieces, min(8, int(math.log2(count))), product)
+    index.pq.cp.min_points_per_centroid = 1
+    return index
+
+
+class Approximate:
+    """Searches what `fill` left; scores are those of the index, equal ones in the order of `ranks`."""
+
+    def __init__(
+        self, folder: Path, ranks: NDArray[np.uint32], parameters: Mapping[str, Any], threads: int
+    ) -> None:
+        import faiss
+
+        faiss.omp_set_num_threads(threads)
+        flags = faiss.IO_FLAG_ONDISK_SAME_DIR if (folder / _LISTS).exists() else faiss.IO_FLAG_MMAP
+        index: Any = faiss.read_index(str(folder / _FULL), flags)
+        if parameters["search"] == "hnsw" and hasattr(index, "hnsw"):
+            index.hnsw.efSearch = parameters["hnsw_search_width"]
+        if parameters["search"] == "ivf" and hasattr(index, "nprobe"):
+            index.nprobe = min(parameters["ivf_probes"], index.nlist)
+        self._index = index
+        self._ranks = ranks
+
+    def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
+        """What the index takes for the best `depth` documents of each query; fewer where it finds no more."""
+        wanted = min(depth, len(self._ranks))
+        if not wanted or not len(queries):
+            yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
+            return
+        all_scores, all_documents = self._index.search(np.ascontiguousarray(queries), wanted)
+        for scores, documents in zip(all_scores, all_documents, strict=True):
+            found = documents >= 0
+            documents, scores = documents[found].astype(np.int64), scores[found]
+            order = np.lexsort((self._ranks[documents], -scores))
+            yield documents[order], scores[order]
+
+
+def build_binary(shards: Sequence[Vectors], folder: Path) -> None:
+    """Write an index of the signs of the shards' vectors, a bit each."""
+    import faiss
+
+    index: Any = faiss.IndexBinaryFlat(-(-shards[0].shape[1] // 8) * 8)
+    for _, vectors in _blocks(shards):
+        index.add(_signs(vectors))
+    faiss.write_index_binary(index, str(folder / _FULL))
+
+
+def _signs(vectors: Vectors) -> NDArray[np.uint8]:
+    """The sign of each value as a bit, zeros behind the last one."""
+    return np.packbits(vectors > 0, axis=1)
+
+
+class Binary:
+    """Searches what `build_binary` left: candidates by Hamming distance, scored as float32 queries · (±1 vectors)."""
+
+    def __init__(self, folder: Path, ranks: NDArray[np.uint32], threads: int) -> None:
+        import faiss
+
+        faiss.omp_set_num_threads(threads)
+        index: Any = faiss.read_index_binary(str(folder / _FULL))
+        self._index = index
+        self._codes = faiss.vector_to_array(index.xb).reshape(len(ranks), index.code_size)
+        self._ranks = ranks
+
+    def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
+        """The best `depth` of four times as many documents, for each query."""
+        wanted = min(_RESCORED * depth, len(self._ranks))
+        if not wanted or not len(queries):
+            yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
+            return
+        _, candidates = self._index.search(_signs(queries), wanted)
+        for query, documents in zip(queries, candidates, strict=True):
+            bits = np.unpackbits(self._codes[documents], axis=1, count=len(query))
+            scores = (bits.astype(np.float32) * 2 - 1) @ query
+            order = np.lexsort((self._ranks[documents], -scores))[:depth]
+            yield documents[order].astype(np.int64), scores[order]
