@@ -1,4 +1,4 @@
-"""`python -m evaluation retrieve` and `python -m evaluation engines`."""
+"""`python -m evaluation retrieve`, `encode` and `engines`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,11 @@ from evaluation.engines import (
     FACTS,
     InvalidParameter,
     Parameter,
+    Part,
     Resources,
     Retrieval,
     describe,
+    encode,
     retrieve,
 )
 from evaluation.execution.failures import MODEL_FAILURES
@@ -41,7 +43,7 @@ _PLAIN_MODELS = (
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands `retrieve` and `engines`.
+    """Add the commands `retrieve`, `encode` and `engines`.
 
     Each sets `run`, a function that takes the parsed arguments and returns the exit status.
     """
@@ -50,14 +52,38 @@ def add_parser(subparsers: Subparsers) -> None:
         help="make a run: index a corpus, and search it with queries",
         description="Index a corpus in BEIR layout, and write an engine's TREC run over the queries.",
     )
-    parser.add_argument("--engine", default="bm25", help="one that `engines` lists (default: %(default)s)")
-    parser.add_argument("--corpus", required=True, type=Path, help="corpus.jsonl, or .gz")
     parser.add_argument("--queries", required=True, type=Path, help="queries.jsonl, or .gz")
     parser.add_argument("--out", required=True, type=Path, help="run to write; compressed if it ends in .gz")
     parser.add_argument("--depth", type=int, default=1000, help="documents a query (default: %(default)s)")
     parser.add_argument("--tag", help="last column of the run (default: the engine's name)")
     parser.add_argument(
         "--drop-self-matches", action="store_true", help="leave out a document with the query's own id"
+    )
+    parser.add_argument(
+        "--rankings",
+        type=Path,
+        help="folder where rankings are kept as they are found: a search goes on behind them",
+    )
+    _add_engine(parser, "one that `engines` lists")
+    parser.set_defaults(run=run_retrieve)
+    encoding = subparsers.add_parser(
+        "encode",
+        help="encode a corpus, or a part of it, into shards that `retrieve` finds",
+        description="Encode the shards of a corpus that are not in --shards yet.",
+    )
+    _add_engine(encoding, "one that encodes shards")
+    encoding.set_defaults(run=run_encode)
+    listing = subparsers.add_parser("engines", help="list the engines and their parameters")
+    listing.set_defaults(run=run_engines)
+
+
+def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
+    """Which engine, what it is given, and its parameters."""
+    parser.add_argument("--engine", default="bm25", help=f"{engines} (default: %(default)s)")
+    parser.add_argument("--corpus", required=True, type=Path, help="corpus.jsonl, or .gz")
+    parser.add_argument(
+        "--part",
+        help="one part alone, such as 2/8: of the shards, or of the queries for engines without; `merge` joins runs",
     )
     given = parser.add_argument_group("what the engine is given")
     given.add_argument("--checkpoint", type=Path, help="folder of a model, as its library saves it")
@@ -81,9 +107,6 @@ def add_parser(subparsers: Subparsers) -> None:
         "--shards", type=Path, help="folder of encoded shards: those in it are used, others are left there"
     )
     _add_parameters(parser)
-    parser.set_defaults(run=run_retrieve)
-    listing = subparsers.add_parser("engines", help="list the engines and their parameters")
-    listing.set_defaults(run=run_engines)
 
 
 def _add_parameters(parser: argparse.ArgumentParser) -> None:
@@ -129,6 +152,50 @@ def _destination(name: str) -> str:
 
 def run_retrieve(arguments: argparse.Namespace) -> int:
     """Make the run; say on standard error what was done, or why it could not be."""
+
+    def make(given: Mapping[str, object], resources: Resources) -> str:
+        done = retrieve(
+            arguments.engine,
+            arguments.corpus,
+            arguments.queries,
+            arguments.out,
+            given,
+            k=arguments.depth,
+            drop_self_matches=arguments.drop_self_matches,
+            progress=_show_progress if sys.stderr.isatty() else None,
+            tag=arguments.tag,
+            resources=resources,
+            shards=arguments.shards,
+            part=_part(arguments),
+            rankings=arguments.rankings,
+        )
+        return _summary(done, arguments.out)
+
+    return _run(arguments, make)
+
+
+def run_encode(arguments: argparse.Namespace) -> int:
+    """Encode shards; say on standard error how many documents, or why it could not be."""
+
+    def make(given: Mapping[str, object], resources: Resources) -> str:
+        if arguments.shards is None:
+            raise InvalidParameter("Name a folder for the shards: --shards FOLDER.")
+        progress = _show_progress if sys.stderr.isatty() else None
+        done = encode(
+            arguments.engine, arguments.corpus, arguments.shards, given, resources, _part(arguments), progress
+        )
+        shards = f"{len(done.folders):,} of {done.shards:,} shards"
+        return f"{arguments.shards}: {shards}, {done.documents:,} documents encoded now"
+
+    return _run(arguments, make)
+
+
+def _part(arguments: argparse.Namespace) -> Part | None:
+    return Part.parse(arguments.part) if arguments.part is not None else None
+
+
+def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Resources], str]) -> int:
+    """Say on standard error what `make` says, or why it could not be; the exit status."""
     values = {name: getattr(arguments, _destination(name)) for name in _parameters()}
     try:
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
@@ -138,24 +205,9 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
                 given.pop(_POOLING, None)  # `_resources` saw to it
             if arguments.shards is not None:
                 _claim_shards(arguments, given, resources)
-            done = retrieve(
-                arguments.engine,
-                arguments.corpus,
-                arguments.queries,
-                arguments.out,
-                given,
-                k=arguments.depth,
-                drop_self_matches=arguments.drop_self_matches,
-                progress=_show_progress if sys.stderr.isatty() else None,
-                tag=arguments.tag,
-                resources=resources,
-                shards=arguments.shards,
-            )
+            said = make(given, resources)
     except InvalidContent as error:
-        for problem in error.report.problems:
-            where = at_lines(problem.lines, problem.count)
-            print(f"{problem.severity}: {problem.message}{where}. {problem.hint}", file=sys.stderr)
-        return 1
+        return show_problems(error)
     except ModelFailure as error:
         remedy = MODEL_FAILURES[error.code].remedy if error.code in MODEL_FAILURES else ""
         print(f"error: the model cannot be used: {error.message} ({error.code}). {remedy}", file=sys.stderr)
@@ -163,8 +215,16 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
     except (InvalidParameter, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(_summary(done, arguments.out), file=sys.stderr)
+    print(said, file=sys.stderr)
     return 0
+
+
+def show_problems(error: InvalidContent) -> int:
+    """Say on standard error what is wrong with files; the exit status."""
+    for problem in error.report.problems:
+        where = at_lines(problem.lines, problem.count)
+        print(f"{problem.severity}: {problem.message}{where}. {problem.hint}", file=sys.stderr)
+    return 1
 
 
 def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:

@@ -34,7 +34,14 @@ from evaluation.engines.base import (
 )
 from evaluation.engines.facts import FACTS, Fact
 from evaluation.engines.parts import Part
-from evaluation.engines.retrieval import Afterwards, merge, run_engine, run_lines
+from evaluation.engines.retrieval import (
+    Afterwards,
+    EncodedCorpus,
+    encode_corpus,
+    merge,
+    run_engine,
+    run_lines,
+)
 
 __all__ = [
     "ENGINES",
@@ -53,6 +60,7 @@ __all__ = [
     "Stage",
     "StageProgress",
     "describe",
+    "encode",
     "merge",
     "retrieve",
     "run_lines",
@@ -88,6 +96,29 @@ def describe(engine: str) -> EngineDescription:
     if description is None:
         raise InvalidParameter(f"There is no engine {engine!r}; there are {', '.join(ENGINES)}.")
     return description
+
+
+def encode(
+    engine: str,
+    corpus: Path,
+    shards: Path,
+    parameters: Mapping[str, object],
+    resources: Resources,
+    part: Part | None = None,
+    progress: StageProgress | None = None,
+    shard_size: int = SHARD_SIZE,
+) -> EncodedCorpus:
+    """Encode the corpus, or a part of its shards, into the folder `shards`, where `retrieve` finds them.
+
+    Shards that are there already stay. Raises what `retrieve` does.
+    """
+    description = describe(engine)
+    description.check(resources)
+    if description.encoding_parameters is None:
+        raise InvalidParameter(f"{description.name} encodes no shards.")
+    made = description.create(description.complete(parameters), resources)
+    assert isinstance(made, ShardedEngine)
+    return encode_corpus(made, corpus, shards, shard_size, progress or (lambda stage, share: None), part)
 
 
 def retrieve(

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, TextIO
 
+from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, Query, count_documents, read_corpus, read_queries
 from evaluation.engines.base import (
     Engine,
@@ -75,14 +76,15 @@ def run_engine(
         report("indexing", 1.0)
         with ExitStack() as files:
             written = _writers(files, engine, out, tag, depth, drop_self_matches)
+            whole = _made_from(description, parameters, resources, corpus, queries, drop_self_matches)
+            kept = KeptRankings(rankings and rankings / f"{whole[:16]}-{depth}")
             if part is not None:
-                whole = _what_is_whole(description, parameters, queries, drop_self_matches)
                 for label, writer in written.items():
                     writer.begin_part(
                         PartOfRun(part.number, part.count, depth, tag, f"{label} {whole}".strip())
                     )
             some = None if part is None or _divides_shards(engine) else part
-            search_seconds = _search(engine, asked, written, some, KeptRankings(rankings), report)
+            search_seconds = _search(engine, asked, written, some, kept, report)
         main = written[_MAIN if not engine.variants else engine.variants[-1]]
         done = Retrieval(
             engine=description.name,
@@ -113,14 +115,20 @@ def _divides_shards(engine: Engine) -> bool:
     return isinstance(engine, DividedEngine) and engine.divides_shards
 
 
-def _what_is_whole(
+def _made_from(
     description: EngineDescription,
     parameters: Mapping[str, ParameterValue],
+    resources: Resources,
+    corpus: Path,
     queries: Path,
     drop_self_matches: bool,
 ) -> str:
-    """What has to be the same for all parts of a run."""
-    values = [description.name, dict(parameters), sha256(queries.read_bytes()).hexdigest(), drop_self_matches]
+    """A checksum of what has to be the same for all parts of a run; of the corpus it is the size alone."""
+    model = CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else ""
+    size = corpus.stat().st_size if description.reads_corpus else 0
+    files = [sha256(path.read_bytes()).hexdigest() for path in (queries, *resources.runs)]
+    device = resources.device.partition(":")[0]
+    values = [description.name, dict(parameters), model, device, size, files, drop_self_matches]
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.engines.base import Parameter
-from evaluation.engines.index.exact_search import Found, Vectors
+from evaluation.engines.index.exact_search import SPARE, Found, Scores, Vectors
 from evaluation.engines.index.learning import VECTORS_PER_LIST, lists_for, sample_rows
 
 _EMPTY, _FULL, _LISTS = "learned.faiss", "index.faiss", "index.ivfdata"
@@ -144,6 +144,7 @@ class Approximate:
         if parameters["search"] == "ivf" and hasattr(index, "nprobe"):
             index.nprobe = min(parameters["ivf_probes"], index.nlist)
         self._index = index
+        self._is_graph = parameters["search"] == "hnsw"
         self._ranks = ranks
 
     def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
@@ -152,12 +153,25 @@ class Approximate:
         if not wanted or not len(queries):
             yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
             return
-        all_scores, all_documents = self._index.search(np.ascontiguousarray(queries), wanted)
+        all_scores, all_documents = self._search(np.ascontiguousarray(queries), wanted)
         for scores, documents in zip(all_scores, all_documents, strict=True):
             found = documents >= 0
             documents, scores = documents[found].astype(np.int64), scores[found]
-            order = np.lexsort((self._ranks[documents], -scores))
+            order = np.lexsort((self._ranks[documents], -scores))[:wanted]
             yield documents[order], scores[order]
+
+    def _search(self, queries: NDArray[np.float32], wanted: int) -> tuple[Scores, NDArray[np.int64]]:
+        """Scores and numbers of the best `wanted`, and of all that score as the last of these: ids decide among them.
+
+        A graph is not asked for more than is wanted, since it would then look further.
+        """
+        deep = wanted if self._is_graph else min(wanted + SPARE, len(self._ranks))
+        while True:
+            scores, documents = self._index.search(queries, deep)
+            undecided = (scores[:, -1] == scores[:, wanted - 1]) & (documents[:, -1] >= 0)
+            if self._is_graph or deep == len(self._ranks) or not undecided.any():
+                return scores, documents
+            deep = min(4 * deep, len(self._ranks))
 
 
 def build_binary(shards: Sequence[Vectors], folder: Path) -> None:
