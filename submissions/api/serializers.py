@@ -173,6 +173,21 @@ class CheckpointSerializer(ModelSerializer):
         return super().to_representation({**known, **row.description, **own, "file_name": file_name})
 
 
+class ShardsSerializer(Answer):
+    """How far all workers are with the parts of a corpus."""
+
+    done = serializers.IntegerField()
+    expected = serializers.IntegerField(help_text="Of how many.")
+    documents_per_second = serializers.FloatField(
+        allow_null=True, help_text="Of all workers together, lately; null before there are two parts."
+    )
+    seconds_left = serializers.FloatField(allow_null=True, help_text="At that rate.")
+    cost = serializers.FloatField(
+        allow_null=True, help_text="Of the machines' time so far; null where one has no price."
+    )
+    currency = serializers.CharField(help_text="Empty where there is no cost.")
+
+
 class JobSerializer(Answer):
     """One dataset's part of a submission; of a seed set one run."""
 
@@ -193,6 +208,9 @@ class JobSerializer(Answer):
     progress = serializers.FloatField(help_text="Share of the present stage's work, 0 to 1.")
     progress_note = serializers.CharField(
         source="model.note", help_text="What a share cannot say: 12,000 of 50,000 documents."
+    )
+    shards = ShardsSerializer(
+        source="model.shards", allow_null=True, help_text="While the corpus is encoded in parts; else null."
     )
     queue = serializers.CharField(source="job.queue")
     queue_position = serializers.IntegerField(

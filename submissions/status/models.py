@@ -15,7 +15,7 @@ from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, spread_of_
 from leaderboard.boards.system.depth import DEPTH, Axis, DepthPoint, DepthSeries, depth_of, depth_series
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.models import Entry, Measurement
-from leaderboard.results.history.measurements import Machine, MeasuredEntry
+from leaderboard.results.history.measurements import Machine, MeasuredEntry, prices_today
 from leaderboard.results.protection import HIDDEN_DECIMALS
 from leaderboard.results.reported_facts import fact_texts
 from submissions.accounts.permissions import run_stays_private
@@ -40,6 +40,8 @@ _HINTS = dict.fromkeys(
 )
 #: Before this share is done, what is left is anybody's guess.
 _TELLING = 0.02
+#: Shards that say how fast the next ones will come.
+_LATELY = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,34 @@ class ResultVariant:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardProgress:
+    """Shards of a corpus: how many are encoded, how fast all workers are together, what their time cost so far.
+
+    The rate is that of the shards that came last; None before there are two. The cost is None where an hour of some
+    machine has no price, or prices are in several currencies.
+    """
+
+    done: int
+    expected: int
+    documents_per_second: float | None
+    time_left: timedelta | None
+    cost: float | None
+    currency: str
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time left in seconds."""
+        return self.time_left.total_seconds() if self.time_left is not None else None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelPart:
-    """A model's job: `stage` in words, shards of the corpus (done, of how many) and the time left while it runs."""
+    """A model's job: `stage` in words, shards of the corpus and the time left while it runs."""
 
     stage: str = ""
     note: str = ""
     time_left: timedelta | None = None
-    shards: tuple[int, int] | None = None
+    shards: ShardProgress | None = None
     facts: Sequence[tuple[str, str]] = ()
     variants: Sequence[ResultVariant] = ()
     depth: DepthSeries | None = None
@@ -90,11 +113,12 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     running = job.state == State.RETRIEVING and complete
     variants = _variants(job, entry, complete=complete) if entry else []
     measured = _measured(entry) if entry else None
+    shards = _shards(job) if running else None
     return ModelPart(
         stage=STAGES.get(job.stage, job.stage) if running else "",
         note=job.progress_note if running else "",
-        time_left=_time_left(job) if running else None,
-        shards=_shards(job) if running else None,
+        time_left=shards.time_left if shards else _time_left(job) if running else None,
+        shards=shards,
         facts=fact_texts(entry.facts) if entry else (),
         variants=variants,
         depth=_depth_series(job, variants),
@@ -127,12 +151,33 @@ def _time_left(job: Job) -> timedelta | None:
     return taken * (1 - job.progress) / job.progress
 
 
-def _shards(job: Job) -> tuple[int, int] | None:
+def _shards(job: Job) -> ShardProgress | None:
+    encoding = job.waits_for
     if (
-        job.waits_for is None or job.lease_expires_at is not None
+        encoding is None or job.lease_expires_at is not None
     ):  # where it runs, it only keeps them from the sweep
         return None
-    return job.waits_for.shards.exclude(done_at=None).count(), job.waits_for.shards_expected
+    done = list(encoding.shards.exclude(done_at=None).order_by("done_at"))
+    lately = done[-_LATELY:]
+    moments = [shard.done_at for shard in lately if shard.done_at]
+    taken = (moments[-1] - moments[0]).total_seconds() if moments else 0.0
+    rate = sum(shard.documents for shard in lately[1:]) / taken if taken > 0 else None
+    left = (encoding.shards_expected - len(done)) * encoding.shard_size
+    prices = prices_today({shard.hardware for shard in done}, "hardware__slug")
+    costs = [
+        (shard.seconds / 3600 * prices[shard.hardware][0], prices[shard.hardware][1])
+        for shard in done
+        if shard.hardware in prices
+    ]
+    one_currency = len(costs) == len(done) and len({currency for _, currency in costs}) == 1
+    return ShardProgress(
+        len(done),
+        encoding.shards_expected,
+        rate,
+        timedelta(seconds=left / rate) if rate else None,
+        sum(cost for cost, _ in costs) if one_currency else None,
+        costs[0][1] if one_currency else "",
+    )
 
 
 def _variants(job: Job, main: Entry, *, complete: bool) -> list[ResultVariant]:

@@ -128,7 +128,7 @@ def _read(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
             *_OF_ENTRY, *_OF_MACHINE, "protocol", Cast("measured_at", TextField()), "figures", "baseline"
         )
     )
-    prices = _prices({row[4] for row in rows}) if rows else {}
+    prices = prices_today({row[4] for row in rows}) if rows else {}
     found = []
     for row in rows:
         hardware, slug, name, details = row[4:8]
@@ -154,12 +154,12 @@ def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[Measured
     return add_baseline_deviation(sorted(found, key=lambda one: (one.measured_at, one.entry_id)))
 
 
-def _prices(hardware: Iterable[int]) -> dict[int, tuple[float, str]]:
-    """What an hour costs today, by the class's id: a later price takes the place of an earlier one."""
+def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any, tuple[float, str]]:
+    """What an hour costs today, by the class's id or `name`: a later price takes the place of an earlier one."""
     rows = (
-        Price.objects.filter(hardware__in=list(hardware), valid_from__lte=timezone.now().date())
+        Price.objects.filter(**{f"{name}__in": list(hardware)}, valid_from__lte=timezone.now().date())
         .order_by("valid_from")
-        .values_list("hardware_id", "per_hour", "currency")
+        .values_list(name, "per_hour", "currency")
     )
     return {key: (float(per_hour), currency) for key, per_hour, currency in rows}
 
