@@ -79,27 +79,32 @@ def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -
     index: Any = faiss.read_index(str(learned / _EMPTY))
     in_lists = faiss.try_extract_index_ivf(index) is not None
     groups: list[Path] = []
-    for number, vectors in _blocks(shards):
-        index.add(np.ascontiguousarray(vectors))
+    first = 0
+    for vectors in _blocks(shards):
+        if in_lists:
+            index.add_with_ids(np.ascontiguousarray(vectors), np.arange(first, first + len(vectors)))
+        else:
+            index.add(np.ascontiguousarray(vectors))
+        first += len(vectors)
         if in_lists and index.ntotal * index.d >= _GROUP:
-            groups.append(folder / f"group-{number}.faiss")
+            groups.append(folder / f"group-{first}.faiss")
             faiss.write_index(index, str(groups[-1]))
             index.reset()
     if groups:
         groups.append(folder / "group-last.faiss")
         faiss.write_index(index, str(groups[-1]))
         index.reset()
-        merge_ondisk(index, list(map(str, groups)), str(folder / _LISTS), shift_ids=True)
+        merge_ondisk(index, list(map(str, groups)), str(folder / _LISTS))
     faiss.write_index(index, str(folder / _FULL))
     for path in groups:
         path.unlink()
 
 
-def _blocks(shards: Sequence[Vectors]) -> Iterator[tuple[int, Vectors]]:
-    """(number, vectors) of blocks of the shards."""
-    starts = ((shard, start) for shard in shards for start in range(0, len(shard), _INDEXED_AT_ONCE))
-    for number, (shard, start) in enumerate(starts):
-        yield number, shard[start : start + _INDEXED_AT_ONCE]
+def _blocks(shards: Sequence[Vectors]) -> Iterator[Vectors]:
+    """The vectors of the shards, block by block."""
+    for shard in shards:
+        for start in range(0, len(shard), _INDEXED_AT_ONCE):
+            yield shard[start : start + _INDEXED_AT_ONCE]
 
 
 def _empty(parameters: Mapping[str, Any], count: int, dimension: int) -> Any:
@@ -179,7 +184,7 @@ def build_binary(shards: Sequence[Vectors], folder: Path) -> None:
     import faiss
 
     index: Any = faiss.IndexBinaryFlat(-(-shards[0].shape[1] // 8) * 8)
-    for _, vectors in _blocks(shards):
+    for vectors in _blocks(shards):
         index.add(_signs(vectors))
     faiss.write_index_binary(index, str(folder / _FULL))
 
