@@ -16,7 +16,7 @@ from evaluation.core.errors import InvalidContent, ModelFailure
 from evaluation.engines import Resources, describe
 from evaluation.engines.base import Engine
 from evaluation.engines.query_augmentation import QueryAugmentation
-from evaluation.engines.retrieval import run_lines
+from evaluation.engines.run_writing import run_lines
 from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
 

@@ -40,8 +40,8 @@ from evaluation.engines.retrieval import (
     encode_corpus,
     merge,
     run_engine,
-    run_lines,
 )
+from evaluation.engines.run_writing import run_lines
 
 __all__ = [
     "ENGINES",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, Query, count_documents, read_corpus, read_queries
@@ -30,16 +29,14 @@ from evaluation.engines.base import (
 )
 from evaluation.engines.kept_rankings import KeptRankings
 from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for, merge_runs
-from evaluation.engines.precision import SAMPLED_DOCUMENTS, SAMPLED_QUERIES, computed_in, precision_loss
+from evaluation.engines.precision import computed_in, precision_loss
+from evaluation.engines.run_writing import MAIN, RunWriter, complete_or_absent, open_writers, variant_paths
 
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
 Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
 
 #: Share of indexing that reading the corpus takes; the rest is merging and writing.
 _SHARE_OF_READING = 0.9
-_GZIP_LEVEL = 6
-#: The label under which an engine without variants has its ranking.
-_MAIN = ""
 
 
 def run_engine(
@@ -75,7 +72,7 @@ def run_engine(
         build_seconds = perf_counter() - started
         report("indexing", 1.0)
         with ExitStack() as files:
-            written = _writers(files, engine, out, tag, depth, drop_self_matches)
+            written = open_writers(files, engine, out, tag, depth, drop_self_matches)
             whole = _made_from(description, parameters, resources, corpus, queries, drop_self_matches)
             kept = KeptRankings(rankings and rankings / f"{whole[:16]}-{depth}")
             if part is not None:
@@ -85,7 +82,7 @@ def run_engine(
                     )
             some = None if part is None or _divides_shards(engine) else part
             search_seconds = _search(engine, asked, written, some, kept, report)
-        main = written[_MAIN if not engine.variants else engine.variants[-1]]
+        main = written[MAIN if not engine.variants else engine.variants[-1]]
         done = Retrieval(
             engine=description.name,
             parameters=dict(parameters),
@@ -263,90 +260,10 @@ def _encode_shard(
     partial.rename(shard)
 
 
-def variant_paths(labels: Sequence[str], out: Path) -> dict[str, Path]:
-    """Where each variant's run is written: the main one, the last, to `out`; others beside it under their labels."""
-    stem, dot, endings = out.name.partition(".")
-    paths = {}
-    for label in labels:
-        letters = "".join(character if character.isalnum() else "-" for character in label)
-        paths[label] = out.with_name(f"{stem}.{letters}{dot}{endings}")
-    if labels:
-        paths[labels[-1]] = out
-    return paths
-
-
-def run_lines(ranking: SearchResult, tag: str) -> str:
-    """The ranking as lines of a TREC run: query, Q0, document, rank from 1, score, tag.
-
-    Nine significant digits are what it takes to read every float32 back as it was, so that the written scores have
-    exactly the order, and the ties, of the ranking.
-    """
-    query = ranking.query_id
-    return "".join(
-        [
-            f"{query} Q0 {document} {rank} {score:.9g} {tag}\n"
-            for rank, (document, score) in enumerate(
-                zip(ranking.document_ids, ranking.scores.tolist(), strict=True), 1
-            )
-        ]
-    )
-
-
-class _RunWriter:
-    """Writes rankings as a run, and counts them."""
-
-    def __init__(self, file: TextIO, tag: str, depth: int, drop_self_matches: bool) -> None:
-        self._file = file
-        self._tag = tag
-        self._drop_self_matches = drop_self_matches
-        self._depth = depth
-        #: How deep to search, so that enough is left when a query's own document is left out.
-        self.depth_to_search = depth + drop_self_matches
-        self.lines = 0
-        self.empty_rankings = 0
-        #: The rankings of the first queries, as far as their loss by precision is found from them.
-        self.first: list[SearchResult] = []
-
-    def begin_part(self, part: PartOfRun) -> None:
-        """Say first of all that the run is part of one."""
-        self._file.write(part.to_line())
-
-    def write(self, ranking: SearchResult) -> None:
-        """Write one ranking, without the query's own document if so asked, and cut to the depth."""
-        documents, scores = ranking.document_ids, ranking.scores
-        if self._drop_self_matches and ranking.query_id in documents:
-            own = documents.index(ranking.query_id)
-            documents = documents[:own] + documents[own + 1 :]
-            scores = scores[[place for place in range(len(scores)) if place != own]]
-        kept = SearchResult(ranking.query_id, documents[: self._depth], scores[: self._depth])
-        self._file.write(run_lines(kept, self._tag))
-        self.lines += len(kept.document_ids)
-        self.empty_rankings += not kept.document_ids
-        if len(self.first) < SAMPLED_QUERIES:
-            best = slice(SAMPLED_DOCUMENTS)
-            self.first.append(SearchResult(kept.query_id, kept.document_ids[best], kept.scores[best]))
-
-
-def _writers(
-    files: ExitStack, engine: Engine, out: Path, tag: str, depth: int, drop_self_matches: bool
-) -> dict[str, _RunWriter]:
-    """A writer for each variant, or for the one ranking."""
-    paths = variant_paths(engine.variants, out) or {_MAIN: out}
-    return {
-        label: _RunWriter(
-            files.enter_context(_complete_or_absent(path)),
-            tag,
-            depth,
-            drop_self_matches,
-        )
-        for label, path in paths.items()
-    }
-
-
 def _search(
     engine: Engine,
     queries: list[Query],
-    writers: Mapping[str, _RunWriter],
+    writers: Mapping[str, RunWriter],
     part: Part | None,
     kept: KeptRankings,
     report: StageProgress,
@@ -367,7 +284,7 @@ def _search(
         def search(some: Sequence[Query] = some) -> list[Mapping[str, SearchResult]]:
             if engine.variants:
                 return list(engine.search_variants(some, depth))
-            return [{_MAIN: ranking} for ranking in engine.search(some, depth)]
+            return [{MAIN: ranking} for ranking in engine.search(some, depth)]
 
         found, spent = kept.get(number, search)
         seconds += spent
@@ -384,24 +301,7 @@ def merge(parts: Sequence[Path], queries: Path, out: Path) -> int:
     Raises InvalidContent where they are not the parts of one run over these queries.
     """
     header = PartOfRun.read(parts[0])
-    with _complete_or_absent(out) as file:
-        writer = _RunWriter(file, header.tag, header.depth, drop_self_matches=False)
+    with complete_or_absent(out) as file:
+        writer = RunWriter(file, header.tag, header.depth, drop_self_matches=False)
         merge_runs(parts, [query.id for query in read_queries(queries)], writer.write)
     return writer.lines
-
-
-@contextmanager
-def _complete_or_absent(path: Path) -> Iterator[TextIO]:
-    """A text file that takes its name only once all of it is written."""
-    partial = path.with_name(f"{path.name}.part-{os.getpid()}")
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(partial, "wt", _GZIP_LEVEL, encoding="utf-8", newline="\n") as file:
-                yield file
-        else:
-            with partial.open("w", encoding="utf-8", newline="\n") as file:
-                yield file
-        partial.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            partial.unlink()

@@ -21,7 +21,7 @@ from evaluation.efficiency.measurements import EfficiencyFigures
 from evaluation.efficiency.protocol import plan_efforts
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
-from evaluation.engines.retrieval import variant_paths
+from evaluation.engines.run_writing import variant_paths
 from evaluation.execution.costs import JobFacts, check_clock, validate_figures
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (

@@ -20,7 +20,7 @@ from evaluation.efficiency import EfficiencyFigures
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import ENGINES, InvalidParameter, describe
 from evaluation.engines.facts import FACTS
-from evaluation.engines.retrieval import variant_paths
+from evaluation.engines.run_writing import variant_paths
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
     ExecutionJob,

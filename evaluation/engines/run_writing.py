@@ -1,0 +1,115 @@
+"""Writing rankings as a run: its lines, a file that appears when it is complete, and one beside it a variant."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from evaluation.engines.base import Engine, SearchResult
+from evaluation.engines.parts import PartOfRun
+from evaluation.engines.precision import SAMPLED_DOCUMENTS, SAMPLED_QUERIES
+
+_GZIP_LEVEL = 6
+#: The label under which an engine without variants has its ranking.
+MAIN = ""
+
+
+def variant_paths(labels: Sequence[str], out: Path) -> dict[str, Path]:
+    """Where each variant's run is written: the main one, the last, to `out`; others beside it under their labels."""
+    stem, dot, endings = out.name.partition(".")
+    paths = {}
+    for label in labels:
+        letters = "".join(character if character.isalnum() else "-" for character in label)
+        paths[label] = out.with_name(f"{stem}.{letters}{dot}{endings}")
+    if labels:
+        paths[labels[-1]] = out
+    return paths
+
+
+def run_lines(ranking: SearchResult, tag: str) -> str:
+    """The ranking as lines of a TREC run: query, Q0, document, rank from 1, score, tag.
+
+    Nine significant digits are what it takes to read every float32 back as it was, so that the written scores have
+    exactly the order, and the ties, of the ranking.
+    """
+    query = ranking.query_id
+    return "".join(
+        [
+            f"{query} Q0 {document} {rank} {score:.9g} {tag}\n"
+            for rank, (document, score) in enumerate(
+                zip(ranking.document_ids, ranking.scores.tolist(), strict=True), 1
+            )
+        ]
+    )
+
+
+class RunWriter:
+    """Writes rankings as a run, and counts them."""
+
+    def __init__(self, file: TextIO, tag: str, depth: int, drop_self_matches: bool) -> None:
+        self._file = file
+        self._tag = tag
+        self._drop_self_matches = drop_self_matches
+        self._depth = depth
+        #: How deep to search, so that enough is left when a query's own document is left out.
+        self.depth_to_search = depth + drop_self_matches
+        self.lines = 0
+        self.empty_rankings = 0
+        #: The rankings of the first queries, as far as their loss by precision is found from them.
+        self.first: list[SearchResult] = []
+
+    def begin_part(self, part: PartOfRun) -> None:
+        """Say first of all that the run is part of one."""
+        self._file.write(part.to_line())
+
+    def write(self, ranking: SearchResult) -> None:
+        """Write one ranking, without the query's own document if so asked, and cut to the depth."""
+        documents, scores = ranking.document_ids, ranking.scores
+        if self._drop_self_matches and ranking.query_id in documents:
+            own = documents.index(ranking.query_id)
+            documents = documents[:own] + documents[own + 1 :]
+            scores = scores[[place for place in range(len(scores)) if place != own]]
+        kept = SearchResult(ranking.query_id, documents[: self._depth], scores[: self._depth])
+        self._file.write(run_lines(kept, self._tag))
+        self.lines += len(kept.document_ids)
+        self.empty_rankings += not kept.document_ids
+        if len(self.first) < SAMPLED_QUERIES:
+            best = slice(SAMPLED_DOCUMENTS)
+            self.first.append(SearchResult(kept.query_id, kept.document_ids[best], kept.scores[best]))
+
+
+def open_writers(
+    files: ExitStack, engine: Engine, out: Path, tag: str, depth: int, drop_self_matches: bool
+) -> dict[str, RunWriter]:
+    """A writer for each variant, or for the one ranking."""
+    paths = variant_paths(engine.variants, out) or {MAIN: out}
+    return {
+        label: RunWriter(
+            files.enter_context(complete_or_absent(path)),
+            tag,
+            depth,
+            drop_self_matches,
+        )
+        for label, path in paths.items()
+    }
+
+
+@contextmanager
+def complete_or_absent(path: Path) -> Iterator[TextIO]:
+    """A text file that takes its name only once all of it is written."""
+    partial = path.with_name(f"{path.name}.part-{os.getpid()}")
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(partial, "wt", _GZIP_LEVEL, encoding="utf-8", newline="\n") as file:
+                yield file
+        else:
+            with partial.open("w", encoding="utf-8", newline="\n") as file:
+                yield file
+        partial.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            partial.unlink()
