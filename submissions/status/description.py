@@ -409,7 +409,8 @@ def _meaning(job: Job, state: State, entry: Entry | None) -> str:
             else "Awaiting judgements: the dataset is collecting runs. It begins when the first judgements arrive."
         )
     if state in WAITING and job.not_before and job.not_before > timezone.now():
-        return f"Tried {job.attempts} times; the next attempt begins at {job.not_before:%H:%M:%S} UTC."
+        tried = f"Tried {job.attempts} times; the" if job.attempts else "The"
+        return f"{tried} next attempt begins at {job.not_before:%H:%M:%S} UTC."
     return MEANING[state]
 
 

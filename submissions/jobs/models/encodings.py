@@ -22,7 +22,13 @@ from django.utils import timezone
 
 from leaderboard.models import DatasetVersion
 from submissions.jobs.models import embedding_storage
-from submissions.jobs.models.embedding_files import embeddings_folder, mark_used, shard_folder, store_shard
+from submissions.jobs.models.embedding_files import (
+    embeddings_folder,
+    embeddings_root,
+    mark_used,
+    shard_folder,
+    store_shard,
+)
 from submissions.jobs.models.embedding_storage import (
     Manifest,
     Report,
@@ -36,7 +42,8 @@ from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.capability import UNPROTECTED
 from submissions.queue.lease import WorkEnded, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import end_cancelled, next_turn, request_cancel, wake_worker
+from submissions.queue.queue import BACKOFF, end_cancelled, next_turn, request_cancel, requeue, wake_worker
+from submissions.sandbox.processes import free_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +80,20 @@ class EncodingSetting:
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
     @property
+    def documents(self) -> int:
+        """How many documents the corpus has."""
+        return int(self.version.statistics.get("documents", 0))
+
+    @property
     def shards(self) -> int:
         """How many shards the corpus has, at least one."""
-        return max(1, -(-int(self.version.statistics.get("documents", 0)) // self.shard_size))
+        return max(1, -(-self.documents // self.shard_size))
+
+    @property
+    def least_bytes(self) -> int:
+        """What the vectors take at least: one of float32 for each document; 0 where their dimension is not known."""
+        dimension = self.parameters.get("truncate_dimension") or self.checkpoint.description.get("dimension")
+        return self.documents * int(dimension or 0) * 4
 
 
 logger = logging.getLogger(__name__)
@@ -84,6 +102,8 @@ logger = logging.getLogger(__name__)
 _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
 #: Shards that are one turn of their team's: a worker that goes on to another model has to load it.
 SHARDS_A_TURN = 8
+#: Said once, though the job looks again every minute.
+_WAITS_FOR_ROOM = "The job waits for room."
 #: How many workers are woken at once for the shards of a corpus.
 _MOST_WAKEUPS = 32
 
@@ -98,6 +118,31 @@ class WaitsForShards(WorkEnded):
     def settle(self, job: Job) -> None:
         """Give the claim up until they are there."""
         wait_for_shards(job, self.setting)
+
+
+class DiskTooSmall(WorkEnded):
+    """The embeddings would not fit on this machine's disk now."""
+
+    def __init__(self, needed: int, free: int) -> None:
+        self.needed, self.free = needed, free
+        super().__init__(f"{needed} bytes are needed, {free} are free")
+
+    def settle(self, job: Job) -> None:
+        """Put the job back for a while: an operator, or the sweep, makes room."""
+        if requeue(job, counted=False, delay=BACKOFF[-1]) and _WAITS_FOR_ROOM not in job.log:
+            needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
+            write_log(
+                job.pk, f"The embeddings take {needed} or more; {free} of disk are free. {_WAITS_FOR_ROOM}"
+            )
+            logger.error("job %s waits for room on the disk: %s", job.pk, self)
+
+
+def require_room(setting: EncodingSetting) -> None:
+    """Raise DiskTooSmall where the embeddings will not fit, rather than after hours of encoding."""
+    embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
+    free = max(free_bytes(embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
+    if setting.least_bytes > free:
+        raise DiskTooSmall(setting.least_bytes, free)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from submissions.jobs.models.encodings import (
     EncodedCorpus,
     EncodingSetting,
     WaitsForShards,
+    require_room,
     store_single_shard,
     use_encoding,
 )
@@ -123,8 +124,10 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
         check_with_library(job, lease, task.checkpoint)
     setting = _setting(job, task, version)
     encoded = use_encoding(job, setting, lease.report_stage) if setting else None
-    if setting and not encoded and setting.shards > 1:
-        raise WaitsForShards(setting)
+    if setting and not encoded:
+        require_room(setting)
+        if setting.shards > 1:
+            raise WaitsForShards(setting)
     write_log(job.pk, f"{task.engine.label} over {version}")
     if task.parameters_on(job.dataset) != task.parameters:
         write_log(job.pk, "Its judgements are hidden: the main result alone is made and scored.")

@@ -17,6 +17,7 @@ from django.conf import settings as site
 from django.db import connections
 
 from leaderboard.core.storage.runs import open_run
+from submissions.jobs.models import encodings
 from submissions.jobs.models.encodings import settle_waiting_jobs
 from submissions.models import Job, Shard, State
 from submissions.queue.queue import reap
@@ -143,3 +144,26 @@ def test_one_child_encodes_the_shards_of_a_worker(
     assert Shard.objects.exclude(done_at=None).count() == 6
     assert len(started) == 1
     assert not Path(f"/proc/{started[0]}").exists()
+
+
+def test_a_job_waits_for_a_disk_that_can_hold_its_embeddings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """It is told before hours of encoding, no attempt is lost, and the job goes on once there is room."""
+    use_toy_engine(monkeypatch, settings)
+    submission = make_submission()
+    assert submission.checkpoint is not None
+    submission.checkpoint.description = {"dimension": 1024}
+    submission.checkpoint.save()
+    parent = queue_model(make_published(tmp_path / "collection"), submission)
+    with monkeypatch.context() as patch:
+        patch.setattr(encodings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + 30 * 4096 - 1)
+        run_waiting()
+    parent.refresh_from_db()
+    assert (parent.state, parent.attempts) == (State.QUEUED, 0)
+    assert parent.not_before is not None
+    assert "of disk are free. The job waits for room." in parent.log
+    Job.objects.filter(pk=parent.pk).update(not_before=None)
+    run_waiting()
+    parent.refresh_from_db()
+    assert parent.state == State.DONE, parent.log
