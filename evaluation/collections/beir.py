@@ -20,6 +20,7 @@ import orjson
 from isal import igzip
 from isal.igzip_lib import IsalError
 
+from evaluation.collections.blocks import Place, read_table
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LineProblems, Problem
 
@@ -131,14 +132,15 @@ class FileProblems(LineProblems):
             raise InvalidContent.of(*self.problems())
 
 
-def read_corpus(path: Path, progress: Progress | None = None) -> Iterator[Document]:
-    """The documents of `corpus.jsonl` (or `.gz`) one by one, in the file's order.
+def read_corpus(path: Path, progress: Progress | None = None, *, first: int = 0) -> Iterator[Document]:
+    """The documents of `corpus.jsonl` (or `.gz`) one by one, in the file's order, from number `first` on.
 
-    Raises InvalidContent with every problem of the file. Nothing after the first problem is yielded, but the
-    file is read to its end, to count. Duplicate identifiers are not looked for here: see `check`.
+    Of a file in blocks (`collections.blocks`) what is before that document's block is not read. Raises InvalidContent
+    with every problem of the file. Nothing after the first problem is yielded, but the file is read to its end, to
+    count. Duplicate identifiers are not looked for here: see `check`.
     """
     findings = FileProblems(path.name)
-    for _, document in iterate_documents(path, findings, progress):
+    for _, document in iterate_documents(path, findings, progress, first=first):
         if not findings:
             yield document
     findings.raise_if_any()
@@ -155,6 +157,8 @@ def read_queries(path: Path, progress: Progress | None = None) -> Iterator[Query
 
 def count_documents(path: Path) -> int:
     """How many lines of `corpus.jsonl` (or `.gz`) are not blank, without reading what they say."""
+    if (table := read_table(path)) is not None:
+        return table.documents
     with open_expanded(path) as (_, stream):
         return sum(not line.isspace() for line in stream)
 
@@ -164,12 +168,15 @@ def iterate_documents(
     findings: FileProblems,
     progress: Progress | None = None,
     on_bytes: Callable[[bytes], object] | None = None,
+    *,
+    first: int = 0,
 ) -> Iterator[tuple[int, Document]]:
     """(line number, document) for each usable line; what is wrong with the others goes to `findings`.
 
-    `on_bytes` receives the expanded bytes of the file, line by line and without a byte order mark: for checksums.
+    `on_bytes` receives the expanded bytes of the file, line by line and without a byte order mark: for checksums. From
+    document number `first` on lines are read; their numbers count from where reading began.
     """
-    for number, record in _iterate_records(path, findings, progress, on_bytes):
+    for number, record in _iterate_records(path, findings, progress, on_bytes, first):
         title = record.get("title")
         if title is None:
             title = ""
@@ -186,7 +193,7 @@ def iterate_queries(
     on_bytes: Callable[[bytes], object] | None = None,
 ) -> Iterator[tuple[int, Query]]:
     """(line number, query) for each usable line, as `iterate_documents`."""
-    for number, record in _iterate_records(path, findings, progress, on_bytes):
+    for number, record in _iterate_records(path, findings, progress, on_bytes, 0):
         yield number, Query(record["_id"], record["text"])
 
 
@@ -195,9 +202,16 @@ def _iterate_records(
     findings: FileProblems,
     progress: Progress | None,
     on_bytes: Callable[[bytes], object] | None,
+    first: int,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, record) for each line whose `_id` and `text` are usable strings."""
-    for number, line in _iterate_lines(path, findings, progress, on_bytes):
+    table = read_table(path) if first else None
+    place = table.place_of(first) if table else Place(0, 0)
+    passed = place.document
+    for number, line in _iterate_lines(path, findings, progress, on_bytes, place.offset):
+        if passed < first:
+            passed += not line.isspace()
+            continue
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -258,9 +272,10 @@ def _iterate_lines(
     findings: FileProblems,
     progress: Progress | None,
     on_bytes: Callable[[bytes], object] | None,
+    offset: int,
 ) -> Iterator[tuple[int, bytes]]:
-    """(1-based line number, line with its end) for every line that is not too long."""
-    with open_expanded(path) as (stored, stream):
+    """(1-based line number, line with its end) for every line that is not too long, from a member of the file on."""
+    with open_expanded(path, offset) as (stored, stream):
         size = max(path.stat().st_size, 1)
         number = expanded = 0
         looked_at = _RATIO_FLOOR
@@ -312,13 +327,16 @@ def _expands(path: Path) -> Problem:
 
 
 @contextmanager
-def open_expanded(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """(stored file, stream of its expanded bytes); gzip is told from its first bytes, not from the name."""
+def open_expanded(path: Path, offset: int = 0) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """(stored file, stream of its expanded bytes); gzip is told from its first bytes, not from the name.
+
+    `offset` is where a member of a gzip file begins.
+    """
     with path.open("rb", buffering=2**20) as stored:
         if stored.read(2) != _GZIP_MAGIC:
             stored.seek(0)
             yield stored, stored
             return
-        stored.seek(0)
+        stored.seek(offset)
         with _open_gzip(stored, "rb") as expanded:
             yield stored, io.BufferedReader(expanded, 2**20)

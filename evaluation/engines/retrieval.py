@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -25,7 +26,6 @@ from evaluation.engines.base import (
     ShardedEngine,
     StageProgress,
     shard_name,
-    split_corpus,
 )
 from evaluation.engines.kept_rankings import KeptRankings
 from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for, merge_runs
@@ -225,22 +225,22 @@ def encode_corpus(
     total = max(count_documents(corpus), 1)
     shards = -(-total // shard_size)
     wanted = part.of(shards, "shards") if part else range(shards)
-    folders: list[Path] = []
-    before, encoded, seconds = 0, 0, 0.0
-    for number, documents in enumerate(split_corpus(read_corpus(corpus), shard_size)):
-        if number >= wanted.stop:
-            break
-        if number < wanted.start:
-            continue
-        shard = folder / shard_name(number)
+    folders = [folder / shard_name(number) for number in wanted]
+    encoded, seconds = 0, 0.0
+    reading: Iterator[Document] = iter(())
+    at = -1  # the number of the document that is read next
+    for number, shard in zip(wanted, folders, strict=True):
+        first = number * shard_size
         if not shard.exists():
+            if at != first:
+                reading = read_corpus(corpus, first=first)
+            documents = list(islice(reading, shard_size))
+            at = first + len(documents)
             started = perf_counter()
-            _encode_shard(engine, documents, shard, before, total, report)
+            _encode_shard(engine, documents, shard, first, total, report)
             seconds += perf_counter() - started
             encoded += len(documents)
-        before += len(documents)
-        report("encoding", min(before / total, 1.0))
-        folders.append(shard)
+        report("encoding", min((first + shard_size) / total, 1.0))
     return EncodedCorpus(folders, encoded, seconds, shards)
 
 

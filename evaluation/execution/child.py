@@ -209,7 +209,7 @@ def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
 def _encode_shard(engine: ShardedEngine, job: ExecutionJob, number: int, channel: Channel) -> dict[str, Any]:
     assert job.corpus is not None
     first = number * job.shard_size
-    documents = list(islice(read_corpus(job.corpus), first, first + job.shard_size))
+    documents = list(islice(read_corpus(job.corpus, first=first), job.shard_size))
     channel.report("encoding", 0.0)
     folder = job.out / SHARD_FOLDER
     folder.mkdir()

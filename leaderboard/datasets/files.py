@@ -6,14 +6,17 @@ leaves it out.
 
 from __future__ import annotations
 
+import io
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from django.contrib.auth.models import AnonymousUser
 from isal import igzip
 
+from evaluation.collections.blocks import COMPRESSION_LEVEL, write_blocks
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades
 from leaderboard.core.permissions import may_read_judgements, sees
@@ -38,7 +41,6 @@ _DESCRIPTIONS = {
 _OPEN_SPLITS = ("train", "dev", "valid")
 
 _GZIP = b"\x1f\x8b"
-_COMPRESSION_LEVEL = 2
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
 
@@ -163,15 +165,31 @@ def without_checksums(statistics: Mapping[str, Any]) -> dict[str, Any]:
 def gzipped(source: Path, target: Path) -> Path:
     """The file's content as gzip in `target`, without name, time or byte order mark: however it was sent, the same
     bytes."""
-    with source.open("rb") as start:
-        compressed = start.read(2) == _GZIP
     with (
-        igzip.open(source, "rb") if compressed else source.open("rb") as reader,
+        _expanded(source) as reader,
         target.open("wb") as file,
         igzip.IGzipFile(
-            filename="", mode="wb", compresslevel=_COMPRESSION_LEVEL, fileobj=file, mtime=0
+            filename="", mode="wb", compresslevel=COMPRESSION_LEVEL, fileobj=file, mtime=0
         ) as writer,
     ):
-        writer.write(reader.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK))
         shutil.copyfileobj(reader, writer, 1 << 20)
     return target
+
+
+def in_blocks(corpus: Path, target: Path) -> Path:
+    """The same for a corpus, in blocks that can be read one by one."""
+    with _expanded(corpus) as reader:
+        write_blocks(reader, target)
+    return target
+
+
+@contextmanager
+def _expanded(source: Path) -> Iterator[BinaryIO]:
+    """The file's content, expanded where it is gzip, from behind its byte order mark on."""
+    with source.open("rb") as start:
+        compressed = start.read(2) == _GZIP
+    with igzip.open(source, "rb") if compressed else source.open("rb") as stored:
+        reader = io.BufferedReader(stored, 1 << 20) if compressed else stored
+        if reader.peek(len(_BYTE_ORDER_MARK)).startswith(_BYTE_ORDER_MARK):
+            reader.read(len(_BYTE_ORDER_MARK))
+        yield reader

@@ -32,6 +32,7 @@ from leaderboard.importing.collections.storing import (
     StoredContent,
     create_version,
     offer_content,
+    set_corpus,
     set_topics,
     store_content,
 )
@@ -225,6 +226,7 @@ def _record(
         qrels = qrels if stays else wanted
         if stays and _rescore(dataset, wanted):
             changes.append(f"rescore on {wanted.split} qrels {wanted.number}")
+    set_corpus(version, stored)
     if (judged is not None or qrels is None) and not stays and set_topics(version, inspected, stored):
         changes.append("topics")
     moved = (dataset.current_version_id, dataset.current_qrels_id) != (

@@ -54,7 +54,7 @@ def store_content(
     stored = StoredContent(
         queries=files.store_file(files.gzipped(source.queries, work / "queries.gz")),
         topics=files.store_file(files.gzipped(topics, work / "topics.gz")) if topics else None,
-        corpus=files.store_file(files.gzipped(corpus, work / "corpus.gz")) if corpus else None,
+        corpus=files.store_file(files.in_blocks(corpus, work / "corpus.gz")) if corpus else None,
         document_ids=files.store_file(files.gzipped(inspected.id_list, work / "ids.gz"))
         if inspected.id_list
         else None,
@@ -89,6 +89,16 @@ def create_version(
         document_ids_sha256=stored.id_table_sha256,
         statistics=inspected.statistics(),
     )
+
+
+def set_corpus(version: DatasetVersion, stored: StoredContent) -> None:
+    """Have a version that was there before read its corpus, the same documents, from the file of this import.
+
+    One that was stored before corpora were in blocks is in blocks then.
+    """
+    if stored.corpus is not None and version.corpus_sha256 != stored.corpus.sha256:
+        version.corpus_sha256 = stored.corpus.sha256
+        version.save(update_fields=["corpus_sha256"])
 
 
 def set_topics(version: DatasetVersion, inspected: InspectedCollection, stored: StoredContent) -> bool:
