@@ -128,7 +128,7 @@
     const rounds = form() && form().querySelector("[data-rounds]");
     if (!rounds) return;
     const chosen = [...form().querySelectorAll("select[data-dataset], input[name=dataset]:checked")].map((each) => each.value);
-    rounds.hidden = !rounds.dataset.rounds.split(" ").some((slug) => slug && chosen.includes(slug));
+    rounds.hidden = !rounds.dataset.rounds.split(/\s+/).some((slug) => slug && chosen.includes(slug));
   }
   document.addEventListener("change", showRounds);
   showRounds();

@@ -22,6 +22,7 @@ from tests.curating import save
 from tests.factories import make_user
 from tests.leaderboard.entries import cost, make_system, score, scored_dataset
 from tests.leaderboard.tiny_collection import good_files, write_folder
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 
@@ -208,7 +209,7 @@ def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> 
         raise_challenge(
             system, make_user("Carol"), claim="training", text="It was trained on the test queries."
         )
-    page = admin_client.get("/admin/").content.decode()
+    page = one_line(admin_client.get("/admin/").content.decode())
     assert "<strong>1</strong> challenge is open" in page
     groups = re.findall(r'<h2 id="[a-z-]+">([^<]+)</h2>', page)[1:]
     assert groups == [

@@ -16,6 +16,7 @@ from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Benchmark, BenchmarkMember, HardwareClass, Price
 from tests.factories import make_user
 from tests.leaderboard.entries import cost, make_system, score, scored_dataset
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 
@@ -67,7 +68,7 @@ def test_systems_go_out_and_come_back_changed_after_a_look(curator: Client) -> N
     assert "Nothing would change" in bring(curator, "system", rows).content.decode()
     rows[0] |= {"training_datasets": '["nuts"]', "training_declared": "1", "licence": "MIT"}
     answer = bring(curator, "system", rows)
-    page = answer.content.decode()
+    page = one_line(answer.content.decode())
     assert "1 row would change. Nothing is stored yet." in page
     assert "<dt>licence</dt><dd><del>(empty)</del> → <ins>“MIT”</ins>" in page
     assert "style=" not in page

@@ -20,6 +20,7 @@ from submissions.accounts.authentication import TokenAuthentication
 from submissions.accounts.tokens import TokenRefused, make_token
 from submissions.models import ApiToken, Scope
 from tests.factories import make_user
+from tests.pages import one_line
 from tests.submissions.clients import show_again
 
 pytestmark = pytest.mark.django_db
@@ -144,7 +145,7 @@ def test_what_was_chosen_on_the_page_is_what_the_token_has(person: User, client:
     token = ApiToken.objects.get()
     assert token.scopes == ["submit"]
     assert timedelta(days=6) < token.expiry - timezone.now() <= timedelta(days=7)
-    page = client.get("/account/").content.decode()
+    page = one_line(client.get("/account/").content.decode())
     assert "· scopes: submit ·" in page
     for wrong in ({"scopes": ["admin"]}, {"days": "365"}, {"scopes": []}):
         assert client.post("/account/tokens/", {**fields, **wrong}, follow=True).status_code == 400

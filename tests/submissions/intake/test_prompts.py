@@ -17,6 +17,7 @@ from leaderboard.models import Dataset, Run
 from leaderboard.results.reported_facts import fact_texts
 from submissions.jobs.models import run_model
 from submissions.models import Job, State, Submission
+from tests.pages import one_line
 from tests.submissions.clients import Api, upload
 from tests.submissions.model_jobs import (
     by_one_process,
@@ -140,7 +141,7 @@ def test_the_page_takes_prompts_of_datasets_and_keeps_them(signed_in: Client, ap
         "prompt-demo-document_prompt": "",
         "prompt-other-query_prompt": "a" * 1001,
     }
-    page = signed_in.post("/submit/model/", sent).content.decode()
+    page = one_line(signed_in.post("/submit/model/", sent).content.decode())
     assert "Nothing was submitted" in page
     assert page.count('<tr class="own-prompts"><td colspan="2"><details open>') == 2
     assert "Instruct: one" in page
@@ -151,7 +152,7 @@ def test_the_page_takes_prompts_of_datasets_and_keeps_them(signed_in: Client, ap
     assert response.status_code == 302, response.content.decode()
     own = {job.dataset.slug: job.payload.get("parameters") for job in Job.objects.all()}
     assert own == {"demo": {"query_prompt": "Instruct: one\nQuery: "}, "other": None}
-    followed = signed_in.get(response["Location"]).content.decode()
+    followed = one_line(signed_in.get(response["Location"]).content.decode())
     assert "<dt>query_prompt here</dt><dd>&quot;Instruct: one\\nQuery: &quot;</dd>" in followed
     assert "none of them query: nothing is put before queries" in followed
     again = signed_in.get("/submit/model/").content.decode()

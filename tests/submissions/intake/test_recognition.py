@@ -11,6 +11,7 @@ from django.test import Client
 
 from leaderboard.models import Dataset
 from submissions.models import Submission, Upload
+from tests.pages import one_line
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import QUERIES, make_collection, run_text
 
@@ -46,7 +47,7 @@ def test_a_checked_file_is_kept_with_its_dataset_and_submitted_without_being_cho
     demo: Dataset, signed_in: Client
 ) -> None:
     files = [upload(run_text(), "good.txt"), upload("q1 Q0 d1 1 high mine\n", "demo.bad.txt")]
-    page = signed_in.post("/submit/", {"action": "check", "several": files}).content.decode()
+    page = one_line(signed_in.post("/submit/", {"action": "check", "several": files}).content.decode())
     assert "It cannot be scored." in page
     (kept,) = Upload.objects.all()
     assert kept.file_name == "good.txt"

@@ -18,6 +18,7 @@ from leaderboard.models import AuditRecord, Dataset, DatasetVersion, JudgementIm
 from submissions.jobs.runner import drain_queue
 from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user
+from tests.pages import one_line
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import QUERIES, run_text
 from tests.submissions.workers import work
@@ -143,7 +144,7 @@ def test_old_grades_are_shown_to_readers_and_that_is_recorded(demo: Dataset, jud
     scorer()
     reader = Client()
     reader.force_login(with_rights("judge_dataset", "read_qrels"))
-    assert '<td class="n">2</td><td class="n">1</td>' in reader.get(address).content.decode()
+    assert '<td class="n">2</td><td class="n">1</td>' in one_line(reader.get(address).content.decode())
     assert AuditRecord.objects.get(action="read judgements").actor_name == "Judith"
     judge.get(address)
     assert AuditRecord.objects.filter(action="read judgements").count() == 1
@@ -168,7 +169,7 @@ def test_only_topics_are_pooled_and_what_was_left_out_is_said(
     said = run("draw_pool", "demo", depth=4, to=tmp_path, **by)
     assert "6 pairs of 3 queries from 1 run; 6 were judged already." in said
     assert "Left out: 9 queries of the runs that the dataset does not ask." in said
-    page = judge.get(f"/admin/leaderboard/pool/{Pool.objects.get().pk}/change/").content.decode()
+    page = one_line(judge.get(f"/admin/leaderboard/pool/{Pool.objects.get().pk}/change/").content.decode())
     assert "not asked by the dataset</dt><dd>9</dd>" in page
 
 

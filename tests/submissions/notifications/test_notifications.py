@@ -33,6 +33,7 @@ from submissions.notifications.outbox import Message, notify
 from submissions.notifications.sending import send_notifications, wake_notifier
 from submissions.queue.lifecycle import advance
 from tests.factories import make_user
+from tests.pages import one_line
 from tests.submissions.clients import Api
 from tests.submissions.outbox import notices_of, only_notice, scored
 from tests.submissions.workers import work
@@ -216,8 +217,8 @@ def test_mail_and_inbox_are_switched_off_apart(signed_in: Client, alice: User) -
         (False, "waiting"),
         (True, "waiting"),
     ]
-    page = signed_in.get("/inbox/preferences/").content.decode()
-    assert 'name="finished-mail" aria' in page.replace("\n", " ")
+    page = one_line(signed_in.get("/inbox/preferences/").content.decode())
+    assert 'name="finished-mail" aria' in page
     assert "two" not in signed_in.get("/inbox/").content.decode()
 
 

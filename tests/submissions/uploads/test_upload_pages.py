@@ -9,6 +9,7 @@ from leaderboard.models import Dataset, User
 from submissions.models import Upload
 from submissions.uploads import service
 from tests.factories import make_user
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 
@@ -23,7 +24,7 @@ def half(alice: User) -> Upload:
 def test_a_file_that_is_here_in_part_is_said_on_the_submit_page(
     demo: Dataset, half: Upload, signed_in: Client
 ) -> None:
-    page = signed_in.get("/submit/").content.decode()
+    page = one_line(signed_in.get("/submit/").content.decode())
     assert "<b>night.txt</b>: 4 B of 10 B uploaded." in page
     assert "night.txt" not in signed_in.get("/submit/model/?engine=dense").content.decode()
 

@@ -18,6 +18,7 @@ from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
 from submissions.intake.models import readiness
 from submissions.models import Job, State, Submission, Upload
+from tests.pages import one_line
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import make_collection
 from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
@@ -41,7 +42,7 @@ def archive() -> Any:
 
 def page_of(client: Client, engine: str) -> str:
     """The form of an engine."""
-    return client.get("/submit/model/", {"engine": engine}).content.decode()
+    return one_line(client.get("/submit/model/", {"engine": engine}).content.decode())
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -98,7 +99,7 @@ def test_sample_archives_are_offered_where_they_fit(signed_in: Client, corpus: D
 def test_findings_are_listed_with_what_would_be_accepted(signed_in: Client) -> None:
     bad = upload(zipped({"config.json": b"{}", "pytorch_model.bin": b"x"}), "bad.zip")
     response = signed_in.post("/submit/model/", {**NEW, "dataset": "demo", "checkpoint": bad})
-    page = response.content.decode()
+    page = one_line(response.content.decode())
     assert response.status_code == 400
     assert "pytorch_model.bin" in page
     assert 'href="/formats/#pickle_weights"' in page
@@ -110,7 +111,7 @@ def test_findings_are_listed_with_what_would_be_accepted(signed_in: Client) -> N
 
 def test_an_archive_is_checked_and_nothing_is_stored(signed_in: Client) -> None:
     response = signed_in.post("/submit/model/", {**NEW, "action": "check", "checkpoint": archive()})
-    page = response.content.decode()
+    page = one_line(response.content.decode())
     assert "It can be run." in page
     assert "<dt>Kind</dt><dd>static embeddings" in page
     assert "<dt>Weights</dt><dd>328</dd>" in page
@@ -158,7 +159,7 @@ def test_where_nobody_is_alive_models_wait_for_those_that_were(signed_in: Client
 def test_a_job_that_no_worker_can_run_says_why_it_waits(signed_in: Client, api: Api) -> None:
     identifier = submit_model(api).body["id"]
     announce(**LACKING)
-    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
     assert "It waits.</b> No worker that is alive has a working sandbox: bwrap is not installed." in page
     assert "What helps: <code>apt install bubblewrap</code>." in page
     assert "You are next" not in page
@@ -280,7 +281,7 @@ def test_the_kind_of_an_archive_chooses_the_engine_and_the_archive_is_kept(
         "engine": "cross-encoder",
         "checkpoint": upload(static_archive(), "static.zip"),
     }
-    page = signed_in.post("/submit/model/?engine=cross-encoder", sent).content.decode()
+    page = one_line(signed_in.post("/submit/model/?engine=cross-encoder", sent).content.decode())
     assert "Dense was chosen for it" in page
     assert 'href="?engine=dense#model" aria-current="true"' in page
     assert '<th scope="col" class="n">Estimated time</th>' in page

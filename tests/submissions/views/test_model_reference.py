@@ -17,13 +17,14 @@ from evaluation.checkpoints.library import PATH, library_models
 from evaluation.engines import ENGINES
 from evaluation.engines.prompts import TEMPLATES
 from submissions.models import Switch
+from tests.pages import one_line
 from tests.submissions.clients import Api
 
 pytestmark = pytest.mark.django_db
 
 
 def text_of(client: Client) -> str:
-    return html.unescape(client.get("/models/").content.decode())
+    return html.unescape(one_line(client.get("/models/").content.decode()))
 
 
 def test_the_page_has_every_kind_engine_parameter_and_code(client: Client) -> None:

@@ -11,6 +11,7 @@ from submissions.accounts.teams import automatic_name, personal_team, rename_tea
 from submissions.models import Job, State, Submission
 from submissions.queue.queue import claim
 from submissions.status.description import Score
+from tests.pages import one_line
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import run_text
 from tests.submissions.workers import work
@@ -212,13 +213,13 @@ def test_more_unjudged_documents_are_not_shown_as_better(
 def test_a_wrong_field_does_not_hide_what_is_wrong_with_a_file(demo: Dataset, signed_in: Client) -> None:
     wrong = {**NEW, "new-name": "", "run:demo": upload("q1 Q0 d1 1 high mine\n")}
     response = signed_in.post("/submit/", wrong)
-    page = response.content.decode()
+    page = one_line(response.content.decode())
     assert response.status_code == 400
     assert "This field is required." in page
     assert "It cannot be scored." in page
-    assert "<details>\n<summary>Links and licence" in page  # nothing in there is wrong
-    page = signed_in.post("/submit/", {**NEW, "new-code_url": "ftp://x"}).content.decode()
-    assert "<details open>\n<summary>Links and licence" in page
+    assert "<details><summary>Links and licence" in page  # nothing in there is wrong
+    page = one_line(signed_in.post("/submit/", {**NEW, "new-code_url": "ftp://x"}).content.decode())
+    assert "<details open><summary>Links and licence" in page
 
 
 def test_the_first_submission_asks_for_the_name_of_the_team(
