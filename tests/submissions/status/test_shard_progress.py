@@ -87,7 +87,7 @@ def test_pace_time_left_and_cost(waiting: Submission) -> None:
         "cost": pytest.approx(0.30),
         "currency": "USD",
     }
-    assert "3 of 4 are there, at 20 documents a second. They have cost 0.30 USD so far." in page
+    assert "3 of 4 are there. They encode 20 documents a second. This has cost 0.30 USD so far." in page
     assert "about 50 s left" in page
 
 
@@ -96,4 +96,4 @@ def test_nothing_is_said_of_cost_where_a_machine_has_no_price(waiting: Submissio
     Shard.objects.filter(number=0).update(hardware="another")
     shards, page = seen(waiting)
     assert (shards["cost"], shards["currency"]) == (None, "")
-    assert "They have cost" not in page
+    assert "This has cost" not in page
