@@ -105,16 +105,38 @@ def cpu_model(info: Path = _CPU_INFO) -> str:
 
 
 def gpu_model(gpus: Path = _GPUS) -> str:
-    """The name of the first GPU that this process sees, from PyTorch if it is loaded, else from the driver."""
+    """The name of this process's GPU, from PyTorch if it is loaded, else from the driver."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return _short(torch.cuda.get_device_name(0))
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    for information in sorted(gpus.glob("*/information"))[int(first) if first.isdecimal() else 0 :]:
-        found = re.search(r"^Model:\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE)
-        if found:
-            return _short(found[1])
-    return "unknown GPU"
+    known = {number: name for number, _, name in gpus_of_machine(gpus)}
+    return known.get(own_gpu(gpus), "unknown GPU")
+
+
+def own_gpu(gpus: Path = _GPUS) -> str:
+    """The GPU of this process: its number in the order of the bus, else as CUDA_VISIBLE_DEVICES names it."""
+    named = next(iter(visible_gpus(gpus)), "0")
+    return next((number for number, uuid, _ in gpus_of_machine(gpus) if uuid.startswith(named)), named)
+
+
+def visible_gpus(gpus: Path = _GPUS) -> list[str]:
+    """The GPUs that this process may use: as CUDA_VISIBLE_DEVICES names them, or the numbers of all of the machine.
+
+    The variable has numbers, in the order that CUDA_DEVICE_ORDER=PCI_BUS_ID gives, or beginnings of UUIDs.
+    """
+    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    return [name for name in named if name] or [number for number, *_ in gpus_of_machine(gpus)]
+
+
+def gpus_of_machine(gpus: Path = _GPUS) -> list[tuple[str, str, str]]:
+    """Number, UUID and name of each NVIDIA GPU, in the order of the bus, as the driver tells them."""
+    found = []
+    for number, information in enumerate(sorted(gpus.glob("*/information"))):
+        told = dict(re.findall(r"^([^:\n]+):\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE))
+        found.append(
+            (str(number), told.get("GPU UUID", "unknown"), _short(told.get("Model")) or "unknown GPU")
+        )
+    return found
 
 
 def library_versions() -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 Energy is read where the machine counts it: the processor's package through RAPL, an NVIDIA GPU through NVML. Else none.
 
-Both are counters of the whole package or board, which other work on the machine adds to: measuring runs alone.
+Both are counters of the whole package or board, which other work on the machine adds to: measuring runs alone. On a
+machine with several GPUs others work beside it, so that the board alone is counted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
+
+from evaluation.efficiency.hardware import gpus_of_machine, own_gpu
 
 _POWERCAP = Path("/sys/class/powercap")
 
@@ -33,8 +36,12 @@ class EnergyMeter(NamedTuple):
 
 
 def open_meter(device: str, powercap: Path = _POWERCAP) -> EnergyMeter:
-    """A meter over what is readable here: the processor's packages, and the first GPU where the work is on it."""
-    found = {"CPU": _package_counters(powercap), "GPU": _gpu_counters() if device == "cuda" else []}
+    """A meter over what is readable here: the processor's packages, and this process's GPU where the work is on it."""
+    alone = device != "cuda" or len(gpus_of_machine()) < 2
+    found = {
+        "CPU": _package_counters(powercap) if alone else [],
+        "GPU": _gpu_counters() if device == "cuda" else [],
+    }
     return EnergyMeter(
         " and ".join(name for name, counters in found.items() if counters),
         [counter for counters in found.values() for counter in counters],
@@ -73,10 +80,10 @@ def _gpu_counters() -> list[Counter]:
         return []
     try:
         pynvml.nvmlInit()
-        board = pynvml.nvmlDeviceGetHandleByIndex(0)
+        board = pynvml.nvmlDeviceGetHandleByIndex(int(own_gpu()))  # NVML counts in the order of the bus, too
         pynvml.nvmlDeviceGetTotalEnergyConsumption(board)
-    except pynvml.NVMLError:
-        return []  # no driver, or a board too old to count
+    except (pynvml.NVMLError, ValueError):
+        return []  # no driver, a board too old to count, or a part of one
     return [lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(board) / 1000]
 
 

@@ -16,6 +16,7 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from evaluation.efficiency import describe
+from evaluation.efficiency.hardware import own_gpu
 from submissions.models import Job, Worker
 from submissions.queue.capability import SILENCE, own_capability, runs_models
 from submissions.queue.process import refusal
@@ -79,7 +80,9 @@ class Heartbeat:
             "queues": self.queues,
             "version": self.version,
             "hardware_class": own_hardware_class(self.queues),
-            "sandbox": own_capability().as_dict() if runs_models(self.queues) else {},
+            "sandbox": {**own_capability().as_dict(), "device": own_device(self.queues)}
+            if runs_models(self.queues)
+            else {},
             "refusal": refusal()[:300],
             "seen_at": Now(),
         }
@@ -101,6 +104,11 @@ def own_hardware_class(queues: Sequence[str]) -> str:
     if not runs_models(queues):
         return ""
     return _hardware_class(settings.MODEL_THREADS, "cuda" if Job.Queue.GPU in queues else "cpu")
+
+
+def own_device(queues: Sequence[str]) -> str:
+    """What a worker of these queues computes on, for operators: "cuda:3", by the machine's own numbers, or "cpu"."""
+    return f"cuda:{own_gpu()}" if Job.Queue.GPU in queues else "cpu"
 
 
 def delete_silent_workers() -> None:

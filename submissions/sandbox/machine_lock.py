@@ -1,4 +1,7 @@
-"""One lock for the machine: whoever measures time has it alone, whoever merely works shares it.
+"""One lock for each device of a machine: whoever measures time has it alone, whoever merely works shares it.
+
+A GPU's is its own, so that workers with a GPU each do not wait for each other. Whoever computes on the processor has
+that of the machine.
 
 It is a pair of files locked with flock, which the system releases when a process dies. Those who want the machine
 alone hold the gate first: a stream of others cannot keep them waiting, as long as those at work end soon. Where they do
@@ -19,6 +22,8 @@ from typing import Literal
 
 from django.conf import settings
 
+from evaluation.efficiency.hardware import own_gpu
+
 Mode = Literal["shared", "exclusive"]
 #: Seconds between two attempts.
 PAUSE = 0.2
@@ -30,10 +35,15 @@ _OPERATIONS = {"shared": fcntl.LOCK_SH, "exclusive": fcntl.LOCK_EX}
 
 
 class MachineLock:
-    """The lock as this job holds it: not at all, shared or exclusive. Not for several threads at once."""
+    """The lock as this job holds it: not at all, shared or exclusive. Not for several threads at once.
 
-    def __init__(self, path: Path | None = None) -> None:
+    `device` is what the job computes on, "cpu" or "cuda": then it is this process's GPU that is locked.
+    """
+
+    def __init__(self, path: Path | None = None, device: str = "cpu") -> None:
         path = path or Path(settings.TIMING_LOCK)
+        if device == "cuda":
+            path = path.with_name(f"{path.name}.gpu-{own_gpu()}")
         self._lock = _open(path)
         self._gate = _open(path.with_name(path.name + ".gate"))
         self._shut_at: float | None = None

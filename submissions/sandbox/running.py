@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from django.conf import settings
 
+from evaluation.efficiency.hardware import own_gpu
 from evaluation.engines.warm_up import warm_up_engines
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
@@ -89,7 +90,7 @@ def run_job(
     meanwhile, and had alone while the child measures. Raises SandboxUnavailable, which is no fault of the model.
     """
     with ExitStack() as resources:
-        lock = resources.enter_context(closing(MachineLock()))
+        lock = resources.enter_context(closing(MachineLock(device=job.device)))
         lock.acquire("shared", lambda: on_progress(WAITING, 0.0, _WAITING))
         _, supervision = resources.enter_context(_started(backend, job, limits, lock, on_progress))
         ending = supervision.run()
@@ -106,7 +107,7 @@ class ShardEncoder:
         self.job = job
         self._backend, self._limits = backend, limits
         self._resources = ExitStack()
-        self._lock = self._resources.enter_context(closing(MachineLock()))
+        self._lock = self._resources.enter_context(closing(MachineLock(device=job.device)))
         self._child: tuple[SandboxedProcess, Supervision] | None = None
 
     def encode(self, number: int, target: Path, on_progress: OnProgress) -> SandboxOutcome:
@@ -257,9 +258,11 @@ def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str,
     }
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         made[name] = str(job.threads)
-    for name in ("CC", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):
-        if name in os.environ:
-            made[name] = os.environ[name]
+    if "CC" in os.environ:
+        made["CC"] = os.environ["CC"]
+    # The child sees this process's GPU or none, and counts them as we do.
+    made["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    made["CUDA_VISIBLE_DEVICES"] = own_gpu() if job.device == "cuda" else ""
     return made
 
 

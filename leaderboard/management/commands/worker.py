@@ -6,9 +6,9 @@ import os
 import re
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from evaluation.efficiency.hardware import visible_gpus
 from leaderboard.management.supervisor import services
 
 #: The queues, and how many processes serve each by default; of 0, the worker works in its own.
@@ -25,8 +25,8 @@ class Command(BaseCommand):
         parser.add_argument("--queue", choices=QUEUES, required=True)
         parser.add_argument(
             "--device",
-            help="cuda:3, one GPU of several; several workers then share a machine, and each is timed beside the "
-            "others. cpu:0 and so on do the same without a GPU",
+            help="cuda:3: the fourth GPU of those that this process may see; a worker for each. cpu:0 and so on name "
+            "several workers of one processor",
         )
         parser.add_argument(
             "--until-idle",
@@ -53,12 +53,18 @@ class Command(BaseCommand):
 
 
 def _device_environment(device: str, queue: str) -> dict[str, str]:
-    """The variables with which a worker and its children see one device alone, and lock the timings of that alone."""
+    """The variables with which a worker and its children see one GPU alone, which is then the one that they lock."""
     found = _DEVICE.fullmatch(device)
     if found is None or (found[1] == "cuda") != (queue == "gpu"):
         right = "cuda:N for --queue gpu, cpu:N for the others"
         raise CommandError(f"--device {device} does not fit --queue {queue}; give {right}.")
-    environment = {"TIMING_LOCK": f"{settings.TIMING_LOCK}.{found[1]}-{found[2]}"}
-    if found[1] == "cuda":
-        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": found[2]}
-    return environment
+    if found[1] == "cpu":
+        return {}
+    visible, number = visible_gpus(), int(found[2])
+    if visible and number >= len(visible):
+        there = ", ".join(f"cuda:{place}" for place in range(len(visible)))
+        raise CommandError(
+            f"There is no {device} here, but {there}. CUDA_VISIBLE_DEVICES names what it may see."
+        )
+    gpu = visible[number] if visible else found[2]  # where the driver tells of none, CUDA may still find some
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu}

@@ -8,6 +8,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from django.conf import settings
+
+from evaluation.efficiency.hardware import visible_gpus
 from leaderboard.management.supervisor.processes import Command
 
 #: What it is that serves: its workers, and what of a request it believes.
@@ -51,10 +54,24 @@ def notifier(environment: Mapping[str, str]) -> Command:
     return worker("notifier", "notices", 0, {**environment, "PRIVATE_STORAGE": "off"})
 
 
-def retriever(environment: Mapping[str, str]) -> Command:
-    """A Celery worker that retrieves, one job at a time so that measuring runs alone; on a GPU where there is one."""
-    queues = "cpu,gpu" if _GPU.exists() else "cpu"
-    return worker("retriever", queues, 1, environment)
+def retrievers(environment: Mapping[str, str]) -> list[Command]:
+    """Celery workers that retrieve, one job at a time each: one for all, or one for the processor and for each GPU.
+
+    Several share the machine's memory and cores, unless variables say what each has.
+    """
+    gpus = visible_gpus()
+    if len(gpus) < 2:
+        return [worker("retriever", "cpu,gpu" if _GPU.exists() else "cpu", 1, environment)]
+    shares = {
+        name: str(max(getattr(settings, name) // (len(gpus) + 1), 1))
+        for name in ("MODEL_MEMORY_BYTES", "MODEL_THREADS")
+        if name not in os.environ
+    }
+    environment = {**environment, **shares}
+    return [worker("retriever", "cpu", 1, environment)] + [
+        worker(f"retriever-{number}", "gpu", 1, {**environment, "CUDA_VISIBLE_DEVICES": gpu})
+        for number, gpu in enumerate(gpus)
+    ]
 
 
 def worker(name: str, queues: str, processes: int, environment: Mapping[str, str]) -> Command:

@@ -61,7 +61,7 @@ class Site:
         group.start(
             services.web(self._port, environment),
             services.scorer(environment),
-            services.retriever(environment),
+            *services.retrievers(environment),
             services.beat(self._run_folder, environment),
             services.manage("prepare", "runboard", "--prepare", environment=environment, loud=True),
         )

@@ -149,7 +149,7 @@ def test_a_worker_announces_its_sandbox_and_is_remembered(broken: None) -> None:
     retriever.start()
     scorer.start()
     wait_until(lambda: Worker.objects.count() == 2)
-    assert Worker.objects.get(name="r").sandbox == ISOLATED.as_dict()
+    assert Worker.objects.get(name="r").sandbox == {**ISOLATED.as_dict(), "device": "cpu"}
     assert Worker.objects.get(name="s").sandbox == {}
     assert capability.reported_capabilities() == [ISOLATED]
     retriever.stop()
