@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from leaderboard.api import answers
+from leaderboard.api.board_answers import BoardSerializer
 from leaderboard.api.fields import ReadView
 from leaderboard.boards import exports, pages
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
@@ -87,7 +88,7 @@ VIEW_PARAMETERS = [
 #: What the documentation says of both kinds of boards, with an example of a view.
 _BOARD: dict[str, Any] = {
     "parameters": VIEW_PARAMETERS,
-    "responses": answers.BoardSerializer,
+    "responses": BoardSerializer,
     "extensions": {"x-curl": "?measure=nDCG@10&architecture=dense"},
 }
 

@@ -17,6 +17,11 @@ Answer = serializers.Serializer[Any]
 Field = serializers.Field[Any, Any, Any, Any]
 
 
+def texts(**options: Any) -> serializers.ListField:
+    """A list of texts."""
+    return serializers.ListField(child=serializers.CharField(), **options)
+
+
 class ReadView(APIView):
     """A view that a token for reading may ask."""
 

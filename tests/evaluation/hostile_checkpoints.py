@@ -205,6 +205,9 @@ def _modules() -> None:
     add_with_file("modules-without-pooling", "module_order", "modules.json", _only("Transformer"))
     add_with_file("modules-router-gadget", "module_type", "modules.json", _only("Router", "1_Pooling"))
     HOSTILE["modules-router-gadget"] = HostileCheckpoint(zip_of(_router, "base"), "module_type")
+
+
+def _module_settings() -> None:
     add_with_json(
         "arguments-for-loading",
         "forbidden_key",
@@ -316,6 +319,10 @@ def _weights() -> None:
         add_with_file(name, code, "model.safetensors", data)
     without = safetensors({n: a for n, a in arrays().items() if n != "embeddings.LayerNorm.bias"})
     add_with_file("weights-missing", "missing_weights", "model.safetensors", without, deep=True)
+
+
+def _indexes() -> None:
+    word = "embeddings.word_embeddings.weight"
     for name, code, place in (
         ("index-path-up", "weights_index", f"../{CANARY}"),
         ("index-path-absolute", "weights_index", f"/tmp/{CANARY}"),
@@ -412,8 +419,8 @@ def _config_edit(change: Mapping[str, Any]) -> Callable[[Files], None]:
 
 
 _GROUPS = (
-    _dangerous_files, _configurations, _tokenizers, _modules, _weights, _kinds, add_architectures,
-    add_tokenizers, add_modules,
+    _dangerous_files, _configurations, _tokenizers, _modules, _module_settings, _weights, _indexes, _kinds,
+    add_architectures, add_tokenizers, add_modules,
 )  # fmt: skip
 for _group in _GROUPS:
     _group()

@@ -13,7 +13,7 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
-from leaderboard.api.answers import BoardSerializer
+from leaderboard.api.board_answers import BoardSerializer
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import BoardChange
 from leaderboard.results.publishing.visibility import withdraw_entries

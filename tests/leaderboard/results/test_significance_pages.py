@@ -14,7 +14,7 @@ from django.test import Client
 
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
-from leaderboard.api.answers import BoardSerializer
+from leaderboard.api.board_answers import BoardSerializer
 from leaderboard.boards.state import Sort
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from leaderboard.results.significance.computing import compute_certainty
