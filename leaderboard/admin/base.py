@@ -21,7 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from simple_history.admin import SimpleHistoryAdmin
 
-from leaderboard.admin.forms import LONGEST_REASON, OWN_FIELDS, CurationForm
+from leaderboard.admin.forms import FORM_FIELDS, LONGEST_REASON, OWN_FIELDS, CurationForm
 from leaderboard.admin.locking import describe_changes, has_history
 from leaderboard.core.audit import acting, named, record
 from leaderboard.models import Dataset, User
@@ -39,7 +39,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     """Pages that curators edit."""
 
     form = CurationForm
-    formfield_overrides = {models.URLField: {"assume_scheme": "https"}}
+    formfield_overrides = FORM_FIELDS
     object_history_template = "admin/curation_history.html"
     change_list_template = "admin/curation_change_list.html"
     change_form_template = "admin/curation_change_form.html"

@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from leaderboard.admin.exchange import ExchangeAdmin
+from leaderboard.admin.forms import FORM_FIELDS
 from leaderboard.admin.resources import BenchmarkResource
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
@@ -19,6 +20,7 @@ class MemberInline(admin.TabularInline):
 
     model = BenchmarkMember
     extra = 0
+    formfield_overrides = FORM_FIELDS
 
 
 @admin.register(Benchmark)

@@ -11,9 +11,12 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db import models
+from django.forms.fields import InvalidJSONInput
 from django.http import HttpRequest, QueryDict
 
 from leaderboard.admin.locking import VersionToken, changes_since, read_token, token_of
+from leaderboard.core.text.json import read_json
 
 #: Fields of the form that are none of the model's.
 OWN_FIELDS = ("why", "rendered_from")
@@ -33,6 +36,35 @@ class WhyField(forms.CharField):
             "error_messages": {"required": "Say why in a few words: the record keeps it."},
         }
         super().__init__(**{**defaults, **options})
+
+
+class StrictJSONField(forms.JSONField):
+    """JSON that every database keeps. Left empty, it is what the model starts with."""
+
+    def to_python(self, value: Any) -> Any:
+        """The value. Raises ValidationError with what is wrong."""
+        if value in self.empty_values and callable(self.initial):
+            return self.initial()
+        if isinstance(value, str) and value not in self.empty_values:
+            try:
+                return read_json(value)
+            except ValueError as error:
+                raise ValidationError(f"This is not JSON that can be kept: {error}.") from None
+        return super().to_python(value)
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """What is shown again: as it was typed, where it cannot be read."""
+        try:
+            return None if data is None else read_json(data)
+        except ValueError:
+            return InvalidJSONInput(data)
+
+
+#: The form fields of columns: as the admin's own, but for these.
+FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
+    models.URLField: {"assume_scheme": "https"},
+    models.JSONField: {"form_class": StrictJSONField},
+}
 
 
 class CurationForm(forms.ModelForm):

@@ -16,10 +16,10 @@ from rest_framework.fields import empty
 from rest_framework.request import Request
 
 from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
+from leaderboard.core.text.json import read_json
 from leaderboard.models import System, Team, User
 from leaderboard.systems.records import SystemFields, find_system
 from submissions.accounts.permissions import systems_of, teams_of
-from submissions.core.json import read_json
 from submissions.intake.forms import SubmissionForm, WithdrawalForm
 from submissions.intake.system_form import COLUMNS, SystemForm
 

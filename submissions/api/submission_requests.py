@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.core.problems import ProblemCode
 from evaluation.engines import ENGINES, EngineDescription
+from leaderboard.core.text.json import read_json
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import User
 from submissions.accounts.permissions import checkpoints_of, signed_in
@@ -30,7 +31,6 @@ from submissions.api.requests import (
 from submissions.checkpoints.hub import HubModel
 from submissions.checkpoints.service import CheckpointArchive
 from submissions.core.errors import Refused
-from submissions.core.json import read_json
 from submissions.core.names import validate_text
 from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, pair_with_datasets
 from submissions.intake.forms import ParametersField, SubmissionForm

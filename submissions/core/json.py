@@ -1,50 +1,16 @@
-"""JSON that people type: read so that every database can keep what comes out."""
+"""The bodies of calls: JSON as `read_json` takes it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 
-#: How deep objects and lists may be nested.
-DEEPEST = 16
-
-
-def read_json(text: str) -> Any:
-    """The value. Raises ValueError for anything but strict JSON without NUL characters, and for deep nesting."""
-    try:
-        value = json.loads(text, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    _check(value, DEEPEST)
-    return value
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _check(value: Any, depth: int) -> None:
-    if depth == 0:
-        raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-    if isinstance(value, str):
-        if "\0" in value:
-            raise ValueError("it has a NUL character")
-        value.encode()  # half of a surrogate pair is no text: UnicodeEncodeError, which is a ValueError
-    elif isinstance(value, float) and abs(value) == float("inf"):
-        raise ValueError("a number is too large")
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            _check(key, depth)
-            _check(inner, depth - 1)
-    elif isinstance(value, list):
-        for inner in value:
-            _check(inner, depth - 1)
+from leaderboard.core.text.json import read_json
 
 
 class StrictJSONParser(JSONParser):

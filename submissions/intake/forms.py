@@ -9,10 +9,10 @@ from typing import Any
 from django import forms
 from django.forms import ValidationError
 
+from leaderboard.core.text.json import read_json
 from leaderboard.models import Challenge, Dataset, System, Team
 from leaderboard.systems.anonymity import ADVICE, LONGEST_MONTHS
 from leaderboard.systems.challenges import LONGEST_TEXT, SHORTEST_TEXT
-from submissions.core.json import read_json
 from submissions.core.names import NameField, TextField, validate_name, validate_text
 from submissions.intake.rounds import RoundEntry
 

@@ -240,3 +240,26 @@ def test_no_list_is_filtered_by_a_column_that_it_does_not_offer(client: Client) 
     for address, lookup in lists.items():
         assert client.get(f"/admin/leaderboard/{address}?{lookup}").status_code == 400
     assert client.get("/admin/leaderboard/judgementimport/?state__exact=ready").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("9" * 5_000, "a number has 5,000 digits, of which 300 are taken"),
+        (r'["\ud800"]', "it has half of a surrogate pair"),
+        ('["a"', "Expecting"),
+    ],
+)
+def test_json_that_cannot_be_kept_is_refused_in_a_line_and_shown_again(
+    curator: Client, typed: str, told: str
+) -> None:
+    system = make_system("Odd")
+    address = reverse("admin:leaderboard_system_change", args=[system.pk])
+    for field in ("parameters", "training_datasets", "adapted_to"):
+        page = save(curator, address, **{field: typed}).context["adminform"].form
+        assert told in page.errors[field][0]
+        assert len(page.errors[field]) == 1
+        assert page[field].value() == typed
+    assert save(curator, address, parameters="", training_datasets="", adapted_to="").status_code == 302
+    system.refresh_from_db()
+    assert (system.parameters, system.training_datasets) == ({}, [])
