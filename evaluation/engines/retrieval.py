@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, Query, count_documents, read_corpus, read_queries
 from evaluation.engines.base import (
+    SHARD_SIZE,
     Engine,
     EngineDescription,
     InvalidParameter,
@@ -30,6 +32,7 @@ from evaluation.engines.base import (
 from evaluation.engines.kept_rankings import KeptRankings
 from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for, merge_runs
 from evaluation.engines.precision import computed_in, precision_loss
+from evaluation.engines.registry import describe
 from evaluation.engines.run_writing import MAIN, RunWriter, complete_or_absent, open_writers, variant_paths
 
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
@@ -39,73 +42,126 @@ Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
 _SHARE_OF_READING = 0.9
 
 
-def run_engine(
-    description: EngineDescription,
-    parameters: Mapping[str, ParameterValue],
+def encode(
+    engine: str,
+    corpus: Path,
+    shards: Path,
+    parameters: Mapping[str, object],
+    resources: Resources,
+    part: Part | None = None,
+    progress: StageProgress | None = None,
+    shard_size: int = SHARD_SIZE,
+) -> EncodedCorpus:
+    """Encode the corpus, or a part of its shards, into the folder `shards`, where `retrieve` finds them.
+
+    Shards that are there already stay. Raises what `retrieve` does.
+    """
+    description = describe(engine)
+    description.check(resources)
+    if description.encoding_parameters is None:
+        raise InvalidParameter(f"{description.name} encodes no shards.")
+    made = description.create(description.complete(parameters), resources)
+    assert isinstance(made, ShardedEngine)
+    return encode_corpus(made, corpus, shards, shard_size, progress or (lambda stage, share: None), part)
+
+
+def retrieve(
+    engine: str,
     corpus: Path,
     queries: Path,
     out: Path,
-    *,
-    depth: int,
-    drop_self_matches: bool,
-    report: StageProgress,
-    work_folder: Path | None,
-    tag: str,
-    resources: Resources,
-    shards: Path | None,
-    shard_size: int,
-    afterwards: Afterwards | None,
-    part: Part | None,
-    rankings: Path | None,
+    parameters: Mapping[str, object] | None = None,
+    k: int = 1000,
+    drop_self_matches: bool = False,
+    progress: StageProgress | None = None,
+    work_folder: Path | None = None,
+    tag: str | None = None,
+    resources: Resources | None = None,
+    shards: Path | None = None,
+    shard_size: int = SHARD_SIZE,
+    afterwards: Afterwards | None = None,
+    part: Part | None = None,
+    rankings: Path | None = None,
 ) -> Retrieval:
-    """What `engines.retrieve` does, with everything decided."""
-    _check_run_options(depth, tag)
+    """Index the corpus, search all queries, and write a TREC run of at most `k` documents each to `out`.
+
+    `out` appears only when it is complete; if its name ends in `.gz` it is compressed. `drop_self_matches` leaves
+    out a document with the query's own id. The index lies in a temporary folder, inside `work_folder` if that is
+    given, and is removed at the end. `tag` is the run's last column, by default the engine's name. `progress` may
+    raise to stop: nothing is left then.
+
+    An engine that encodes documents finds encoded shards in the folder `shards`, and leaves there what it encodes
+    itself; without it they are as temporary as the index. Of an engine with variants the main one is written to `out`,
+    and the others beside it (`Retrieval.variants`). `afterwards` is called while the index is still there.
+
+    Of a `part` alone the shards are encoded and searched, or for engines that cannot divide them the queries; `merge`
+    makes of all parts the bytes of one run. In the folder `rankings`, which belongs to this very work, each group of
+    queries is kept once it is searched, so that an interrupted search goes on.
+    Raises InvalidParameter, InvalidContent for unusable collections, and ModelFailure for unusable models.
+    """
+    description, resources = describe(engine), resources or Resources()
+    complete, tag = description.complete(parameters or {}), tag or description.name
+    report = progress or (lambda stage, share: None)
+    _check_run_options(k, tag)
     description.check(resources)
     report("loading", 0.0)
-    engine = description.create(parameters, resources)
+    made = description.create(complete, resources)
     asked = list(read_queries(queries))
     report("loading", 1.0)
     with tempfile.TemporaryDirectory(prefix="index-", dir=work_folder) as name:
         folder = Path(name)
         started = perf_counter()
-        encoded = _build(engine, description, parameters, corpus, folder, shards, shard_size, part, report)
+        encoded = _build(made, description, complete, corpus, folder, shards, shard_size, part, report)
         build_seconds = perf_counter() - started
         report("indexing", 1.0)
+        whole = ""
+        if part or rankings:
+            whole = _made_from(description, complete, resources, corpus, queries, drop_self_matches)
         with ExitStack() as files:
-            written = open_writers(files, engine, out, tag, depth, drop_self_matches)
-            whole = _made_from(description, parameters, resources, corpus, queries, drop_self_matches)
-            kept = KeptRankings(rankings and rankings / f"{whole[:16]}-{depth}")
+            written = open_writers(files, made, out, tag, k, drop_self_matches)
             if part is not None:
                 for label, writer in written.items():
-                    writer.begin_part(
-                        PartOfRun(part.number, part.count, depth, tag, f"{label} {whole}".strip())
-                    )
-            some = None if part is None or _divides_shards(engine) else part
-            search_seconds = _search(engine, asked, written, some, kept, report)
-        main = written[MAIN if not engine.variants else engine.variants[-1]]
-        done = Retrieval(
-            engine=description.name,
-            parameters=dict(parameters),
-            analyser=engine.analyser_name,
-            documents=engine.documents,
-            queries=len(asked),
-            queries_without_results=main.empty_rankings,
-            lines=main.lines,
-            index_bytes=engine.size(),
-            build_seconds=build_seconds,
-            search_seconds=search_seconds,
-            facts=dict(engine.facts()),
-            variants=variant_paths(engine.variants, out),
-            variant_facts={label: dict(engine.variant_facts(label)) for label in engine.variants},
-            variant_index_bytes={label: engine.variant(label).size() for label in engine.variants},
-            encoded_documents=encoded.documents if encoded else None,
-            encoding_seconds=encoded.seconds if encoded else 0.0,
-        )
+                    writer.begin_part(PartOfRun(part.number, part.count, k, tag, f"{label} {whole}".strip()))
+            some = None if _divides_shards(made) else part
+            kept = KeptRankings(rankings and rankings / f"{whole[:16]}-{k}")
+            search_seconds = _search(made, asked, written, some, kept, report)
+        main = written[MAIN if not made.variants else made.variants[-1]]
+        done = _what_was_done(made, description, complete, out, encoded, main)
+        done = replace(done, queries=len(asked), build_seconds=build_seconds, search_seconds=search_seconds)
         if afterwards is not None:
-            afterwards(engine, asked, done)
+            afterwards(made, asked, done)
         if part is None:
-            _tell_precision(engine, description, done, resources, asked, main.first, corpus, folder)
+            _tell_precision(made, description, done, resources, asked, main.first, corpus, folder)
         return done
+
+
+def _what_was_done(
+    engine: Engine,
+    description: EngineDescription,
+    parameters: Mapping[str, ParameterValue],
+    out: Path,
+    encoded: EncodedCorpus | None,
+    main: RunWriter,
+) -> Retrieval:
+    """All but the queries and the times."""
+    return Retrieval(
+        engine=description.name,
+        parameters=dict(parameters),
+        analyser=engine.analyser_name,
+        documents=engine.documents,
+        queries=0,
+        queries_without_results=main.empty_rankings,
+        lines=main.lines,
+        index_bytes=engine.size(),
+        build_seconds=0.0,
+        search_seconds=0.0,
+        facts=dict(engine.facts()),
+        variants=variant_paths(engine.variants, out),
+        variant_facts={label: dict(engine.variant_facts(label)) for label in engine.variants},
+        variant_index_bytes={label: engine.variant(label).size() for label in engine.variants},
+        encoded_documents=encoded.documents if encoded else None,
+        encoding_seconds=encoded.seconds if encoded else 0.0,
+    )
 
 
 def _divides_shards(engine: Engine) -> bool:
