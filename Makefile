@@ -36,6 +36,9 @@ ASSETS_STAMP := build/assets-$(shell cat assets/* | cksum | tr ' ' '-')
 # What lint asks Django is about a site on the internet, and touches no real state.
 PRODUCTION := RUNBOARD_VAR=build/lint ALLOWED_HOSTS=runboard.example HTTPS=1 DEBUG=0 EMAIL_URL=smtp://localhost
 
+# One form for all templates. djade writes their tags, djhtml indents them; lines are counted by tests/structure.
+TEMPLATES = $(shell find templates -name '*.html')
+
 # How many checkpoints are spoilt, and which: the same seed spoils the same ones.
 COUNT ?= 1500
 SEED  ?= 1
@@ -78,11 +81,13 @@ test-faults: $(TEST_STAMP) ## kill workers and their children at every stage, RE
 	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=postgresql REPEAT=$(REPEAT) REPEAT_CELERY=$(REPEAT_CELERY) \
 		RUNBOARD_FAULTS_PAGE=docs/reliability.md $(PY) -m pytest -q --nomigrations --durations=10 tests/faults
 
-lint: $(TEST_STAMP) ## style, types, layers of imports, missing migrations, checks for production, the API's schema
+lint: $(TEST_STAMP) ## style, types, templates, layers of imports, missing migrations, checks for production, the API's schema
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/djade --check --target-version 5.2 $(TEMPLATES)
+	$(VENV)/bin/djhtml --check --tabwidth 2 $(TEMPLATES)
 	$(PRODUCTION) $(PY) manage.py makemigrations --check --dry-run
 	$(PRODUCTION) SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(50))') \
 		$(PY) manage.py check --deploy --fail-level WARNING

@@ -134,5 +134,9 @@ SITE_PAGES = {
 
 # --- language and time
 LANGUAGE_CODE = "en-gb"
+LANGUAGES = [("en-gb", "English")]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+#: With one language a page looks nothing up: gettext gives the text back.
+USE_I18N = len(LANGUAGES) > 1
 FORMAT_MODULE_PATH = "leaderboard.core.formats"
 TIME_ZONE = "UTC"

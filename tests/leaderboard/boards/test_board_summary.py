@@ -22,6 +22,7 @@ from tests.leaderboard.entries import (
     scored_dataset,
 )
 from tests.leaderboard.entries_by_query import make_board, score_queries, spread
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Significance and ties not tested (only means are reported)."
@@ -191,7 +192,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
 
 
 def verdict(page: str) -> str:
-    found = re.search(r'<p class="verdict" id="verdict">(.*?)</p>', page)
+    found = re.search(r'<p class="verdict" id="verdict">(.*?)</p>', one_line(page))
     assert found is not None
     return unescape(re.sub("<[^>]+>", "", found[1]))
 

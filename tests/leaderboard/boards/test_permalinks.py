@@ -41,6 +41,7 @@ from leaderboard.results.publishing.visibility import (
 )
 from tests.factories import make_dataset
 from tests.leaderboard.entries import cost, make_system, renew_judgements, score, scored_dataset
+from tests.pages import one_line
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -123,7 +124,7 @@ def test_figures_order_and_names_stay_whatever_comes_later(client: Client) -> No
             "<small></small>", ""
         )
         assert unmarked.replace(' class="is-withdrawn"', "") == body
-        page = client.get(link).content.decode()
+        page = one_line(client.get(link).content.decode())
         assert ">As of <time" in page
         assert "The Winners" not in page
         assert "Newcomer" not in page

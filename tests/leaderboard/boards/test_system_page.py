@@ -26,6 +26,7 @@ from tests.leaderboard.entries import (
     score_seeds,
     scored_dataset,
 )
+from tests.pages import one_line
 from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
@@ -76,15 +77,14 @@ def test_variants_and_authors_are_linked_and_authors_have_pages(client: Client) 
         score(dataset, system, ndcg=0.5)
     score(dataset, unseen, ndcg=0.5, public=False)
     report(dataset, make_source("paper"), "printed", ndcg=0.4)
-    page = client.get(f"/systems/{parent.slug}/").content.decode()
+    page = one_line(client.get(f"/systems/{parent.slug}/").content.decode())
     assert '<a href="/authors/nils-muller/">Nils Müller</a>' in page
     assert f'Variants</dt><dd><a href="/systems/{child.slug}/">child</a></dd>' in page
     assert "unseen" not in page
-    assert (
-        f'Variant of</dt><dd><a href="/systems/{parent.slug}/">'
-        in client.get(f"/systems/{child.slug}/").content.decode()
+    assert f'Variant of</dt><dd><a href="/systems/{parent.slug}/">' in one_line(
+        client.get(f"/systems/{child.slug}/").content.decode()
     )
-    printed = client.get("/systems/printed-paper/").content.decode()
+    printed = one_line(client.get("/systems/printed-paper/").content.decode())
     assert 'Figures by</dt><dd><a href="/authors/ada-lovelace/">Ada Lovelace</a>' in printed
     both = text_of(client.get("/authors/grace-hopper/").content.decode())
     assert "Grace Hopper" in both

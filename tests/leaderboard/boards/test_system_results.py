@@ -12,13 +12,14 @@ from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.reading import clear_certainty
 from tests.leaderboard.entries import make_source, report, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 
 
 def cells(page: str, name: str) -> list[str]:
     """The texts of the first row that begins with a link of this name."""
-    row = page.partition(f">{name}</a>")[2].partition("</tr>")[0]
+    row = one_line(page).partition(f">{name}</a>")[2].partition("</tr>")[0]
     return [re.sub(r"<[^>]+>", "", cell).strip() for cell in re.split(r"</td>", row)]
 
 
@@ -77,7 +78,9 @@ def test_all_measures_are_a_table_and_dashes_are_no_zeros(client: Client) -> Non
     first, second = scored_dataset(name="First"), scored_dataset(name="Second")
     system = score(first, "both", ndcg=0.5, recall=0.7).system
     score(second, system, ndcg=0.4)
-    table = client.get(f"/systems/{system.slug}/").content.decode().partition('<h3 id="by-measure">')[2]
+    table = one_line(client.get(f"/systems/{system.slug}/").content.decode()).partition(
+        '<h3 id="by-measure">'
+    )[2]
     assert re.findall(r'<a href="/measures/#[^"]*">([^<]+)</a>', table) == ["nDCG@10", "R@100"]
     assert [cell for cell in cells(table, "First") if cell] == ["0.5000", "0.7000"]
     assert [cell for cell in cells(table, "Second") if cell] == ["0.4000", "—"]
