@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.urls import include, path, register_converter
+from django.views.generic import TemplateView
 
 from leaderboard.api import boards as board_api
 from leaderboard.api import documents
@@ -33,6 +34,10 @@ from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.search import search_page
 from leaderboard.views.security_txt import security_txt
+
+robots = TemplateView.as_view(
+    template_name="robots.txt", content_type="text/plain; charset=utf-8", http_method_names=["get", "head"]
+)
 
 handler404 = "leaderboard.views.errors.not_found"
 handler500 = "leaderboard.core.http.errors.server_error"
@@ -126,6 +131,7 @@ urlpatterns = [
     path("api/v1/", include(api_calls)),
     path("admin/", admin.site.urls),
     path("favicon.ico", favicon, name="favicon"),
+    path("robots.txt", robots, name="robots-txt"),
     path(".well-known/security.txt", security_txt, name="security-txt"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

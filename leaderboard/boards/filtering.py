@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from leaderboard.boards.columns.costs import describe_costs
 from leaderboard.boards.facets import OF_DATASETS, count_facets, matches_facet, offered_facets
-from leaderboard.boards.model import EFFECTIVENESS, Board, Column, ColumnGroup, Counted, Row, Value
+from leaderboard.boards.model import EFFECTIVENESS, Board, Column, Counted, Row, Value
 from leaderboard.boards.presets import choose_columns
 from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
@@ -166,11 +166,9 @@ def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
 
 def _hide_groups(board: Board, state: BoardState) -> None:
     """Leave out the columns of hidden groups; what decides the order may be hidden too."""
-    heads: dict[str, str] = {}
     for column in board.columns:
         if column.group_slug:
-            heads.setdefault(column.group_slug, column.group_label)
-    board.groups = [ColumnGroup(slug, label, slug not in state.hidden) for slug, label in heads.items()]
+            board.groups.setdefault(column.group_slug, column.group_label)
     board.columns = [column for column in board.columns if column.group_slug not in state.hidden]
 
 

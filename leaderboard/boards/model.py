@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from django.utils.text import slugify
 
@@ -154,14 +154,6 @@ class Block(IntEnum):
     #: Of a benchmark: without a value on some of the datasets that count.
     INCOMPLETE = 2
     NOT_RANKED = 3
-
-
-class ColumnGroup(NamedTuple):
-    """A group of columns that a reader may hide."""
-
-    slug: str
-    label: str
-    shown: bool
 
 
 @dataclass(slots=True)
@@ -335,7 +327,7 @@ class Board:
     #: How many rows have a comparison with the baseline that could be told from chance.
     compared: int = 0
     #: The groups of columns that it has, hidden ones too, and the columns that ranges can be taken of.
-    groups: list[ColumnGroup] = field(default_factory=list)
+    groups: dict[str, str] = field(default_factory=dict)
     ranges: list[Column] = field(default_factory=list)
     #: Which of VIEWS it can show, none where there is one only, and which one it shows, "" for scores.
     views: Sequence[str] = ()

@@ -404,10 +404,9 @@ def _chips(board: Board, state: BoardState, path: str) -> Iterator[FilterChip]:
     if state.weights:
         weights = ", ".join(f"{name} {weight:g}" for name, weight in state.weights)
         yield FilterChip(f"weights: {weights}", path + state.but(weights=()).query_string())
-    groups = {group.slug: group.label for group in board.groups}
     for slug in state.hidden:
         rest_hidden = tuple(other for other in state.hidden if other != slug)
-        label = f"without {groups.get(slug, slug)}"
+        label = f"without {board.groups.get(slug, slug)}"
         yield FilterChip(label, path + state.but(hidden=rest_hidden).query_string())
 
 

@@ -77,6 +77,14 @@
     if (document.activeElement === document.body && scroller()) scroller().focus({ preventScroll: true });
   });
 
+  // Going back leaves a search as a whole, not letter by letter.
+  document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
+    const { history, requestConfig } = event.detail;
+    const typing = requestConfig.triggeringEvent && requestConfig.triggeringEvent.type === "input";
+    const here = history.path === window.location.pathname + window.location.search;
+    if (history.type === "push" && (here || (typing && /[?&]q=/.test(window.location.search)))) history.type = "replace";
+  });
+
   // A choice that the board does not have: its own page says what it has.
   document.addEventListener("htmx:responseError", (event) => {
     if (event.detail.target === part()) window.location.assign(event.detail.pathInfo.finalRequestPath);
