@@ -144,3 +144,11 @@ def test_error_pages_offer_a_search_and_name_the_request(client: Client) -> None
     assert missing.status_code == 404
     assert 'name="q"' in page[page.index("<main") :]
     assert f">{missing.headers['X-Request-ID']}</code>" in page
+
+
+def test_crawlers_are_kept_off_views_without_end(client: Client) -> None:
+    answer = client.get("/robots.txt")
+    assert answer["Content-Type"].startswith("text/plain")
+    rules = answer.content.decode().splitlines()
+    assert {"Disallow: /*?", "Disallow: /search/", "Disallow: /*/board."} <= set(rules)
+    assert "Disallow: /" not in rules, "boards are to be found"
