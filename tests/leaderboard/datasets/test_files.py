@@ -17,6 +17,7 @@ from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 from tests.factories import make_a_curator, make_user
 from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 
@@ -201,5 +202,5 @@ def test_statistics_do_not_give_the_number_of_hidden_judgements(tmp_path: Path, 
         assert of_one == of_all
         assert (of_one["relevant_per_query"], of_one["queries"]) == (relevant, 3)
         assert of_one.get("judgements") == (None if hidden else 5)
-        page = client.get("/datasets/tiny/").content.decode()
+        page = one_line(client.get("/datasets/tiny/").content.decode())
         assert 'Relevant documents per query</dt><dd class="number">1.3</dd>' in page
