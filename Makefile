@@ -86,8 +86,8 @@ lint: $(TEST_STAMP) ## style, types, templates, layers of imports, missing migra
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/djade --check --target-version 5.2 $(TEMPLATES)
-	$(VENV)/bin/djhtml --check --tabwidth 2 $(TEMPLATES)
+	@$(VENV)/bin/djade --check --target-version 5.2 $(TEMPLATES)
+	@$(VENV)/bin/djhtml --check --tabwidth 2 $(TEMPLATES)
 	$(PRODUCTION) $(PY) manage.py makemigrations --check --dry-run
 	$(PRODUCTION) SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(50))') \
 		$(PY) manage.py check --deploy --fail-level WARNING
