@@ -29,9 +29,16 @@ class StringsWriter:
         self.write_bytes: Callable[[bytes], int] = self._file.write
         return self
 
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
     def write(self, text: str) -> None:
         """Write the next string."""
-        self._end += self.write_bytes(text.encode())
+        self.write_encoded(text.encode())
+
+    def write_encoded(self, text: bytes) -> None:
+        """The same for one in UTF-8."""
+        self._end += self.write_bytes(text)
         self._offsets.append(self._end)
 
     def __exit__(self, *_: object) -> None:
@@ -52,6 +59,11 @@ class Strings:
 
     def __getitem__(self, place: int) -> bytes:
         return bytes(self._text[self._offsets[place] : self._offsets[place + 1]])
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest string, 0 where there are none."""
+        return int(np.diff(self._offsets).max(initial=0))
 
     def __iter__(self) -> Iterator[bytes]:
         return map(self.__getitem__, range(len(self)))

@@ -162,7 +162,6 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
         self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
     ) -> None:
         """Open the shards for exact search, or index them approximately; once for each number of dimensions."""
-        ids = [str(name, "utf-8") for shard in shards for name in Strings(shard, IDS)]
         for dimension in self.sizes.values():
             vectors = [shard / VECTORS for shard in shards]
             own = self._folder(folder, dimension)
@@ -173,13 +172,13 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
                     write_leading(shard / VECTORS, copy, dimension, self._unit_length)
             build_index(
                 vectors,
-                ids,
+                (str(name, "utf-8") for name in _ids(shards)),
                 own,
                 self.parameters,
                 self.resources.threads,
                 self._folder(learned, dimension),
             )
-        (folder / _COUNTED).write_text(json.dumps(count_documents(ids)), encoding="utf-8")
+        (folder / _COUNTED).write_text(json.dumps(count_documents(_ids(shards))), encoding="utf-8")
         self.open(folder)
         progress(1.0)
 
@@ -246,6 +245,11 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
             elif stored != "float32":
                 facts["overlap_with_float32"] = index.overlap_with_exact(sample)
         return facts
+
+
+def _ids(shards: Sequence[Path]) -> Iterator[bytes]:
+    """The ids of all texts of these shards, in UTF-8."""
+    return chain.from_iterable(Strings(shard, IDS) for shard in shards)
 
 
 def _dimensions(parameters: Mapping[str, Any], own: int) -> dict[str, int]:

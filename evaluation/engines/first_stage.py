@@ -19,7 +19,7 @@ from evaluation.core.problems import Problem
 from evaluation.core.strings import Strings, StringsWriter
 from evaluation.engines import bm25
 from evaluation.engines.base import Engine, Resources, SearchResult
-from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
+from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.runs.stored import IndexedRun
 
 
@@ -89,14 +89,14 @@ def store_texts(documents: Iterable[Document], folder: Path) -> Iterator[Documen
     Raises InvalidContent where two have the same id.
     """
     folder.mkdir()
-    ids: list[str] = []
+    ids = OrderedIdsWriter(folder)
     with StringsWriter(folder, "titles") as titles, StringsWriter(folder, "texts") as texts:
         for document in documents:
-            ids.append(document.id)
+            ids.write(document.id)
             titles.write(document.title)
             texts.write(document.text)
             yield document
-    write_ordered_ids(folder, ids)
+    ids.close()
 
 
 class Texts:

@@ -136,7 +136,7 @@ class LateInteraction(DividedEngine):
     ) -> None:
         """Index the texts for the first stage, or the vectors for finding the nearest ones."""
         texts = [Texts(shard / "texts") for shard in shards]
-        write_ordered_ids(folder, [name for part in texts for name in part.ids.of(np.arange(len(part)))])
+        write_ordered_ids(folder, (name for part in texts for name in part.ids.of(np.arange(len(part)))))
         (folder / _STATE).write_text(json.dumps([str(shard.resolve()) for shard in shards]), "utf-8")
         if self.first_stage is not None:
             self.first_stage.build(chain.from_iterable(texts), folder / "first_stage")

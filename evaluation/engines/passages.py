@@ -10,7 +10,7 @@ the least of all characters: passages stand in the order of their documents' ids
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,9 +89,10 @@ def passage_ids(identifier: str, count: int) -> list[str]:
     return [f"{identifier}{_MARK}{number}" for number in range(count)]
 
 
-def count_documents(ids: Sequence[str]) -> int:
-    """Documents among the ids of an index, of passages or not."""
-    return sum(_MARK not in name or name.endswith(f"{_MARK}0") for name in ids)
+def count_documents(ids: Iterable[bytes]) -> int:
+    """Documents among the ids of an index (UTF-8), of passages or not."""
+    mark, first = _MARK.encode(), f"{_MARK}0".encode()
+    return sum(mark not in name or name.endswith(first) for name in ids)
 
 
 def best_documents(

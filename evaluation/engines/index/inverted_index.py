@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.engines.index import kernels
-from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
+from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.text import MAX_WORD_LENGTH, Analyser, pieces
 from evaluation.text.words import words
 
@@ -100,7 +100,7 @@ class IndexBuilder:
         self._analyser = analyser
         self._fields = fields
         self._tokens_in_shard = tokens_in_shard
-        self._ids: list[str] = []
+        self._ids = OrderedIdsWriter(folder)
         self._lengths: list[NDArray[np.int32]] = []  # of each shard: documents × fields
         self._shards = 0
         self._first_document = 0
@@ -114,7 +114,7 @@ class IndexBuilder:
 
     def add(self, identifier: str, texts: Sequence[str]) -> None:
         """Index a document: one text for each field."""
-        self._ids.append(identifier)
+        self._ids.write(identifier)
         for text, numbers in zip(texts, self._words, strict=True):
             found = words(text)
             start = len(self._tokens)
@@ -128,7 +128,7 @@ class IndexBuilder:
 
     def add_counts(self, identifier: str, counts: Mapping[str, int]) -> None:
         """Index a document of one field by its terms, taken as they are, and how often each counts."""
-        self._ids.append(identifier)
+        self._ids.write(identifier)
         numbers = self._numbers
         for term, count in counts.items():
             self._tokens.extend([numbers.setdefault(term, len(numbers))] * count)
@@ -243,7 +243,7 @@ class IndexBuilder:
         """Write identifiers, lengths, and the order that breaks ties."""
         lengths = np.concatenate(self._lengths)
         np.save(self._folder / "lengths.npy", np.ascontiguousarray(encode_lengths(lengths).T))
-        write_ordered_ids(self._folder, self._ids)
+        self._ids.close()
         statistics = {
             "documents": len(self._ids),
             "fields": self._fields,

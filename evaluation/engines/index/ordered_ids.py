@@ -6,12 +6,13 @@ the corpus's order, its place in that order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cached_property
-from itertools import pairwise
+from operator import eq
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.errors import InvalidContent
@@ -20,28 +21,78 @@ from evaluation.core.strings import Strings, StringsWriter, map_array
 
 #: Up to this many documents, ids are held in memory (some 70 bytes each) once they are asked for.
 _HELD = 1_000_000
+#: Files of ids in the corpus's order, until they are sorted; ids that are looked at at a time.
+_GIVEN, _AT_ONCE = "given", 65_536
 
 
-def write_ordered_ids(folder: Path, ids: Sequence[str]) -> None:
-    """Write the ids of all documents, given in the corpus's order. Raises InvalidContent where one is there twice."""
-    by_id = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)
-    ranks = np.empty(len(ids), dtype=np.uint32)
-    ranks[np.array(by_id, dtype=np.uint32)] = np.arange(len(ids), dtype=np.uint32)
-    np.save(folder / "ranks.npy", ranks)
-    with StringsWriter(folder, "ids") as writer:
-        for document in by_id:
-            writer.write(ids[document])
-    count = sum(ids[first] == ids[second] for first, second in pairwise(by_id))
-    if count:  # a run could not tell the documents apart
-        raise InvalidContent.of(
-            Problem(
-                severity="error",
-                code="duplicate_id",
-                count=count,
-                message=f"the corpus uses {count:,} document identifiers again",
-                hint="Give every document an `_id` of its own.",
+class OrderedIdsWriter:
+    """Takes the ids of all documents one by one, in the corpus's order; `close` orders them.
+
+    Python holds none of them: they lie in files while they are sorted, as wide as the longest, beside 20 bytes each in
+    memory (their order, their ranks, where each ends).
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._given = StringsWriter(folder, _GIVEN).__enter__()
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def write(self, identifier: str) -> None:
+        """Take the next document's id."""
+        self._given.write(identifier)
+
+    def close(self) -> None:
+        """Write the files. Raises InvalidContent where an id is there twice."""
+        self._given.__exit__()
+        rows = _fixed_width(self._folder, Strings(self._folder, _GIVEN))
+        order = np.argsort(rows, kind="stable")[::-1]
+        ranks = np.empty(len(order), dtype=np.uint32)
+        ranks[order] = np.arange(len(order), dtype=np.uint32)
+        np.save(self._folder / "ranks.npy", ranks)
+        count, last = 0, None
+        with StringsWriter(self._folder, "ids") as writer:
+            for start in range(0, len(order), _AT_ONCE):
+                some = rows[order[start : start + _AT_ONCE]].tolist()
+                count += (some[0] == last) + sum(map(eq, some, some[1:]))
+                last = some[-1]
+                for identifier in some:
+                    writer.write_encoded(identifier)
+        del rows
+        for path in self._folder.glob(f"{_GIVEN}*"):
+            path.unlink()
+        if count:  # a run could not tell the documents apart
+            raise InvalidContent.of(
+                Problem(
+                    severity="error",
+                    code="duplicate_id",
+                    count=count,
+                    message=f"the corpus uses {count:,} document identifiers again",
+                    hint="Give every document an `_id` of its own.",
+                )
             )
-        )
+
+
+def write_ordered_ids(folder: Path, ids: Iterable[str]) -> int:
+    """Write the ids of all documents, given in the corpus's order; returns how many. Raises as OrderedIdsWriter."""
+    writer = OrderedIdsWriter(folder)
+    for identifier in ids:
+        writer.write(identifier)
+    writer.close()
+    return len(writer)
+
+
+def _fixed_width(folder: Path, given: Strings) -> NDArray[np.bytes_]:
+    """The ids as rows of one width in a mapped file, filled up with NUL, which no id has and which sorts first."""
+    if not len(given):
+        return np.zeros(0, "S1")
+    width = f"S{max(given.longest, 1)}"
+    rows = open_memmap(folder / f"{_GIVEN}_rows.npy", "w+", width, (len(given),))
+    for start in range(0, len(given), _AT_ONCE):
+        some = [given[place] for place in range(start, min(start + _AT_ONCE, len(given)))]
+        rows[start : start + _AT_ONCE] = np.array(some, width)
+    return np.asarray(rows)
 
 
 class OrderedIds:

@@ -15,7 +15,7 @@ Passage Retrieval with Hashing for Open-domain Question Answering", 2021.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def learn_index(
 
 def build_index(
     shards: Sequence[Path],
-    ids: Sequence[str],
+    ids: Iterable[str],
     folder: Path,
     parameters: Mapping[str, Any],
     threads: int,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.engines.base import Progress, SearchResult, ignore
 from evaluation.engines.index import kernels
-from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
+from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,15 @@ def write_weighted_index(
     documents = open_memmap(folder / "documents.npy", mode="w+", dtype=np.uint32, shape=size)
     weights = open_memmap(folder / "weights.npy", mode="w+", dtype=np.float32, shape=size)
     cursors = offsets[:-1].copy()
-    ids: list[str] = []
+    ids = OrderedIdsWriter(folder)
     for number, shard in enumerate(shards, 1):
         _append(shard, len(ids), cursors, np.asarray(documents), np.asarray(weights))
-        ids += [str(identifier, "utf-8") for identifier in Strings(shard, "ids")]
+        for identifier in Strings(shard, "ids"):
+            ids.write(str(identifier, "utf-8"))
         progress(number / len(shards))
     documents.flush()
     weights.flush()
-    write_ordered_ids(folder, ids)
+    ids.close()
 
 
 def _append(
