@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import LINE_LENGTH, FileLimits, open_blocks
+from evaluation.core.errors import InvalidRun
 from evaluation.core.problems import LINES_NAMED, Problem, ProblemCode, Severity, number_of
 from evaluation.kernel.layout import MAX_TAGS
 from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
@@ -35,7 +36,11 @@ QUERY_SIZE = ProblemCode("query_size", "One query has more lines than can be hel
     "At most 1,000 documents a query are scored: leave out the rest.", about="file")  # fmt: skip
 UNGROUPED = ProblemCode("ungrouped", "The lines of a query are not together, and the file is too large to sort here.",
     "sort -s -k1,1 run.txt", about="file")  # fmt: skip
-EMPTY = ProblemCode("empty", "The file has no lines.", "Check that the right file was chosen.", about="file")
+_LINES = "Send a line for each document retrieved, `query Q0 document rank score tag`; check that it is the right file."
+EMPTY = ProblemCode("empty", "The file has no lines.", _LINES, about="file")
+_FORMS = "Send a TREC run as text, plain or as .gz, .zst or .bz2, MTEB predictions as JSON, or a zip of them."
+NOT_TEXT = ProblemCode("not_text", "A file that is no text, such as a picture, a spreadsheet or a pickle.", _FORMS,
+    about="file")  # fmt: skip
 NO_KNOWN_QUERY = ProblemCode("no_known_query", "None of the run's queries is in the dataset.", "Choose the dataset "
     "that the run is for; write query ids as in its queries file.", "Q001 instead of 1", about="file")  # fmt: skip
 UNKNOWN_QUERIES = ProblemCode("unknown_queries", "Queries that are not among the dataset's queries to answer: "
@@ -120,6 +125,8 @@ class RunFacts:
     maximum_depth: int
 
 
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
 _LINE_ERRORS = {
     LINE_LENGTH: ("{lines} longer than {max_line} bytes", "A line is `query Q0 document rank score tag`."),
     ENCODING: (
@@ -146,8 +153,23 @@ _LINE_ERRORS = {
 }  # fmt: skip
 
 
+def no_lines() -> Problem:
+    """What is said of an empty file."""
+    return EMPTY.problem("the file has no lines", _LINES)
+
+
+def refuse_binary(beginning: bytes) -> None:
+    """Raise InvalidRun for a file that is no text. One in UTF-16, or with a few letters in Latin-1, is text."""
+    shown = beginning[:4096].decode("utf-8", "replace")
+    if shown.count("\ufffd") + shown.count("\0") <= 0.3 * len(shown) or beginning.startswith(_UTF_16):
+        return
+    raise InvalidRun.of(NOT_TEXT.problem("the file is not text", _FORMS))
+
+
 def describe_problems(facts: RunFacts, limits: FileLimits, hidden: bool) -> tuple[Problem, ...]:
     """Every class of problem. For hidden targets nothing here depends on what is judged."""
+    if not facts.contents.lines:
+        return (no_lines(),)
     found = [
         *_line_errors(facts, limits),
         *_query_problems(facts, hidden),
@@ -167,8 +189,6 @@ def _line_errors(facts: RunFacts, limits: FileLimits) -> list[Problem]:
                 lines=lines, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes
             )
             problems.append(_line_error(facts, code, counted, text, hint))
-    if not facts.contents.lines:
-        problems.append(EMPTY.problem("the file has no lines", "Check that the right file was chosen."))
     return problems
 
 

@@ -47,6 +47,7 @@ from evaluation.runs.problems import (
     RunContents,
     lines_at,
     lines_to_quote,
+    refuse_binary,
 )
 
 Progress = Callable[[float], None]
@@ -200,6 +201,7 @@ def read_run(
             return _read_predictions(path, task, limits, progress)
         header = read_header(start)
         text = start[header.size :]
+        refuse_binary(text)
         if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
             message = "lines end with a carriage return alone, so the file is a single line"
             raise InvalidRun.of(ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,)))

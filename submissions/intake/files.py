@@ -244,9 +244,12 @@ def _run_file(file: IncomingFile, shown_name: str, name: str, path: Path) -> Run
     slug = file.dataset
     wanted = (slug or Path(name).name.split(".")[0]).replace("\0", "")
     known = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
-    found = list(known.filter(slug=wanted).exclude(current_version=None)) or (
-        [] if slug else datasets_of(path)
-    )
+    found = list(known.filter(slug=wanted).exclude(current_version=None))
+    if not found and not slug:
+        try:
+            found = datasets_of(path)
+        except InvalidContent as error:
+            raise Refused.for_files([FileReport(shown_name, "", error.report)]) from error
     if len(found) == 1 and (version := found[0].current_version) is not None:
         version.dataset = found[0]  # the same row, which is not to be read again
         return RunFile(shown_name, path, found[0], version, sha256=file.sha256)

@@ -11,7 +11,7 @@ from evaluation.archives.compression import FileLimits, open_blocks
 from evaluation.core.errors import InvalidContent
 from evaluation.runs.header import looks_like_json
 from evaluation.runs.mteb import predictions_as_lines
-from evaluation.runs.problems import UNKNOWN_DOCUMENTS_SHARE
+from evaluation.runs.problems import UNKNOWN_DOCUMENTS_SHARE, no_lines, refuse_binary
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset
 
@@ -23,7 +23,10 @@ LEAST_ALIKE, LEAST_ALIKE_WITHOUT_CORPUS = 0.1, 0.5
 
 
 def datasets_of(path: Path) -> list[Dataset]:
-    """The datasets that take runs and whose ids the file has: none, one, or several that it fits equally well."""
+    """The datasets that take runs and whose ids the file has: none, one, or several that it fits equally well.
+
+    Raises InvalidContent for a file that has no lines, or is no text.
+    """
     queries, documents = _ids(path)
     found: dict[tuple[bool, float], list[Dataset]] = {}
     taking = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
@@ -43,17 +46,14 @@ def datasets_of(path: Path) -> list[Dataset]:
 
 
 def _ids(path: Path) -> tuple[set[str], list[str]]:
-    """The ids of queries, and of some documents, in as much of the file as is checked at once; empty if unreadable."""
-    try:
-        queries, documents = set[str](), dict[str, None]()
-        for line in _beginning(path).splitlines():
-            fields = line.split()
-            if len(fields) == 6:
-                queries.add(fields[0].decode(errors="replace"))
-                if len(documents) < DOCUMENTS:
-                    documents[fields[2].decode(errors="replace")] = None
-    except InvalidContent:
-        return set(), []
+    """The ids of queries, and of some documents, in what is checked at once of the file. Raises InvalidContent."""
+    queries, documents = set[str](), dict[str, None]()
+    for line in _beginning(path).splitlines():
+        fields = line.split()
+        if len(fields) == 6:
+            queries.add(fields[0].decode(errors="replace"))
+            if len(documents) < DOCUMENTS:
+                documents[fields[2].decode(errors="replace")] = None
     return queries, list(documents)
 
 
@@ -63,7 +63,10 @@ def _beginning(path: Path) -> bytes:
         content += block
         if len(content) > settings.VALIDATE_AT_ONCE_BYTES:
             break
+    if not content.strip():
+        raise InvalidContent.of(no_lines())
     if not looks_like_json(bytes(content[:4096])):
+        refuse_binary(bytes(content[:4096]))
         return bytes(content)
     lines = BytesIO()
     predictions_as_lines(path, limits, lines)

@@ -34,7 +34,8 @@ from submissions.intake.seed_labels import split_labels
 from submissions.intake.system_form import SystemForm
 from submissions.models import Upload
 from submissions.quotas.counting import Quota, quotas_for
-from submissions.uploads.service import keep_file, uploads_of
+from submissions.uploads.service import discard_upload, keep_file, uploads_of
+from submissions.uploads.storage import UploadInUse
 from submissions.views.uploads import unfinished
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
@@ -304,11 +305,17 @@ class SubmitPage(SubmissionPage):
         }
 
     def _kept(self, refused: Collection[str], *, takes: bool) -> list[KeptFile]:
-        """The files that are here, those that just came among them, each with the dataset that it seems to be for."""
+        """The files that are here, those that just came among them, each with the dataset that it seems to be for.
+
+        Those whose content was refused are not kept, however they came.
+        """
         chosen: dict[str, str] = {}
-        with suppress(Refused):
+        with suppress(Refused, UploadInUse):
             sent = self.files() if takes and self.request.method == "POST" else []
             for file in sent:
+                if file.upload and file.name in refused:
+                    discard_upload(Upload.objects.get(pk=file.upload))
+                    continue
                 for upload in [file.upload] if file.upload else self.keep([file], Upload.Kind.RUN, refused):
                     chosen[upload] = file.dataset or self._recognised(file)
         return [

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from leaderboard.models import Dataset
@@ -58,6 +59,34 @@ def test_a_checked_file_is_kept_with_its_dataset_and_submitted_without_being_cho
     assert sent.status_code == 302
     assert Submission.objects.get().jobs.get().dataset == demo
     assert not Upload.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "told"),
+    [
+        (b"", "empty", "The file has no lines. Send a line for each document retrieved"),
+        (b" \n\n", "empty", "The file has no lines."),
+        (
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0\0\0",
+            "not_text",
+            "The file is not text. Send a TREC run as text",
+        ),
+        (b"\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94", "not_text", "The file is not text."),
+    ],
+)
+@pytest.mark.parametrize("dataset", ["demo", None])
+def test_what_is_no_run_is_refused_by_what_it_is(
+    demo: Dataset, api: Api, signed_in: Client, content: bytes, code: str, told: str, dataset: str | None
+) -> None:
+    answer = api.submit(dataset=dataset, file=SimpleUploadedFile("thing.txt", content))
+    assert [problem["code"] for problem in answer.body["problems"]] == [code]
+    problem = answer.body["problems"][0]
+    assert f"{problem['message']}. {problem['hint']}".lower().startswith(told.lower())
+    sent = {"action": "check", "several": SimpleUploadedFile("thing.txt", content), "dataset": dataset or ""}
+    page = one_line(signed_in.post("/submit/", sent).content.decode())
+    assert "It cannot be scored." in page
+    assert f"#{code}" in page
+    assert "Uploaded files" not in page
 
 
 def test_a_file_that_fits_several_is_kept_until_its_dataset_is_chosen(

@@ -118,6 +118,21 @@ def test_a_large_run_is_linked_into_the_store_and_not_read_for_its_checksum(
     assert Api(alice).submit(run_text(tag="other"), system="Another").status == 201
 
 
+def test_a_refused_file_is_neither_kept_nor_shown(demo: Dataset, alice: User) -> None:
+    client = Client()
+    client.force_login(alice)
+    good, bad = (
+        arrived(alice, run_text().encode(), name="good.txt"),
+        arrived(alice, b"q1 Q0 d1\n", name="bad.txt"),
+    )
+    page = client.post("/submit/", {"action": "check", "upload:run:demo": [good.pk, bad.pk]}).content.decode()
+    assert "It cannot be scored." in page
+    assert good.pk in page
+    assert bad.pk not in page
+    assert list(Upload.objects.all()) == [good]
+    assert not on_disk(bad)
+
+
 def test_the_page_keeps_what_came(demo: Dataset, alice: User) -> None:
     client = Client()
     client.force_login(alice)
