@@ -7,6 +7,7 @@ and ends with status 1 where one is broken.
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import os
@@ -20,6 +21,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import brotli
 
 from leaderboard.management.supervisor.services import GUNICORN_CONFIG
 from tests.docker import proxy
@@ -72,7 +75,7 @@ def tls_and_names(visitor: Visitor) -> None:
 
 
 def pages_and_static_files(visitor: Visitor) -> None:
-    """A page with its headers and the proxy's id; a stylesheet from the disk, compressed, with headers of its own."""
+    """A page with its headers and the id; files from the disk as small as the browser takes them, with headers too."""
     page = visitor.ask("/", X_Request_ID="forged-by-a-visitor")
     assert page.status == 200, page.status
     assert re.fullmatch(r"[0-9a-f]{32}", page.headers["x-request-id"]), page.headers
@@ -83,7 +86,20 @@ def pages_and_static_files(visitor: Visitor) -> None:
     sheet = visitor.ask(style[1].decode(), Accept_Encoding="gzip")
     assert (sheet.status, sheet.headers["content-encoding"]) == (200, "gzip")
     assert "immutable" in sheet.headers["cache-control"]
-    for answer in (sheet, visitor.ask("/static/none.css")):
+    smaller = visitor.ask(style[1].decode(), Accept_Encoding="gzip, deflate, br, zstd")
+    assert (smaller.headers["content-encoding"], smaller.headers["content-type"]) == ("br", "text/css")
+    assert brotli.decompress(smaller.body) == gzip.decompress(sheet.body)
+    assert len(smaller.body) < len(sheet.body)
+    for accepted in ("identity", "br;q=0, gzip;q=0", "brotli"):
+        plain = visitor.ask(style[1].decode(), Accept_Encoding=accepted)
+        assert "content-encoding" not in plain.headers, accepted
+        assert plain.body == gzip.decompress(sheet.body)
+        assert "accept-encoding" in plain.headers["vary"].lower()
+    script = re.search(rb'src="(/static/js/[^"]+)"', page.body)
+    assert script, "the page names no script"
+    sent = visitor.ask(script[1].decode(), Accept_Encoding="br")
+    assert (sent.headers["content-encoding"], sent.headers["content-type"]) == ("br", "text/javascript")
+    for answer in (sheet, smaller, visitor.ask("/static/none.css")):
         for name in (
             "strict-transport-security",
             "content-security-policy",
