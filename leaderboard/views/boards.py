@@ -13,7 +13,7 @@ from leaderboard.boards import pages
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import cache_page, own_teams, vary_on_site_address
-from leaderboard.core.http.site_url import site_address
+from leaderboard.core.http.site_url import absolute, site_address
 from leaderboard.core.permissions import may_judge
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
@@ -56,7 +56,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         files = _files(request, dataset)
         return {
             "section": "datasets",
-            "share_image": reverse("dataset_share", args=[slug]),
+            "share_image": absolute(request, reverse("dataset_share", args=[slug])),
             "feed": reverse("dataset_atom", args=[slug]),
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
             "policy": policy_of_columns(dataset),
@@ -86,7 +86,7 @@ def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
 
 
 @require_safe
-@cache_page(entry_rows.benchmark_revision, view_of)
+@cache_page(entry_rows.benchmark_revision, vary_on_site_address(view_of))
 @refuse_unknown
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """A benchmark: systems × datasets for one measure."""
@@ -96,7 +96,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404
     around = {
         "section": "benchmarks",
-        "share_image": reverse("benchmark_share", args=[slug]),
+        "share_image": absolute(request, reverse("benchmark_share", args=[slug])),
         "feed": reverse("benchmark_atom", args=[slug]),
         "rounds": benchmark_rounds(page.benchmark["pk"]),
         "benchmark": page.benchmark,

@@ -37,7 +37,10 @@ def test_a_board_is_described_by_its_verdict_and_has_a_picture(client: Client) -
     assert "Größter &lt;b&gt;Ranker, nDCG@10 0.500, +25.0 % over BM25" in found["description"]
     assert found["og:description"] == found["description"]
     assert found["twitter:card"] == "summary_large_image"
-    for address in (found["og:image"], "/benchmarks/all/share.png"):
+    pictures = [found["og:image"], tags(client.get("/benchmarks/all/").content.decode())["og:image"]]
+    shares = (f"/datasets/{dataset.slug}/share.png", "/benchmarks/all/share.png")
+    assert pictures == [f"http://testserver{path}" for path in shares]
+    for address in pictures:
         answer = client.get(address)
         assert answer.headers["Content-Type"] == "image/png"
         assert answer.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
