@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 
 from evaluation.engines.base import Parameter
 from evaluation.engines.index.exact_search import SPARE, Found, Scores, Vectors
-from evaluation.engines.index.learning import VECTORS_PER_LIST, lists_for, sample_rows
+from evaluation.engines.index.learning import CODES_LEARNED_FROM, VECTORS_PER_LIST, lists_for, sample_rows
 
 _EMPTY, _FULL, _LISTS = "learned.faiss", "index.faiss", "index.ivfdata"
 _INDEXED_AT_ONCE = 65_536
 #: Numbers of the vectors whose lists are in memory while they are filled: 1 GiB of float32.
 _GROUP = 2**28
-#: Vectors that codes are learned from; faiss takes no more than 256 for each of 256 values.
-_CODES_LEARNED_FROM = 65_536
 #: So many candidates by Hamming distance are scored for each document that is wanted.
 _RESCORED = 4
 
@@ -65,7 +63,7 @@ def learn(
     index = _empty(parameters, count, dimension)
     if not index.is_trained:
         lists = parameters["search"] == "ivf"
-        sample = sample_rows(shards, index.nlist * VECTORS_PER_LIST if lists else _CODES_LEARNED_FROM)
+        sample = sample_rows(shards, index.nlist * VECTORS_PER_LIST if lists else CODES_LEARNED_FROM)
         index.train(np.ascontiguousarray(cut(sample)))
     faiss.write_index(index, str(folder / _EMPTY))
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from evaluation.core.strings import map_array
 from evaluation.engines.index.kernels import compiled
-from evaluation.engines.index.learning import VECTORS_PER_LIST, lists_for
+from evaluation.engines.index.learning import CODES_LEARNED_FROM, VECTORS_PER_LIST, lists_for
 from evaluation.engines.index.token_store import TokenStore
 
 _LEARNED, _CODES = "learned.faiss", "codes.bin"
@@ -62,7 +62,7 @@ class CompressedTokens:
         index: Any = faiss.index_factory(dimension, f"{quantiser},PQ{dimension // together}x8")
         index.do_polysemous_training = False  # it orders codes for a filter that is not used
         index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
-        sample = store.sample(lists * VECTORS_PER_LIST)
+        sample = store.sample(max(lists * VECTORS_PER_LIST, CODES_LEARNED_FROM))
         if not len(sample):
             sample = np.zeros((1, dimension), np.float32)
         index.train(np.resize(sample, (max(len(sample), _VALUES), dimension)))  # faiss wants as many as codes

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 #: Vectors that a centroid is learned from. faiss wants 39 of them, and takes no more than 256.
 VECTORS_PER_LIST = 64
+#: Vectors that codes are learned from; faiss takes no more than 256 for each of 256 values.
+CODES_LEARNED_FROM = 65_536
 #: Numbers of the vectors that centroids are learned from: 2 GiB of float32. It bounds the lists of great collections
 #: (10,922 of 768 dimensions). 138 million vectors would get 46,990, learned from 9 GiB in twenty times the time.
 _LEARNED_NUMBERS = 2**29

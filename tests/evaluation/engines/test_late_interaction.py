@@ -11,7 +11,7 @@ import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.core.errors import ModelFailure
-from evaluation.engines import InvalidParameter
+from evaluation.engines import FACTS, InvalidParameter
 from tests.evaluation.neural import (
     AWKWARD,
     AWKWARD_QUERIES,
@@ -123,7 +123,25 @@ def test_documents_found_by_their_vectors(
     assert 0 < few.facts()["recall_against_exact"] < 1
 
 
-@pytest.mark.parametrize("mode", ["candidates", "end-to-end", "exhaustive"])
+def test_documents_found_and_scored_by_codes(
+    checkpoints: dict[str, Path], expected: dict[str, Any], tmp_path: Path
+) -> None:
+    sizes = {}
+    for bits in ("2", "8"):
+        engine = built(
+            tmp_path / bits, checkpoints["native"], DOCUMENTS, mode="compressed", residual_bits=bits
+        )
+        found, facts = searched(engine, QUERIES), engine.facts()
+        assert found["q1"].keys() == expected["native"]["q1"].keys()
+        assert facts["recall_against_exact"] == 1.0
+        assert {name: FACTS[name].checked(value) for name, value in facts.items()}.keys() == facts.keys()
+        assert facts["stored_dtype"] == f"{bits}-bit residuals"
+        sizes[bits] = engine.size()
+    assert found["q1"] == pytest.approx(expected["native"]["q1"], abs=0.1)
+    assert sizes["2"] < sizes["8"]
+
+
+@pytest.mark.parametrize("mode", ["candidates", "end-to-end", "compressed", "exhaustive"])
 def test_any_text_is_encoded(checkpoints: dict[str, Path], tmp_path: Path, mode: str) -> None:
     engine = built(tmp_path / "index", checkpoints["native"], AWKWARD, mode=mode)
     found = searched(engine, AWKWARD_QUERIES)
