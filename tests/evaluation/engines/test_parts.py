@@ -86,7 +86,7 @@ def test_parts_merge_to_the_bytes_of_one_search(
     given: dict[str, Any] = {"resources": Resources(checkpoints.get(engine)), "k": 6, "shard_size": 9}
     shards = tmp_path / "shards" if engine not in ("cross-encoder", "bm25") else None
     whole = retrieve(engine, *files, tmp_path / "run.txt", parameters, shards=shards, **given)
-    for count in (1, 2, 4):
+    for count in (2, 4):
         names = {path.name: [] for path in whole.variants.values()} or {"run.txt": []}
         for number in range(count, 0, -1):
             (tmp_path / f"{number}-{count}").mkdir()
