@@ -119,6 +119,18 @@ def test_search_filters_as_one_types(page: Page) -> None:
     assert page.evaluate("window.notReloaded")
 
 
+def test_going_back_leaves_a_search_as_a_whole(page: Page) -> None:
+    page.goto("/datasets/demo/")
+    box = page.get_by_role("searchbox", name="Search systems or teams")
+    box.press_sequentially("syst")
+    expect(page).to_have_url(re.compile(r"q=syst$"))
+    box.press_sequentially("em 3")
+    expect(page).to_have_url(re.compile(r"q=system%203$"))
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"/datasets/demo/$"))
+    expect(page.locator("#board-part tbody tr")).to_have_count(6)
+
+
 def test_what_is_typed_while_a_search_is_answered_is_not_lost(page: Page) -> None:
     page.goto("/datasets/demo/")
     held: list[Route] = []
