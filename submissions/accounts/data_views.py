@@ -7,6 +7,7 @@ from django.contrib import messages
 from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 
 from submissions.accounts.permissions import personal_page, signed_in
 from submissions.accounts.personal_data import check_can_close, close_account, personal_data
@@ -34,7 +35,7 @@ def close(request: HttpRequest) -> HttpResponse:
                 raise ChangeRefused("Type the e-mail address of this account to confirm.")
             close_account(person)
             logout(request)
-            messages.success(request, "The account is closed.")
+            messages.success(request, _("The account is closed."))
             return redirect("home")
     except ChangeRefused as error:
         refused = str(error)

@@ -16,6 +16,8 @@ from django.contrib.auth.hashers import make_password
 from django.core.exceptions import ValidationError
 from django.core.validators import EmailValidator
 from django.http import HttpRequest
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.facets import ANONYMOUS, HOUSE
 from submissions.accounts.tokens import LIFETIMES
@@ -23,26 +25,26 @@ from submissions.core.names import NameField, is_site_name
 from submissions.models import Scope
 
 _LABELS = {
-    "email": "E-mail address",
-    "login": "E-mail address",
-    "remember": "Stay signed in here for two weeks",
-    "oldpassword": "Present password",
-    "password1": "Password",
-    "password2": "Password again",
-    "code": "Code",
+    "email": _("E-mail address"),
+    "login": _("E-mail address"),
+    "remember": _("Stay signed in here for two weeks"),
+    "oldpassword": _("Present password"),
+    "password1": _("Password"),
+    "password2": _("Password again"),
+    "code": _("Code"),
 }
-_LABELS_WHERE_CHANGED = {"password1": "New password", "password2": "New password again"}
+_LABELS_WHERE_CHANGED = {"password1": _("New password"), "password2": _("New password again")}
 
 
 def check_address(text: str) -> None:
     """Raises ValidationError for what is no e-mail address."""
-    EmailValidator(message="This is not an e-mail address. One looks like name@example.org.")(text)
+    EmailValidator(message=_("This is not an e-mail address. One looks like name@example.org."))(text)
 
 
 class SiteLabels:
     """Mixin of a form: its fields have the site's labels."""
 
-    labels: dict[str, str] = {}
+    labels: dict[str, Any] = {}
     fields: dict[str, forms.Field]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -75,12 +77,12 @@ class SignupForm(SiteLabels, account.SignupForm):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        hints = []
+        hints: list[Any] = []
         if settings.SIGNUP_DOMAINS:
-            hints.append(f"An address at {', '.join(settings.SIGNUP_DOMAINS)}.")
+            hints.append(_("An address at {domains}.").format(domains=", ".join(settings.SIGNUP_DOMAINS)))
         if settings.SIGNUP == "approval":
-            hints.append("A curator approves each account before it can sign in. You are told by mail.")
-        self.fields["email"].help_text = " ".join(hints)
+            hints.append(_("A curator approves each account before it can sign in. You are told by mail."))
+        self.fields["email"].help_text = " ".join(map(str, hints))
 
     def clean_email(self) -> str:
         """The address. Its domain is asked before anybody looks whether it has an account."""
@@ -166,14 +168,14 @@ class ReauthenticateCodeForm(_CountedCode, SiteLabels, second_factor.Reauthentic
 class ActivateCodeForm(SiteLabels, totp.ActivateTOTPForm):
     """The first code of an authenticator app."""
 
-    labels = {"code": "Code that the app shows"}
+    labels = {"code": _("Code that the app shows")}
 
 
 class TeamNameField(NameField):
     """How a team is called."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(label="Team name", max_length=120, **options)
+        super().__init__(label=_("Team name"), max_length=120, **options)
 
     def clean(self, value: Any) -> str:
         """The name. Raises ValidationError for the site's own, and for what boards call teams that are kept back."""
@@ -188,52 +190,54 @@ class TeamNameField(NameField):
 class TeamForm(forms.Form):
     """A new team, or a team's new name."""
 
-    name = TeamNameField(help_text="Shown on boards beside the team's systems.")
+    name = TeamNameField(help_text=_("Shown on boards beside the team's systems."))
 
 
 class InvitationForm(forms.Form):
     """Whom to let into the team."""
 
     email = forms.EmailField(
-        label="E-mail address",
+        label=_("E-mail address"),
         max_length=254,
-        help_text="Who accepts must be signed in with this address.",
+        help_text=_("Who accepts must be signed in with this address."),
         widget=forms.EmailInput(attrs={"autocomplete": "off"}),
     )
-    owner = forms.BooleanField(required=False, label="As an owner, who decides for the team as you do")
+    owner = forms.BooleanField(required=False, label=_("As an owner, who decides for the team as you do"))
 
 
 class ProfileForm(forms.Form):
     """How the person, and their team, are shown."""
 
     name = NameField(
-        label="Your name",
+        label=_("Your name"),
         max_length=150,
         required=False,
-        help_text="Shown to your team, and publicly on challenges. Your e-mail address is never shown to anyone.",
+        help_text=_(
+            "Shown to your team, and publicly on challenges. Your e-mail address is never shown to anyone."
+        ),
         widget=forms.TextInput(attrs={"autocomplete": "name"}),
     )
-    team = TeamNameField(help_text="Of your first team. Shown on boards beside its systems.")
+    team = TeamNameField(help_text=_("Of your first team. Shown on boards beside its systems."))
 
 
 class TokenForm(forms.Form):
     """A new API token."""
 
     name = NameField(
-        label="What is it for?",
+        label=_("What is it for?"),
         max_length=80,
-        help_text="A name you will recognise in this list, such as “laptop” or “cluster”.",
+        help_text=_("A name you will recognise in this list, such as “laptop” or “cluster”."),
     )
     scopes = forms.MultipleChoiceField(
-        label="What may it be used for?",
+        label=_("What may it be used for?"),
         choices=[(scope.value, f"{scope.value}: {scope.label}") for scope in Scope],
         initial=[Scope.READ, Scope.SUBMIT],
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Choose what the token may be used for."},
+        error_messages={"required": _("Choose what the token may be used for.")},
     )
     days = forms.TypedChoiceField(
-        label="For how long?",
-        choices=[(days, f"{days} days") for days in LIFETIMES],
+        label=_("For how long?"),
+        choices=[(days, format_lazy(_("{days} days"), days=days)) for days in LIFETIMES],
         initial=30,
         coerce=int,
     )

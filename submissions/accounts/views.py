@@ -13,6 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from leaderboard.core.audit import acting
 from leaderboard.core.http.site_url import absolute
@@ -51,7 +53,7 @@ def save_profile(request: HttpRequest) -> HttpResponse:
         form.add_error(None, str(error))
         return _account_page(request, status=error.status, profile_form=form)
     set_profile(signed_in(request), form.cleaned_data["name"], form.cleaned_data["team"])
-    messages.success(request, "Saved.")
+    messages.success(request, _("Saved."))
     return redirect("account")
 
 
@@ -91,9 +93,9 @@ def _show_new_token(request: HttpRequest) -> HttpResponse:
 def delete_token(request: HttpRequest) -> HttpResponse:
     """End one of the person's tokens."""
     if revoke_token(signed_in(request), request.POST.get("digest", "").replace("\0", "")):
-        messages.success(request, "The token is revoked. Scripts that use it are refused from now on.")
+        messages.success(request, _("The token is revoked. Scripts that use it are refused from now on."))
     else:
-        messages.info(request, "There was no such token; it may have been revoked already.")
+        messages.info(request, _("There was no such token; it may have been revoked already."))
     return redirect("account")
 
 
@@ -116,7 +118,9 @@ def new_team(request: HttpRequest) -> HttpResponse:
     except ChangeRefused as error:
         form.add_error(None, str(error))
         return _account_page(request, status=error.status, team_form=form)
-    messages.success(request, f"The team “{team.name}” is made. Invite people to it below.")
+    messages.success(
+        request, _("The team “{name}” is made. Invite people to it below.").format(name=team.name)
+    )
     return redirect("team-manage", slug=team.slug)
 
 
@@ -151,11 +155,12 @@ def sign_out_elsewhere(request: HttpRequest) -> HttpResponse:
     chosen = request.POST.get("session", "")
     if chosen == "others":
         ended = end_sessions(person, keep=request.session.session_key)
-        messages.success(request, f"Signed out elsewhere: {ended} session{'s' * (ended != 1)}.")
+        told = ngettext("Signed out elsewhere: {n} session.", "Signed out elsewhere: {n} sessions.", ended)
+        messages.success(request, told.format(n=ended))
     elif (number := parse_number(chosen)) is not None and end_session(person, number):
-        messages.success(request, "That session is signed out.")
+        messages.success(request, _("That session is signed out."))
     else:
-        messages.info(request, "There was no such session; it may have ended already.")
+        messages.info(request, _("There was no such session; it may have ended already."))
     return redirect("account-sessions")
 
 
@@ -204,7 +209,7 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
     with acting(signed_in(request)):
         rename_team(team, form.cleaned_data["name"])
     messages.success(
-        request, "Renamed, on the boards too. The earlier address of its page leads to the new one."
+        request, _("Renamed, on the boards too. The earlier address of its page leads to the new one.")
     )
     return redirect("team-manage", slug=team.slug)
 
@@ -229,7 +234,7 @@ def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpRespons
         enforce_limit(InviteThrottle(), request)
         return _show_link(request, team, *membership.renew_invitation(team, key, by=signed_in(request)))
     membership.revoke_invitation(team, key, by=signed_in(request))
-    messages.success(request, "Revoked: its link lets nobody in.")
+    messages.success(request, _("Revoked: its link lets nobody in."))
     return redirect("team-manage", slug=team.slug)
 
 
@@ -239,13 +244,16 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     action, by = request.POST.get("action"), signed_in(request)
     if action == "transfer":
         name = _display_name(membership.transfer_team(team, key, by=by).user)
-        messages.success(request, f"{name} owns the team now; you are a member.")
+        messages.success(request, _("{name} owns the team now; you are a member.").format(name=name))
     elif action == "remove":
         name = _display_name(membership.remove_member(team, key, by=by))
-        messages.success(request, f"{name} is no longer in the team, and sees nothing of it any more.")
+        messages.success(
+            request, _("{name} is no longer in the team, and sees nothing of it any more.").format(name=name)
+        )
     elif action in ("owner", "member"):
         name = _display_name(membership.set_role(team, key, owner=action == "owner", by=by).user)
-        messages.success(request, f"{name} is {'an owner' if action == 'owner' else 'a member'} now.")
+        told = _("{name} is an owner now.") if action == "owner" else _("{name} is a member now.")
+        messages.success(request, told.format(name=name))
     else:
         raise TeamRefused("Choose what to do: owner, member, transfer or remove.")
     if not teams_of(request.user).filter(pk=team.pk).exists():
@@ -257,7 +265,9 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
     """Leave the team."""
     membership.leave_team(team, signed_in(request))
-    messages.success(request, f"You have left “{team.name}”. What you submitted for it stays there.")
+    messages.success(
+        request, _("You have left “{name}”. What you submitted for it stays there.").format(name=team.name)
+    )
     return redirect("account")
 
 
@@ -272,7 +282,7 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
         except TeamRefused as error:
             refused = str(error)
         else:
-            messages.success(request, f"You belong to “{offer.team.name}” now.")
+            messages.success(request, _("You belong to “{name}” now.").format(name=offer.team.name))
             return redirect("team-manage", slug=offer.team.slug)
     is_theirs = offer is not None and membership.is_invited(offer, person)
     context = {

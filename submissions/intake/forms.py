@@ -8,6 +8,8 @@ from typing import Any
 
 from django import forms
 from django.forms import ValidationError
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
 from leaderboard.core.text.json import read_json
 from leaderboard.models import Challenge, Dataset, System, Team
@@ -102,10 +104,14 @@ class AnonymityField(forms.DateField):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
-            label="Anonymous until",
+            label=_("Anonymous until"),
             required=False,
             widget=forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"}),
-            help_text=f"For a review, {LONGEST_MONTHS} months at most; empty: not at all. {ADVICE}",
+            help_text=format_lazy(
+                _("For a review, {most} months at most; empty: not at all. {advice}"),
+                most=LONGEST_MONTHS,
+                advice=ADVICE,
+            ),
             **options,
         )
 
@@ -115,58 +121,62 @@ class SubmissionForm(forms.Form):
 
     system = forms.ChoiceField(required=False)
     configuration = NameField(
-        label="Configuration",
+        label=_("Configuration"),
         required=False,
         max_length=80,
-        help_text="A label to distinguish several runs of the same system, for example “top 200”.",
+        help_text=_("A label to distinguish several runs of the same system, for example “top 200”."),
     )
     seeds = forms.CharField(
-        label="Seeds",
+        label=_("Seeds"),
         required=False,
         max_length=500,
-        help_text="Several files for one dataset are seeds of the system, and one result: mean ± deviation. Their "
-        "labels in the order of the files, separated by commas; default: taken from file names.",
+        help_text=_(
+            "Several files for one dataset are seeds of the system, and one result: mean ± deviation. Their "
+            "labels in the order of the files, separated by commas; default: taken from file names."
+        ),
     )
     public = forms.ChoiceField(
-        label="Visibility",
+        label=_("Visibility"),
         required=False,
         choices=[
-            ("yes", "Public: shown on the board as soon as it is scored"),
-            ("no", "Private: only your team sees it until you make it public"),
+            ("yes", _("Public: shown on the board as soon as it is scored")),
+            ("no", _("Private: only your team sees it until you make it public")),
         ],
         widget=forms.RadioSelect,
         initial="yes",
     )
     reusable = forms.BooleanField(
-        label="Others may build on its runs: re-rank or fuse them here, with credit",
+        label=_("Others may build on its runs: re-rank or fuse them here, with credit"),
         required=False,
-        help_text="Once the results are public. This does not publish your run files.",
+        help_text=_("Once the results are public. This does not publish your run files."),
     )
     run_type = forms.ChoiceField(
-        label="Type of run",
+        label=_("Type of run"),
         required=False,
         choices=[
-            ("", "Not said"),
-            ("automatic", "Automatic: nobody had a hand in queries or ranking"),
-            ("manual", "Manual: somebody had"),
+            ("", _("Not said")),
+            ("automatic", _("Automatic: nobody had a hand in queries or ranking")),
+            ("manual", _("Manual: somebody had")),
         ],
     )
     tag = NameField(
-        label="Run tag",
+        label=_("Run tag"),
         required=False,
         max_length=24,
-        help_text="Left empty, the one in the file. Letters, digits, dots, hyphens and underscores.",
+        help_text=_("Left empty, the one in the file. Letters, digits, dots, hyphens and underscores."),
     )
     priority = forms.IntegerField(
-        label="Priority",
+        label=_("Priority"),
         required=False,
         min_value=1,
         max_value=999,
-        help_text="Your team’s own order of its runs: pools are drawn from 1 first. Left empty, the next that is free.",
+        help_text=_(
+            "Your team’s own order of its runs: pools are drawn from 1 first. Left empty, the next that is free."
+        ),
     )
-    note = TextField(rows=2, required=False, max_length=2000, help_text="For your team alone.")
+    note = TextField(rows=2, required=False, max_length=2000, help_text=_("For your team alone."))
 
-    team = forms.ChoiceField(required=False, label="Team", help_text="Whose the new system is.")
+    team = forms.ChoiceField(required=False, label=_("Team"), help_text=_("Whose the new system is."))
     anonymous_until = AnonymityField()
 
     def __init__(
@@ -174,7 +184,7 @@ class SubmissionForm(forms.Form):
     ) -> None:
         super().__init__(*arguments, **options)
         mine = [(system.slug, system.name) for system in systems]
-        self.fields["system"] = forms.ChoiceField(required=False, choices=[("", "A new system"), *mine])
+        self.fields["system"] = forms.ChoiceField(required=False, choices=[("", _("A new system")), *mine])
         self.teams = {team.slug: team for team in teams}
         self.fields["team"].choices = [(slug, team.name) for slug, team in self.teams.items()]  # type: ignore[attr-defined]
 
@@ -208,15 +218,17 @@ class AnonymityForm(forms.Form):
 class ChallengeForm(forms.Form):
     """What is doubted of a system, and why; `datasets` are those that it has public results on."""
 
-    claim = forms.ChoiceField(label="What you doubt", choices=Challenge.Claim.choices)
-    dataset = forms.ChoiceField(required=False, help_text="Where it is about one dataset.")
+    claim = forms.ChoiceField(label=_("What you doubt"), choices=Challenge.Claim.choices)
+    dataset = forms.ChoiceField(required=False, help_text=_("Where it is about one dataset."))
     text = TextField(
-        label="Why",
+        label=_("Why"),
         rows=8,
         min_length=SHORTEST_TEXT,
         max_length=LONGEST_TEXT,
-        help_text="What can be checked: a source, a passage, a number. Public, and sent to the system's team. Markdown "
-        "is understood.",
+        help_text=_(
+            "What can be checked: a source, a passage, a number. Public, and sent to the system's team. Markdown "
+            "is understood."
+        ),
     )
 
     def __init__(self, *arguments: Any, datasets: Iterable[Dataset], **options: Any) -> None:
@@ -235,5 +247,5 @@ class WithdrawalForm(forms.Form):
 
     reason = NameField(
         max_length=300,
-        error_messages={"required": "Say why, for example “wrong index used”: the reason stays visible."},
+        error_messages={"required": _("Say why, for example “wrong index used”: the reason stays visible.")},
     )

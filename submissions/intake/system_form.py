@@ -10,6 +10,7 @@ from django import forms
 from django.forms import ValidationError
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
 
 from leaderboard.core.text.latex import find_forbidden_command
 from leaderboard.models import DECLARED_NUMBERS, Architecture, Challenge, Dataset, Entry, System, Team
@@ -63,69 +64,78 @@ class SystemForm(forms.Form):
     """What a new system says of itself, or `system` from now on."""
 
     name = NameField(
-        max_length=120, help_text="As it should read on the board, for example “ColBERTv2 (2 bits)”."
+        max_length=120, help_text=_("As it should read on the board, for example “ColBERTv2 (2 bits)”.")
     )
-    architecture = forms.ChoiceField(choices=[("", "Choose one"), *Architecture.choices])
+    architecture = forms.ChoiceField(choices=[("", _("Choose one")), *Architecture.choices])
     description = TextField(
         rows=4,
         required=False,
         max_length=5000,
-        help_text="What it does, in a few sentences. Markdown is understood.",
+        help_text=_("What it does, in a few sentences. Markdown is understood."),
     )
     participant = NameField(
         required=False,
         max_length=120,
-        help_text="Who made the runs, where that is not your team. Boards show it in your team's place.",
+        help_text=_("Who made the runs, where that is not your team. Boards show it in your team's place."),
     )
-    paper_url = WebAddressField(label="Paper")
-    code_url = WebAddressField(label="Code")
-    model_url = WebAddressField(label="Model")
-    licence = NameField(required=False, max_length=120, help_text="For example Apache-2.0.")
-    commercial_use = OptionalBooleanField(label="Commercial use", help_text="Whether the licence permits it.")
-    open_weights = OptionalBooleanField(label="Open weights", help_text="Whether anyone may have the model.")
+    paper_url = WebAddressField(label=_("Paper"))
+    code_url = WebAddressField(label=_("Code"))
+    model_url = WebAddressField(label=_("Model"))
+    licence = NameField(required=False, max_length=120, help_text=_("For example Apache-2.0."))
+    commercial_use = OptionalBooleanField(
+        label=_("Commercial use"), help_text=_("Whether the licence permits it.")
+    )
+    open_weights = OptionalBooleanField(
+        label=_("Open weights"), help_text=_("Whether anyone may have the model.")
+    )
     closed_api = CheckboxField(
-        label="Runs behind somebody's paid API",
-        help_text="Nobody can repeat it then, so it is ranked apart.",
+        label=_("Runs behind somebody's paid API"),
+        help_text=_("Nobody can repeat it then, so it is ranked apart."),
     )
     parameters = ParametersField(
         required=False,
         max_length=5000,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        help_text="A JSON object, or key=value, one a line.",
+        help_text=_("A JSON object, or key=value, one a line."),
     )
     training_datasets = forms.CharField(
-        label="Trained on",
+        label=_("Trained on"),
         required=False,
         max_length=2000,
         widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="Names or slugs of datasets, separated by commas. Boards mark in-domain results with ‡.",
+        help_text=_("Names or slugs of datasets, separated by commas. Boards mark in-domain results with ‡."),
     )
     training_none = forms.BooleanField(
-        label="Not trained on any of these datasets (zero-shot)", required=False
+        label=_("Not trained on any of these datasets (zero-shot)"), required=False
     )
     adapted_to = forms.CharField(
-        label="Adapted to",
+        label=_("Adapted to"),
         required=False,
         max_length=2000,
-        help_text="Datasets here whose corpus it saw, without labels: names or slugs, separated by commas.",
+        help_text=_(
+            "Datasets here whose corpus it saw, without labels: names or slugs, separated by commas."
+        ),
     )
     variant_of = forms.CharField(
-        label="Variant of",
+        label=_("Variant of"),
         required=False,
         max_length=120,
-        help_text="The slug of a system here: what its page's address ends in.",
+        help_text=_("The slug of a system here: what its page's address ends in."),
     )
-    backbone = NameField(required=False, max_length=120, help_text="For example bert-base-uncased.")
+    backbone = NameField(required=False, max_length=120, help_text=_("For example bert-base-uncased."))
     training_compute = NameField(
-        label="Training compute", required=False, max_length=120, help_text="For example 8 A100, 3 days."
+        label=_("Training compute"),
+        required=False,
+        max_length=120,
+        help_text=_("For example 8 A100, 3 days."),
     )
     authors = NameField(
         required=False,
         max_length=500,
-        help_text="As in BibTeX: names joined by “and”. For example Ada Lovelace and Grace Hopper.",
+        help_text=_("As in BibTeX: names joined by “and”. For example Ada Lovelace and Grace Hopper."),
     )
-    year = forms.IntegerField(required=False, min_value=FIRST_YEAR, help_text="When it came out.")
-    bibtex = TextField(label="BibTeX", rows=3, required=False, max_length=5000)
+    year = forms.IntegerField(required=False, min_value=FIRST_YEAR, help_text=_("When it came out."))
+    bibtex = TextField(label=_("BibTeX"), rows=3, required=False, max_length=5000)
 
     def __init__(self, *arguments: Any, system: System | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
 
 from submissions.notifications.webhook_client import AddressRefused, parse_target
 
@@ -12,10 +13,10 @@ class WebhookForm(forms.Form):
     """Where results are to be sent."""
 
     url = forms.CharField(
-        label="Address",
+        label=_("Address"),
         max_length=500,
         widget=forms.URLInput(attrs={"placeholder": "https://", "autocomplete": "off"}),
-        help_text="https, port 443 or 8443, on the internet. Each message is signed.",
+        help_text=_("https, port 443 or 8443, on the internet. Each message is signed."),
     )
 
     def clean_url(self) -> str:

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
 
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Team
@@ -71,7 +72,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
     person = signed_in(request)
     if request.method == "POST":
         set_preferences(person, set(request.POST))
-        messages.success(request, "Saved.")
+        messages.success(request, _("Saved."))
         return redirect("notice-preferences")
     teams = Team.objects.filter(memberships__user=person, memberships__owner=True).order_by("name")
     context = {"section": "inbox", "preferences": preferences_of(person), "owned_teams": teams}
@@ -109,16 +110,16 @@ def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResp
         return _webhooks_page(request, team, new_secret=rotate_secret(webhook), of_webhook=webhook)
     if action == "test":
         send_test(webhook)
-        messages.success(request, "A test is on its way; reload this page to see what came of it.")
+        messages.success(request, _("A test is on its way; reload this page to see what came of it."))
     elif action == "switch-on":
         switch_on(webhook)
-        messages.success(request, "The webhook is switched on. What happened meanwhile is not sent.")
+        messages.success(request, _("The webhook is switched on. What happened meanwhile is not sent."))
     elif action == "switch-off":
         switch_off(webhook)
-        messages.success(request, "The webhook is switched off.")
+        messages.success(request, _("The webhook is switched off."))
     elif action == "remove":
         webhook.delete()
-        messages.success(request, "The webhook is removed.")
+        messages.success(request, _("The webhook is removed."))
     return redirect("webhooks", slug=slug)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.system.result import LABEL
@@ -25,17 +27,17 @@ from submissions.status.scores import Score, describe_held, is_held, scores_of_e
 
 #: What each state means, in words for the submitter.
 MEANING = {
-    State.UPLOADING: "The files are still arriving.",
-    State.VALIDATING: "Waiting for a worker to check the file.",
-    State.QUEUED: "Waiting for a worker.",
-    State.RETRIEVING: "A worker is retrieving.",
-    State.SCORING: "A worker is scoring the run.",
-    State.DONE: "Scored.",
-    State.REJECTED: "The file cannot be scored; the report says where and why.",
-    State.FAILED: "This failed through a fault of ours. We are sorry.",
-    State.CANCELLED: "Cancelled before it was scored.",
-    State.TIMED_OUT: "It ran longer than a job may and was stopped.",
-    State.WITHDRAWN: "Withdrawn.",
+    State.UPLOADING: gettext_noop("The files are still arriving."),
+    State.VALIDATING: gettext_noop("Waiting for a worker to check the file."),
+    State.QUEUED: gettext_noop("Waiting for a worker."),
+    State.RETRIEVING: gettext_noop("A worker is retrieving."),
+    State.SCORING: gettext_noop("A worker is scoring the run."),
+    State.DONE: gettext_noop("Scored."),
+    State.REJECTED: gettext_noop("The file cannot be scored; the report says where and why."),
+    State.FAILED: gettext_noop("This failed through a fault of ours. We are sorry."),
+    State.CANCELLED: gettext_noop("Cancelled before it was scored."),
+    State.TIMED_OUT: gettext_noop("It ran longer than a job may and was stopped."),
+    State.WITHDRAWN: gettext_noop("Withdrawn."),
 }
 
 
@@ -192,14 +194,16 @@ class SeedSetStatus(_Result):
         if self.entry is not None and is_held(self.entry):
             return describe_held(self.entry)
         if self.entry is not None:
-            return f"One result: the mean of {len(self.jobs)} seeds."
+            return _("One result: the mean of {number} seeds.").format(number=len(self.jobs))
         if self.lost:
             lost = ", ".join(f"{job.job.seed} ({job.state.label})" for job in self.lost)
-            return (
-                f"Not published: a set is one result, and has no score for seed {lost}. Send all of its runs again in "
-                "one submission."
-            )
-        return f"{done} of {len(self.jobs)} seeds are scored. The set is published when all of them are."
+            return _(
+                "Not published: a set is one result, and has no score for seed {lost}. Send all of its "
+                "runs again in one submission."
+            ).format(lost=lost)
+        return _("{done} of {number} seeds are scored. The set is published when all of them are.").format(
+            done=done, number=len(self.jobs)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +289,8 @@ class SubmissionStatus:
         part = min(busy, key=lambda part: part.jobs[0].waits)
         job = next(job for job in part.jobs if not job.ended)
         what = f"{job.meaning[:1].lower()}{job.meaning[1:]}"
-        return (
-            f"{len(self.parts) - len(busy)} of {len(self.parts)} datasets done. {part.dataset.name}: {what}"
+        return _("{done} of {all} datasets done. {dataset}: {what}").format(
+            done=len(self.parts) - len(busy), all=len(self.parts), dataset=part.dataset.name, what=what
         )
 
     @property
@@ -343,7 +347,7 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
     state = State.WITHDRAWN if submission.withdrawn_at else submission_state(job.state for job in jobs)
     parts = tuple(_parts(jobs, compare))
     unpublished = [part.seeds.meaning for part in parts if part.seeds and part.seeds.lost]
-    meaning = unpublished[0] if unpublished and state == State.DONE else MEANING[state]
+    meaning = unpublished[0] if unpublished and state == State.DONE else _(MEANING[state])
     return SubmissionStatus(submission, state, meaning, tuple(jobs), complete, parts, compare)
 
 
@@ -400,18 +404,23 @@ def _meaning(job: Job, state: State, entry: Entry | None) -> str:
     if entry is not None and is_held(entry):
         return describe_held(entry)
     if state in WAITING and job.lease_expires_at is not None:
-        return "A worker is checking the file."
+        return _("A worker is checking the file.")
     if awaits_judgements(job):
         return (
-            "Awaiting judgements: the dataset is collecting runs. Yours passed, and is scored with all others when the "
-            "first judgements arrive."
+            _(
+                "Awaiting judgements: the dataset is collecting runs. Yours passed, and is scored with all others when "
+                "the first judgements arrive."
+            )
             if job.kind == Job.Kind.SCORE
-            else "Awaiting judgements: the dataset is collecting runs. It begins when the first judgements arrive."
+            else _(
+                "Awaiting judgements: the dataset is collecting runs. It begins when the first judgements arrive."
+            )
         )
     if state in WAITING and job.not_before and job.not_before > timezone.now():
-        tried = f"Tried {job.attempts} times; the" if job.attempts else "The"
-        return f"{tried} next attempt begins at {job.not_before:%H:%M:%S} UTC."
-    return MEANING[state]
+        tried = _("Tried {n} times; the next attempt begins at {at} UTC.")
+        told = tried if job.attempts else _("The next attempt begins at {at} UTC.")
+        return told.format(n=job.attempts, at=f"{job.not_before:%H:%M:%S}")
+    return _(MEANING[state])
 
 
 def _error(job: Job) -> str:
@@ -419,9 +428,9 @@ def _error(job: Job) -> str:
     if job.error_code in MODEL_FAILURES:
         return MODEL_FAILURES[job.error_code].meaning
     if job.state == State.FAILED:
-        known = f" Our log knows it as {job.fault}." if job.fault else ""
-        return MEANING[State.FAILED] + known
-    return MEANING[State(job.state)] if job.state in (State.REJECTED, State.TIMED_OUT) else ""
+        known = _(" Our log knows it as {id}.").format(id=job.fault) if job.fault else ""
+        return _(MEANING[State.FAILED]) + known
+    return _(MEANING[State(job.state)]) if job.state in (State.REJECTED, State.TIMED_OUT) else ""
 
 
 def _elapsed(job: Job) -> timedelta:

@@ -15,6 +15,7 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.text import slugify
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -148,9 +149,9 @@ def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Stop what has not ended."""
     found = _managed_submission(request, identifier)
     if withdrawal.cancel(found, permissions.signed_in(request)):
-        messages.success(request, "Cancelled. What is running stops within seconds.")
+        messages.success(request, _("Cancelled. What is running stops within seconds."))
     else:
-        messages.info(request, "There was nothing left to cancel.")
+        messages.info(request, _("There was nothing left to cancel."))
     return redirect(found)
 
 
@@ -165,7 +166,7 @@ def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
         context = _context(request, found, withdrawal_form=form)
         return render(request, "submissions/submission.html", context, status=400)
     withdrawal.withdraw(found, form.cleaned_data["reason"], permissions.signed_in(request))
-    messages.success(request, "Withdrawn. A line with your reason stays where the results were.")
+    messages.success(request, _("Withdrawn. A line with your reason stays where the results were."))
     return redirect(found)
 
 
@@ -189,7 +190,7 @@ def visibility(request: HttpRequest, managed: Submission) -> None:
     """Show the results to everyone, or keep them with the team."""
     public = request.POST.get("public") == "yes"
     withdrawal.set_public(managed, public, permissions.signed_in(request))
-    messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
+    messages.success(request, _("Everyone sees it now.") if public else _("Only your team sees it now."))
 
 
 @_changes
@@ -198,7 +199,8 @@ def reusable(request: HttpRequest, managed: Submission) -> None:
     allowed = request.POST.get("reusable") == "yes"
     withdrawal.set_reusable(managed, allowed, permissions.signed_in(request))
     messages.success(
-        request, "Others may build on its runs now." if allowed else "Nobody else can build on its runs now."
+        request,
+        _("Others may build on its runs now.") if allowed else _("Nobody else can build on its runs now."),
     )
 
 
@@ -210,7 +212,9 @@ def retry(request: HttpRequest, managed: Submission) -> None:
     except Refused as refusal:
         messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
     else:
-        messages.info(request, "Queued again." if queued else "There is nothing that could be tried again.")
+        messages.info(
+            request, _("Queued again.") if queued else _("There is nothing that could be tried again.")
+        )
 
 
 @_changes
@@ -222,7 +226,7 @@ def priority(request: HttpRequest, managed: Submission) -> None:
     except Refused as refusal:
         messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
     else:
-        messages.success(request, f"Its priority is {managed.priority} now.")
+        messages.success(request, _("Its priority is {priority} now.").format(priority=managed.priority))
 
 
 @login_required
@@ -237,7 +241,7 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
         form.add_error(None, throttling.throttle_message(wait))
         status = 429
     elif data is not None and form.is_valid() and _save_description(request, system, form):
-        messages.success(request, "Saved. The boards show it from now on.")
+        messages.success(request, _("Saved. The boards show it from now on."))
         return redirect(system)
     else:
         status = 400 if form.errors else 200

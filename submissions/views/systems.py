@@ -7,6 +7,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -44,14 +45,14 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
     elif lifting:
         with acting(request.user if isinstance(request.user, User) else None):
             end_anonymity(system)
-        messages.success(request, "Everyone sees whose it is now.")
+        messages.success(request, _("Everyone sees whose it is now."))
         return redirect("system-anonymity", slug=slug)
     elif posted and form.is_valid():
         until = form.cleaned_data["anonymous_until"]
         try:
             with acting(request.user if isinstance(request.user, User) else None):
                 make_anonymous(system, until)
-            messages.success(request, f"Anonymous until {until:%-d %B %Y}.")
+            messages.success(request, _("Anonymous until {until:%-d %B %Y}.").format(until=until))
             return redirect("system-anonymity", slug=slug)
         except EmbargoRefused as error:
             form.add_error("anonymous_until", str(error))
@@ -87,7 +88,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
             try:
                 challenges.raise_challenge(system, person, **form.cleaned_data)
                 messages.success(
-                    request, "Your challenge stands on the system's page; a curator will settle it."
+                    request, _("Your challenge stands on the system's page; a curator will settle it.")
                 )
                 return redirect(f"{system.get_absolute_url()}#challenges")
             except challenges.ChallengeRefused as error:
@@ -115,7 +116,7 @@ def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
     found = get_object_or_404(Challenge, system=_seen_system(slug), pk=key, raised_by=signed_in(request))
     try:
         retract_challenge(found, signed_in(request))
-        messages.success(request, "Taken back. It stays on record as that.")
+        messages.success(request, _("Taken back. It stays on record as that."))
     except challenges.ChallengeRefused as error:
         messages.error(request, str(error))
     return redirect("system-challenge", slug=slug)

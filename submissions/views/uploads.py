@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -73,11 +74,16 @@ def delete(request: HttpRequest) -> HttpResponse:
     except UploadInUse:
         messages.error(
             request,
-            "That file is just being sent, or taken by a submission or a backup of the site. Try again later.",
+            _(
+                "That file is just being sent, or taken by a submission or a backup of the site. Try again later."
+            ),
         )
         return redirect("account-uploads")
     name = upload.file_name or "The file" if upload else ""
     messages.success(
-        request, f"{name} is deleted." if name else "There was no such file; it may have expired."
+        request,
+        _("{name} is deleted.").format(name=name)
+        if name
+        else _("There was no such file; it may have expired."),
     )
     return redirect("account-uploads")

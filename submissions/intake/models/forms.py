@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 from django.utils.html import escape
+from django.utils.translation import gettext_lazy as _
 
 from evaluation.engines import EngineDescription, InvalidParameter, Parameter
 from leaderboard.models import Benchmark, Dataset
@@ -135,27 +136,31 @@ class _PromptField(forms.CharField):
 class ModelForm(forms.Form):
     """Which model, on what. What it means, and whether it is possible, the intake says; this keeps what was chosen."""
 
-    checkpoint_id = forms.ChoiceField(label="One that your team sent before", required=False)
+    checkpoint_id = forms.ChoiceField(label=_("One that your team sent before"), required=False)
     pooling = forms.ChoiceField(
-        label="Pooling, if the files do not say it",
+        label=_("Pooling, if the files do not say it"),
         required=False,
-        choices=[("", "As the files say"), *((each, each) for each in POOLINGS)],
-        help_text="For a plain encoder: how the outputs of its tokens become one. SPLADE: max or sum; SPARTA: sparta.",
+        choices=[("", _("As the files say")), *((each, each) for each in POOLINGS)],
+        help_text=_(
+            "For a plain encoder: how the outputs of its tokens become one. SPLADE: max or sum; SPARTA: sparta."
+        ),
     )
     hub_model = forms.CharField(
-        label="Model on the hub", required=False, max_length=200, help_text="As owner/name."
+        label=_("Model on the hub"), required=False, max_length=200, help_text=_("As owner/name.")
     )
     hub_commit = forms.CharField(
-        label="Its commit", required=False, max_length=40, help_text="All 40 digits: a branch may move."
+        label=_("Its commit"), required=False, max_length=40, help_text=_("All 40 digits: a branch may move.")
     )
-    dataset = forms.MultipleChoiceField(label="Datasets", required=False, widget=forms.CheckboxSelectMultiple)
-    benchmark = forms.ChoiceField(label="Or a whole benchmark", required=False)
+    dataset = forms.MultipleChoiceField(
+        label=_("Datasets"), required=False, widget=forms.CheckboxSelectMultiple
+    )
+    benchmark = forms.ChoiceField(label=_("Or a whole benchmark"), required=False)
     run = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
     device = forms.ChoiceField(
-        label="Run on",
+        label=_("Run on"),
         required=False,
-        choices=[("auto", "A GPU if there is one, else CPU"), ("cpu", "CPU"), ("gpu", "GPU")],
-        help_text="Timings are compared within one hardware class.",
+        choices=[("auto", _("A GPU if there is one, else CPU")), ("cpu", _("CPU")), ("gpu", _("GPU"))],
+        help_text=_("Timings are compared within one hardware class."),
     )
 
     def __init__(
