@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, ngettext
 
 from evaluation.core.problems import at_lines
 from leaderboard.judgements.rescoring.switched import page_of
@@ -26,9 +28,9 @@ from submissions.status.standings import outcome_text
 PROBLEMS = 8
 
 _SUBJECTS = {
-    NoticeKind.FINISHED: "Scored: {what}",
-    NoticeKind.REJECTED: "Not scored: {what}",
-    NoticeKind.FAILED: "Failed: {what}",
+    NoticeKind.FINISHED: gettext_noop("Scored: {what}"),
+    NoticeKind.REJECTED: gettext_noop("Not scored: {what}"),
+    NoticeKind.FAILED: gettext_noop("Failed: {what}"),
 }
 
 
@@ -38,18 +40,20 @@ def finished_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     system = submission.system.name
     named = f"{system} ({submission.configuration})" if submission.configuration else system
     datasets = list(dict.fromkeys(job.job.dataset.name for job in status.jobs))
-    where = datasets[0] if len(datasets) == 1 else f"{len(datasets)} datasets"
+    where = datasets[0] if len(datasets) == 1 else _("{n} datasets").format(n=len(datasets))
     # The subject says what ended how: the text begins with what more there is to say.
     lines = [outcome_text(status)] if kind == NoticeKind.FINISHED else []
     lines += [_failure_text(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
     for cost in charges_of(submission, now=False):
         if cost.refunded:
-            why = f", because {cost.refund_reason}" if cost.refund_reason else ""
-            lines.append(f"It does not count towards the quota on {cost.dataset.name}{why}.")
+            told = _("It does not count towards the quota on {dataset}.")
+            if cost.refund_reason:
+                told = _("It does not count towards the quota on {dataset}, because {why}.")
+            lines.append(told.format(dataset=cost.dataset.name, why=cost.refund_reason))
     return Message(
         kind=kind,
         key=key_of_end(status),
-        subject=_SUBJECTS[kind].format(what=f"{named} on {where}"),
+        subject=_(_SUBJECTS[kind]).format(what=_("{system} on {where}").format(system=named, where=where)),
         text="\n\n".join(lines),
         path=submission.get_absolute_url(),
     )
@@ -65,9 +69,9 @@ def bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
     """How the submissions of a bulk import ended: how many are scored, and the first that are not, with why."""
     lost = [status for status in statuses if status.state != State.DONE]
     datasets = {job.job.dataset.name: None for status in statuses for job in status.jobs}
-    scored = f"{len(statuses) - len(lost):,} of {len(statuses):,} runs"
-    everything = "The run is scored." if len(statuses) == 1 else f"All {len(statuses):,} runs are scored."
-    lines = [f"{scored} are scored." if lost else everything]
+    scored = _("{n:,} of {all:,} runs").format(n=len(statuses) - len(lost), all=len(statuses))
+    everything = ngettext("The run is scored.", "All {n:,} runs are scored.", len(statuses))
+    lines = [_("{runs} are scored.").format(runs=scored) if lost else everything.format(n=len(statuses))]
     lines += [
         f"{status.submission.system.name}\n{_failure_text(job)}"
         for status in lost[:PROBLEMS]
@@ -75,11 +79,11 @@ def bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
         if job.state not in (State.DONE, State.WITHDRAWN)
     ]
     if len(lost) > PROBLEMS:
-        lines.append(f"And {len(lost) - PROBLEMS:,} more: the list of submissions has them.")
+        lines.append(_("And {n:,} more: the list of submissions has them.").format(n=len(lost) - PROBLEMS))
     return Message(
         kind=NoticeKind.REJECTED if lost else NoticeKind.FINISHED,
         key=f"bulk-{bulk}",
-        subject=f"Scored: {scored} on {', '.join(datasets)}",
+        subject=_("Scored: {runs} on {datasets}").format(runs=scored, datasets=", ".join(datasets)),
         text="\n\n".join(lines),
         path=reverse("submissions"),
     )
@@ -91,7 +95,7 @@ def _failure_text(job: JobStatus) -> str:
     lines = [f"{job.job.dataset.name}{file}: {job.error or job.meaning}"]
     lines += [f"- {_problem_line(problem)}" for problem in job.problems[:PROBLEMS]]
     if len(job.problems) > PROBLEMS:
-        lines.append(f"- and {len(job.problems) - PROBLEMS} more")
+        lines.append(_("- and {n} more").format(n=len(job.problems) - PROBLEMS))
     if job.model.remedy:
         lines.append(job.model.remedy)
     return "\n".join(lines)
@@ -106,12 +110,12 @@ def _problem_line(problem: Mapping[str, Any]) -> str:
 def rescored_message(rescore: Rescore, outcomes: Sequence[str]) -> Message:
     """A dataset's board shows other judgements now. `outcomes`: a line for each of the person's own results."""
     dataset = rescore.dataset
-    text = f"The judgements of {dataset.name} have grown, and every stored run was scored again."
+    text = _("The judgements of {dataset} have grown, and every stored run was scored again.")
     return Message(
         kind=NoticeKind.RESCORED,
         key=f"rescore-{rescore.pk}",
-        subject=f"Rescored: {dataset.name}",
-        text="\n\n".join([text, "\n".join(outcomes)]),
+        subject=_("Rescored: {dataset}").format(dataset=dataset.name),
+        text="\n\n".join([text.format(dataset=dataset.name), "\n".join(outcomes)]),
         path=page_of(rescore),
     )
 
@@ -132,56 +136,67 @@ def rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[str
         if entry.visibility == Entry.Visibility.HELD:
             outcomes[entry.submission_reference].append(f"{name}: {NO_CHANGE}.")
         elif entry.pk in stayed:
-            outcomes[entry.submission_reference].append(f"{name}: not rescored. {stayed[entry.pk]}")
+            outcomes[entry.submission_reference].append(
+                _("{name}: not rescored. {why}").format(name=name, why=stayed[entry.pk])
+            )
         elif entry.pk in moved:
             line = line_of(moved[entry.pk], measure, hidden=dataset.hidden)
             text = f"{name}: {measure} {line.text['before']} → {line.text['after']}"
             if line.rank_before is not None and line.rank_after is not None:
-                text += f", rank {line.rank_before} → {line.rank_after}"
+                text += _(", rank {old} → {new}").format(old=line.rank_before, new=line.rank_after)
             outcomes[entry.submission_reference].append(f"{text}.")
     return outcomes
 
 
 def round_message(kind: NoticeKind, round_: Round) -> Message:
     """A round opens, closes soon, or was revealed."""
+    late = (
+        _("Runs that come later are taken and marked late.")
+        if round_.takes_late
+        else _("Later runs are refused.")
+    )
+    topics = _("Its page leads to your team's scores by topic.") if round_.per_topic_at_reveal else ""
     subject, text = {
         NoticeKind.ROUND_OPENING: (
-            f"Open: {round_}",
-            f"{round_} takes runs for {_subject(round_)} until {utc(round_.closes_at)}: "
-            f"{round_.runs_per_team} from each team.",
+            _("Open: {round}"),
+            _("{round} takes runs for {subject} until {end}: {most} from each team."),
         ),
-        NoticeKind.ROUND_CLOSING: (
-            f"Closing soon: {round_}",
-            f"{round_} closes at {utc(round_.closes_at)}. "
-            + (
-                "Runs that come later are taken and marked late."
-                if round_.takes_late
-                else "Later runs are refused."
-            ),
-        ),
+        NoticeKind.ROUND_CLOSING: (_("Closing soon: {round}"), _("{round} closes at {end}. {late}")),
         NoticeKind.ROUND_REVEALED: (
-            f"Revealed: {round_}",
-            f"The results of {round_} on {_subject(round_)} are revealed."
-            + (" Its page leads to your team's scores by topic." if round_.per_topic_at_reveal else ""),
+            _("Revealed: {round}"),
+            _("The results of {round} on {subject} are revealed. {topics}"),
         ),
     }[kind]
-    return Message(kind, f"round-{round_.pk}", subject, text, round_.get_absolute_url())
+    said = {
+        "round": round_,
+        "subject": _subject(round_),
+        "most": round_.runs_per_team,
+        "late": late,
+        "topics": topics,
+    }
+    text = text.format(end=utc(round_.closes_at), **said).strip()
+    return Message(kind, f"round-{round_.pk}", subject.format(**said), text, round_.get_absolute_url())
 
 
 def challenge_message(challenge: Challenge) -> Message:
     """A system was challenged, or a challenge settled."""
-    system, doubted = challenge.system, challenge.get_claim_display()
-    where = f" on {challenge.dataset}" if challenge.dataset else ""
+    system, state = challenge.system, challenge.get_state_display()
+    what = (
+        _("{system} on {where}").format(system=system, where=challenge.dataset)
+        if challenge.dataset
+        else system
+    )
+    said = {"system": system, "what": what, "state": state, "doubted": challenge.get_claim_display()}
     if challenge.state == Challenge.State.OPEN:
-        subject = f"Challenged: {system}"
-        text = (
-            f"Somebody doubts what {system} says{where}: {doubted}. Their reasons are on its page; a curator will "
-            "settle it. You may correct what the system says of itself at any time."
+        subject = _("Challenged: {system}")
+        text = _(
+            "Somebody doubts what is said of {what}: {doubted}. Their reasons are on its page; a curator will settle "
+            "it. You may correct what the system says of itself at any time."
         )
     else:
-        subject = f"Challenge {challenge.get_state_display()}: {system}"
-        text = f"The challenge of {system}{where} ({doubted}): {challenge.get_state_display()}."
-        text += f"\n\n{challenge.decision}" if challenge.decision else ""
+        subject, text = _("Challenge {state}: {system}"), _("The challenge of {what} ({doubted}): {state}.")
+    subject, text = subject.format(**said), text.format(**said)
+    text += f"\n\n{challenge.decision}" if challenge.decision else ""
     key = f"challenge-{challenge.pk}-{challenge.state}"
     return Message(NoticeKind.CHALLENGED, key, subject, text, system.get_absolute_url())
 
@@ -189,12 +204,12 @@ def challenge_message(challenge: Challenge) -> Message:
 def webhook_off_message(webhook: Webhook, days: int, since: datetime) -> Message:
     """A webhook was switched off because nothing that was sent to it arrived."""
     team = webhook.team
-    text = (
-        f"A webhook of {team.name} took nothing that was sent to it for {days} days, and was switched off. Its page "
+    text = _(
+        "A webhook of {team} took nothing that was sent to it for {days} days, and was switched off. Its page "
         "says what it answered; there it can be switched on again."
-    )
+    ).format(team=team.name, days=days)
     key = f"webhook-{webhook.pk}-{since:%Y%m%dT%H%M%S}"
-    subject = f"A webhook of {team.name} was switched off"
+    subject = _("A webhook of {team} was switched off").format(team=team.name)
     return Message(NoticeKind.WEBHOOK_OFF, key, subject, text, reverse("webhooks", args=[team.slug]))
 
 

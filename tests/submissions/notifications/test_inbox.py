@@ -18,6 +18,7 @@ from submissions.models import Delivery, Notice, NoticeKind, Webhook
 from submissions.notifications.mail import notice_mailer
 from submissions.notifications.outbox import Message, notify
 from tests.factories import make_user
+from tests.pages import one_line
 from tests.submissions.clients import Api
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -142,7 +143,7 @@ def test_the_head_of_pages_counts_what_is_unread_with_one_query(
 ) -> None:
     make_notice(alice)
     with CaptureQueriesContext(connection) as captured:
-        page = signed_in.get("/measures/").content.decode()
+        page = one_line(signed_in.get("/measures/").content.decode())
     assert '<b class="count">1</b>' in page
     assert sum("submissions_notice" in query["sql"] for query in captured) == 1
     with CaptureQueriesContext(connection) as captured:
