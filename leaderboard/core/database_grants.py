@@ -74,7 +74,7 @@ CHANGED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "submissions_job": (
         "attempts", "cancel_requested", "error_code", "fault", "fence", "finished_at", "lease_expires_at", "log",
         "not_before", "payload", "progress", "progress_note", "queue", "report", "stage", "started_at", "state",
-        "waits_for_id", "worker",
+        "turn", "waits_for_id", "worker",
     ),
     "submissions_submission": ("checkpoint_id",),
 }  # fmt: skip
