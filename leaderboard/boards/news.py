@@ -24,7 +24,6 @@ from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.models.datasets import Protection
 from leaderboard.results.history.entry_rows import short_citation
 from leaderboard.results.history.past import is_public
-from leaderboard.results.protection import HIDDEN_DECIMALS
 from leaderboard.results.significance.statements import BoardStatements, statements
 from leaderboard.results.values import published_value
 
@@ -215,7 +214,7 @@ def _entry_item(change: BoardChange, entry: Entry, said: Mapping[int, BoardState
 
 
 def _result(facts: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
-    """`nDCG@10 0.345, +0.020 to BM25` (or how the baseline is called), and whether it was better than all before.
+    """`nDCG@10 0.345, +0.020 over BM25` (or how the baseline is called), and whether it was better than all before.
 
     `hidden` is whether the judgements are hidden now, or were: then nothing finer than rounded values is told.
     """
@@ -227,11 +226,10 @@ def _result(facts: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     )
     if value is None:
         return "", False
-    decimals = HIDDEN_DECIMALS if hidden else 4
-    note = f"{measure} {numbers.format_value(value, decimals)}"
+    note = f"{measure} {numbers.format_value(value, numbers.DECIMALS)}"
     delta = deltas.absolute(value, baseline)
     if delta is not None:
-        note += f", {numbers.signed(delta, decimals)} to {found.get('baseline_name') or 'the baseline'}"
+        note += f", {numbers.lead(delta, found.get('baseline_name') or 'the baseline')}"
     beaten = best is not None and (value < best if better(measure) == "lower" else value > best)
     return note, beaten
 

@@ -26,7 +26,7 @@ from leaderboard.boards.model import (
     Value,
 )
 from leaderboard.boards.row_heads import Names, escaped, pin_button, row_head, unpin_link
-from leaderboard.core.text.numbers import MINUS, format_quantity
+from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity
 from leaderboard.results.kinds import REPORTED
 from leaderboard.results.significance.statements import differs
 
@@ -37,8 +37,6 @@ POINT_SPACE = "\u2008"
 SYMBOLS = frozenset(f"‡?{SEPARATED}")
 #: Units of the width of a drawn interval; a cell is some eighty pixels wide.
 WIDTH = 400
-#: Decimals of scores, unless the reader asks for all.
-DECIMALS = 3
 #: The heads of a board's blocks.
 BLOCKS = {
     Block.SCORED: "Scored here",
@@ -166,8 +164,10 @@ def _cells(
     if room is not None:
         top = _scale_maximum(cells, values)
         return [
-            f"<td{_title(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, room, top)}</td>"
-            for cell, attribute, text, padding in zip(cells, attributes, texts, paddings, strict=False)
+            f"<td{_title(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, digits, room, top)}</td>"
+            for cell, digits, attribute, text, padding in zip(
+                cells, shown.decimals, attributes, texts, paddings, strict=False
+            )
         ]
     if isinstance(attributes, repeat) and isinstance(paddings, repeat):
         opening = f"<td{next(attributes)}>"
@@ -203,7 +203,7 @@ def _title(cell: Cell) -> str:
     return f' title="{escaped(cell.title)}"' if cell.title else ""
 
 
-def _cell_suffix(cell: Cell, room: int, top: float) -> str:
+def _cell_suffix(cell: Cell, digits: int, room: int, top: float) -> str:
     """What follows the text: a mark, an interval on the scale of 0 to `top`, and how seeds spread.
 
     The cells of a column without a spread have an empty box as wide, so that the means align.
@@ -212,7 +212,15 @@ def _cell_suffix(cell: Cell, room: int, top: float) -> str:
         f"<sup>{cell.mark}</sup>" if SYMBOLS.issuperset(cell.mark) else f" <i>{escape(cell.mark)}</i>"
     )
     drawn = _interval_bar(cell.interval, top) if cell.interval is not None else ""
-    return f"{mark}{drawn}{spread_box(room, cell.spread)}"
+    return f"{mark}{drawn}{spread_box(room, _spread(cell, digits))}"
+
+
+def _spread(cell: Cell, digits: int) -> str:
+    """How seeds spread, with as many decimals as their mean has; how far a cost may be off as it is."""
+    if not cell.spread or cell.noise:
+        return cell.spread
+    deviation, seeds = cell.spread.removeprefix("± ").split(" ")
+    return f"± {float(deviation):.{digits}f} {seeds}"
 
 
 def _interval_bar(ends: tuple[float, float], top: float) -> str:

@@ -41,15 +41,14 @@ class ComparedCell:
     delta: float | None = None
     tested: PairTest | None = None
     p: float | None = None
-    decimals: int = 4
     measure: str = ""
 
     @property
     def text(self) -> dict[str, str]:
         """Its numbers as the page writes them."""
         return {
-            "value": numbers.format_value(self.value, self.decimals),
-            "delta": numbers.signed(self.delta, self.decimals),
+            "value": numbers.format_value(self.value, numbers.DECIMALS),
+            "delta": numbers.signed(self.delta, numbers.DECIMALS),
             "direction": numbers.direction(self.delta, self.measure) if self.is_significant else "ns",
             "p": p_text(self.p),
             "spread": self.spread,
@@ -65,7 +64,7 @@ class ComparedCell:
         """Of a seed set, the sample standard deviation over its seeds and how many there are; else empty."""
         if self.entry is None or not self.entry.seeds or self.measure not in self.entry.deviations:
             return ""
-        return f"± {self.entry.deviations[self.measure]:.{self.decimals}f} ({self.entry.seeds})"
+        return f"± {self.entry.deviations[self.measure]:.{numbers.DECIMALS}f} ({self.entry.seeds})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +186,7 @@ def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
 def _cell(entry: ComparedEntry | None, measure: str, *, comparable: bool) -> ComparedCell:
     if entry is None:
         return ComparedCell(measure=measure)
-    decimals = 3 if entry.hidden or entry.provenance == "reported" else 4
-    return ComparedCell(entry, entry.scores[measure], comparable, decimals=decimals, measure=measure)
+    return ComparedCell(entry, entry.scores[measure], comparable, measure=measure)
 
 
 def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
@@ -259,7 +257,7 @@ def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], chosen: str, b
     scopes = benchmark_scopes({row.slug for row in complete}, benchmark) if complete or benchmark else []
     for scope in scopes:
         if found := board_means(scope, slugs, chosen):
-            cells = _mean_cells(found.values, found.decimals, found.measure)
+            cells = _mean_cells(found.values, found.measure)
             return _Means(found.datasets, cells, scope, whole=True)
     if not scopes:
         return _common_means(complete, None)
@@ -274,17 +272,15 @@ def _common_means(complete: Sequence[ComparedDataset], scope: BenchmarkScope | N
     if len(common) < 2:
         return _Means(len(common), None, scope)
     values = np.array([[cell.value for cell in row.cells] for row in common], np.float64)
-    decimals = min(cell.decimals for row in common for cell in row.cells)
-    return _Means(len(common), _mean_cells(values.mean(axis=0).tolist(), decimals, measure), scope)
+    return _Means(len(common), _mean_cells(values.mean(axis=0).tolist(), measure), scope)
 
 
-def _mean_cells(means: Sequence[float], decimals: int, measure: str) -> list[ComparedCell]:
+def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
     return [
         ComparedCell(
             value=mean,
             comparable=True,
             delta=deltas.absolute(mean, means[0]) if place else None,
-            decimals=decimals,
             measure=measure,
         )
         for place, mean in enumerate(means)
@@ -327,12 +323,11 @@ class BenchmarkScope:
 
 
 class BoardMeans(NamedTuple):
-    """Each system's mean as the benchmark's board has it, over how many datasets, and with how many decimals."""
+    """Each system's mean as the benchmark's board has it, and over how many datasets."""
 
     values: list[float]
     datasets: int
     measure: str
-    decimals: int
 
 
 def benchmark_scopes(datasets: Collection[str], wanted: str) -> list[BenchmarkScope]:
@@ -388,9 +383,8 @@ def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> Bo
         found = [_best((row for row in rows if row.entry.slug == slug), lower) for slug in slugs]
         values = [value for _, value in filter(None, found)]
         if len(values) == len(slugs):
-            decimals = min(row.decimals for row, _ in filter(None, found))
             datasets = sum(member.counted for member in page.members)
-            return BoardMeans(values, datasets, page.board.measure, decimals)
+            return BoardMeans(values, datasets, page.board.measure)
     return None
 
 

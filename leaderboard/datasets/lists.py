@@ -158,7 +158,7 @@ def recent_results(entries: QuerySet[Entry], most: int) -> list[RecentResult]:
 
 def _recent(row: Mapping[str, Any], baseline: Baseline) -> RecentResult:
     measure = row["dataset__primary_measure"]
-    value, decimals = row["scores"].get(measure), 3 if row["dataset__hidden"] else 4
+    value = row["scores"].get(measure)
     against = None if row["is_baseline"] else baseline.scores.get(measure)
     delta = deltas.absolute(value, against)
     return RecentResult(
@@ -168,8 +168,8 @@ def _recent(row: Mapping[str, Any], baseline: Baseline) -> RecentResult:
         dataset=row["dataset__name"],
         dataset_slug=row["dataset__slug"],
         measure=measure,
-        value=numbers.format_value(value, decimals),
-        delta=numbers.signed(delta, decimals),
+        value=numbers.format_value(value, numbers.DECIMALS),
+        delta=numbers.signed(delta, numbers.DECIMALS),
         relative=numbers.signed(deltas.relative(value, against), 1, percent=True),
         direction=numbers.direction(delta, measure),
         team=row["team"],

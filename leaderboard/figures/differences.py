@@ -13,7 +13,7 @@ from leaderboard.boards.system.page import results_of, system_facts
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.core.text.deltas import DIGITS
-from leaderboard.core.text.numbers import signed
+from leaderboard.core.text.numbers import DECIMALS, signed
 from leaderboard.figures.axes import MOST_NARROW_TICKS, MOST_TICKS, linear_ticks
 from leaderboard.figures.bars import bar_layout, rows_of_bars
 from leaderboard.figures.graph_objects import go
@@ -152,7 +152,7 @@ def build_system(request: FigureRequest) -> Plot:
     heads = [f"{one.dataset}, {one.configuration}".removesuffix(", ") for one in results]
     series = _Series(
         facts["name"],
-        [round(one.delta or 0.0, one.decimals) for one in results],
+        [round(one.delta or 0.0, DECIMALS) for one in results],
         [difference_interval(one.certainty) for one in results],
         [reverse("dataset", args=[one.dataset_slug]) for one in results],
     )
@@ -161,7 +161,7 @@ def build_system(request: FigureRequest) -> Plot:
         baseline,
         ("Dataset", heads),
         [series],
-        f"+.{max(one.decimals for one in results)}f",
+        f"+.{DECIMALS}f",
         f"Difference of {facts['name']} to {baseline} by dataset, in {list_names(measures)}.",
         f"{facts['name']}, {list_names(measures)}",
         lower=better(measures[0]) == "lower",

@@ -166,9 +166,9 @@ def _pair(pair: PairComparison, first: SystemChoice, other: SystemChoice) -> dic
     result = pair.result
     return {
         "pair": pair,
-        "difference": numbers.signed(result.difference, 4),
-        "low": numbers.signed(result.low, 4),
-        "high": numbers.signed(result.high, 4),
+        "difference": numbers.signed(result.difference, numbers.DECIMALS),
+        "low": numbers.signed(result.low, numbers.DECIMALS),
+        "high": numbers.signed(result.high, numbers.DECIMALS),
         "sides": [
             {"name": other.name, "queries": pair.second_wins, "direction": "up"},
             {"name": first.name, "queries": pair.first_wins, "direction": "down"},

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.core.cache.pages import own_teams
 from leaderboard.core.measures import canonical_name
+from leaderboard.core.text import numbers
 from leaderboard.figures.queries import ROUND_TOPICS, plot_round_topics
 from leaderboard.models import Dataset, Round, RoundSummary, Run
 from leaderboard.rounds.lifecycle import Phase, listed_datasets, listed_rounds, phase, summary_of
@@ -139,7 +140,7 @@ def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
         "section": "rounds",
         "asked": page,
         "topics": rows,
-        "decimals": 3 if page.dataset.hidden else 4,
+        "decimals": numbers.DECIMALS,
         "above": sum((topic.difference or 0) > 0 for topic in rows),
         "below": sum((topic.difference or 0) < 0 for topic in rows),
         "figure": ROUND_TOPICS,

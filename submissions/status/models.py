@@ -16,7 +16,6 @@ from leaderboard.boards.system.depth import DEPTH, Axis, DepthPoint, DepthSeries
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.models import Entry, Measurement
 from leaderboard.results.history.measurements import Machine, MeasuredEntry, prices_today
-from leaderboard.results.protection import HIDDEN_DECIMALS
 from leaderboard.results.reported_facts import fact_texts
 from submissions.accounts.permissions import run_stays_private
 from submissions.models import Job, State
@@ -215,7 +214,7 @@ def _depth_series(job: Job, variants: Sequence[ResultVariant]) -> DepthSeries | 
         if variant.place and (value := variant.score(measure)) is not None
     ]
     axis = next((variant.place[0] for variant in variants if variant.place), DEPTH)
-    return depth_series(measure, points, HIDDEN_DECIMALS if job.dataset.hidden else 4, axis)
+    return depth_series(measure, points, axis)
 
 
 #: Columns that a sentence of their own stands for.

@@ -21,21 +21,16 @@ register.filter("parameter", parameter_text)
 register.filter("direction", numbers.direction)
 
 
-def _decimals(hidden: bool) -> int:
-    """Published values of hidden datasets have three decimals; one more would be an invention."""
-    return 3 if hidden else 4
-
-
 @register.filter
-def score(value: float, hidden: bool = False) -> str:
+def score(value: float) -> str:
     """A score as boards write it."""
-    return f"{value:.{_decimals(hidden)}f}"
+    return f"{value:.{numbers.DECIMALS}f}"
 
 
 @register.filter
-def signed(value: float, hidden: bool = False) -> str:
+def signed(value: float) -> str:
     """A difference with its sign."""
-    return _with_sign(f"{value:+.{_decimals(hidden)}f}")
+    return _with_sign(f"{value:+.{numbers.DECIMALS}f}")
 
 
 @register.filter
@@ -110,4 +105,4 @@ def kind_of_model(name: str) -> str:
 def score_on(variant: ResultVariant, dataset: Dataset) -> str:
     """A variant's published value on the dataset's primary measure."""
     value = variant.score(dataset.primary_measure)
-    return "–" if value is None else score(value, dataset.hidden)
+    return "–" if value is None else score(value)

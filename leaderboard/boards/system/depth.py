@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.core.text.numbers import format_quantity, format_value
+from leaderboard.core.text.numbers import DECIMALS, format_quantity, format_value
 
 _DEPTH = re.compile(r"(?:^|\W)top (\d+)$")
 _DIMENSIONS = re.compile(r"(?:^|\W)(?:all|\d+) dimensions$")
@@ -85,9 +85,7 @@ def depth_of(label: str, facts: Mapping[str, Any]) -> tuple[Axis, float] | None:
     return (BYTES, float(size)) if size and _DIMENSIONS.search(label) else None
 
 
-def depth_series(
-    measure: str, points: Iterable[DepthPoint], decimals: int = 4, axis: Axis = DEPTH
-) -> DepthSeries | None:
+def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH) -> DepthSeries | None:
     """The points in order of depth, drawn; None where there are fewer than two depths."""
     ordered = list({point.depth: point for point in sorted(points)}.values())
     if len(ordered) < 2:
@@ -97,14 +95,14 @@ def depth_series(
         for point in ordered
         if point.latency_ms is not None
     ]
-    values = [(point.depth, point.value, format_value(point.value, decimals)) for point in ordered]
+    values = [(point.depth, point.value, format_value(point.value, DECIMALS)) for point in ordered]
     charts = _chart(measure, values, axis, from_zero=False)
     if len(timed) > 1:
         charts += _chart("Latency, ms", timed, axis, from_zero=True)
     rows = [
         DepthRow(
             f"{point.depth:,g}",
-            format_value(point.value, decimals),
+            format_value(point.value, DECIMALS),
             "—" if point.latency_ms is None else format_quantity(point.latency_ms),
         )
         for point in ordered

@@ -174,7 +174,6 @@ def _result(
         rank=standing.rank,
         of=standing.of,
         ranked_in=standing.ranked_in,
-        decimals=3 if reported or row["dataset__hidden"] else 4,
         published="" if reported else row["published"][:10],
         scores=[(name, scores[name]) for name in ordered[1:]],
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],

@@ -52,7 +52,6 @@ class Result(NamedTuple):
     rank: int | None
     of: int
     ranked_in: str
-    decimals: int
     provenance: str
     training: str
     is_baseline: bool
@@ -86,15 +85,15 @@ class Result(NamedTuple):
         """Its numbers as the page writes them."""
         return {
             "rank": f"{rank_label(self.rank, self.ranked_in)} of {self.of}" if self.rank else "",
-            "value": numbers.format_value(self.value, self.decimals),
-            "deviation": numbers.format_value(self.deviations.get(self.measure), self.decimals),
-            "baseline": numbers.format_value(self.baseline, self.decimals),
-            "best": numbers.format_value(self.best, self.decimals),
-            "delta": numbers.signed(self.delta, self.decimals),
+            "value": numbers.format_value(self.value, numbers.DECIMALS),
+            "deviation": numbers.format_value(self.deviations.get(self.measure), numbers.DECIMALS),
+            "baseline": numbers.format_value(self.baseline, numbers.DECIMALS),
+            "best": numbers.format_value(self.best, numbers.DECIMALS),
+            "delta": numbers.signed(self.delta, numbers.DECIMALS),
             "relative": numbers.signed(self.relative, 1, percent=True),
             "direction": self._direction(),
-            "word_pieces": numbers.format_value(self.word_pieces, self.decimals),
-            "word_pieces_delta": numbers.signed(self.word_pieces_delta, self.decimals),
+            "word_pieces": numbers.format_value(self.word_pieces, numbers.DECIMALS),
+            "word_pieces_delta": numbers.signed(self.word_pieces_delta, numbers.DECIMALS),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
             **self._certain(),
         }

@@ -16,7 +16,7 @@ from leaderboard.boards.summary import p_text
 from leaderboard.boards.system.rank import RankedBoard, ranked_boards
 from leaderboard.core.text import deltas
 from leaderboard.core.text.baselines import baseline_label
-from leaderboard.core.text.numbers import format_value, signed
+from leaderboard.core.text.numbers import DECIMALS, format_value, lead
 from leaderboard.models import Entry
 from leaderboard.results.kinds import CLOSED
 from leaderboard.results.significance.statements import BoardStatements, Statement, statements
@@ -58,7 +58,7 @@ class Standing:
     @property
     def score_text(self) -> str:
         """`nDCG@10 0.314`."""
-        return f"{self.measure} {format_value(self.score, 3)}"
+        return f"{self.measure} {format_value(self.score, DECIMALS)}"
 
     @property
     def place(self) -> str:
@@ -74,13 +74,7 @@ class Standing:
             return "the baseline"
         if self.delta is None:
             return ""
-        if not round(self.delta, 3):
-            text = f"level with {self.baseline}"
-        elif self.delta > 0:
-            text = f"{signed(self.delta, 3)} over {self.baseline}"
-        else:
-            text = f"{-self.delta:.3f} below {self.baseline}"
-        return f"{text}{self._certainty()}"
+        return f"{lead(self.delta, self.baseline)}{self._certainty()}"
 
     def _certainty(self) -> str:
         if self.said.p is not None:

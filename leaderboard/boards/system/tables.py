@@ -28,7 +28,7 @@ def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
 
 def _rows(result: Result, measures: Sequence[str]) -> list[dict[str, Any]]:
     def row(kind: str, label: str, scores: dict[str, float]) -> dict[str, Any]:
-        cells = [numbers.format_value(scores.get(name), result.decimals) for name in measures]
+        cells = [numbers.format_value(scores.get(name), numbers.DECIMALS) for name in measures]
         return {"kind": kind, "result": result, "label": label, "cells": cells}
 
     rows = [row(RESULT, result.dataset, _scores(result))]
@@ -126,7 +126,7 @@ def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
             DepthPoint(depth, result.value, _latency(result.measured, machine)) for depth, result in entries
         ]
         first = entries[0][1]
-        series = depth_series(first.measure, points, first.decimals, axis)
+        series = depth_series(first.measure, points, axis)
         if series is not None:
             found.append({"dataset": first.dataset, "dataset_slug": slug, "series": series})
     return found

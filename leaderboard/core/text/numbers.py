@@ -7,6 +7,8 @@ from math import floor, isfinite, log10
 from leaderboard.core.measures import better
 
 MINUS = "\u2212"
+#: So many have scores on pages, and differences of two; exports and the API have them in full.
+DECIMALS = 3
 
 
 def parse_number(text: str, digits: int = 18) -> int | None:
@@ -37,6 +39,15 @@ def format_quantity(value: float, digits: int = 3) -> str:
         return f"{value:g}"
     decimals = digits - 1 - floor(log10(abs(value)))
     return f"{value:,.{max(decimals, 0)}f}"
+
+
+def lead(delta: float, baseline: str) -> str:
+    """How far a score is from the baseline's: `+0.021 over BM25`, `0.021 below BM25`, `level with BM25`."""
+    if not round(delta, DECIMALS):
+        return f"level with {baseline}"
+    if delta > 0:
+        return f"{signed(delta, DECIMALS)} over {baseline}"
+    return f"{-delta:.{DECIMALS}f} below {baseline}"
 
 
 def direction(value: float | None, measure: str) -> str:

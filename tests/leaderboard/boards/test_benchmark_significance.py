@@ -124,4 +124,4 @@ def test_a_seed_set_shows_its_deviation_beside_the_score_alone(pair: tuple[Datas
     assert _spreads(board) == {pair[1].slug: "± 0.0283 (2)"}
     assert any(note.startswith("±: sample standard deviation (n − 1) over seeds") for note in board.notes)
     assert _spreads(board_of(view="delta")) == {}
-    assert "± 0.0283 (2)" in Client().get("/benchmarks/all/").content.decode()
+    assert "± 0.028 (2)" in Client().get("/benchmarks/all/").content.decode()

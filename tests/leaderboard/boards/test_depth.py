@@ -69,10 +69,10 @@ def test_rows_are_in_order_of_depth_with_three_digits_of_latency() -> None:
     series = depth_series("nDCG@10", POINTS)
     assert series is not None
     assert [tuple(row) for row in series.rows] == [
-        ("10", "0.6100", "130"),
-        ("50", "0.6900", "640"),
-        ("100", "0.7100", "1,234"),
-        ("200", "0.7000", "2,400"),
+        ("10", "0.610", "130"),
+        ("50", "0.690", "640"),
+        ("100", "0.710", "1,234"),
+        ("200", "0.700", "2,400"),
     ]
 
 
@@ -81,7 +81,7 @@ def test_the_charts_are_well_formed_and_say_what_they_show() -> None:
     assert series is not None
     drawn = ElementTree.fromstring(f"<p>{series.charts}</p>")
     effectiveness, latency = drawn
-    assert effectiveness.get("aria-label", "").startswith("nDCG@10 by depth: 0.6100 at 10, 0.6900 at 50")
+    assert effectiveness.get("aria-label", "").startswith("nDCG@10 by depth: 0.610 at 10, 0.690 at 50")
     heights = [float(circle.get("cy", "")) for circle in latency.iter("circle")]
     assert heights == sorted(heights, reverse=True)
     assert all(0 <= float(number) <= 320 for number in re.findall(r'c[xy]="([^"]+)"', series.charts))
@@ -119,7 +119,7 @@ def test_without_times_there_is_one_chart_and_no_column_of_them() -> None:
     assert series is not None
     assert series.charts.count("<svg") == 1
     page = render_to_string("leaderboard/_depth.html", {"depth": series})
-    assert "0.5000" in page
+    assert "0.500" in page
     assert "Latency" not in page
 
 

@@ -36,9 +36,9 @@ def test_results_come_with_their_score_their_difference_and_whether_they_were_th
     score(dataset, "Worse", ndcg=0.125)
     found = news.news_page(1)[1]
     assert [item.title for item in found] == [
-        "New result, Worse on Set: nDCG@10 0.1250, −0.1250 to BM25",
-        "New result, Better on Set: nDCG@10 0.5000, +0.2500 to BM25",
-        "New result, BM25 on Set: nDCG@10 0.2500",
+        "New result, Worse on Set: nDCG@10 0.125, 0.125 below BM25",
+        "New result, Better on Set: nDCG@10 0.500, +0.250 over BM25",
+        "New result, BM25 on Set: nDCG@10 0.250",
     ]
     assert [item.new_best for item in found] == [False, True, False]
     withdraw_entries(best.submission_reference, "a bug")
@@ -52,7 +52,7 @@ def test_hidden_datasets_have_rounded_numbers_and_nothing_private_is_told(client
     secret = score(dataset, "Secret", ndcg=0.987654, public=False)
     assert titles() == ["New result, BM25 on Set: nDCG@10 0.123"]
     set_visibility(secret.submission_reference, public=True)
-    assert titles()[0] == "New result, Secret on Set: nDCG@10 0.988, +0.865 to BM25"
+    assert titles()[0] == "New result, Secret on Set: nDCG@10 0.988, +0.865 over BM25"
     set_visibility(secret.submission_reference, public=False)
     assert len(titles()) == 1
     for address in ("/news/", "/news/atom.xml"):
@@ -76,7 +76,7 @@ def test_imports_say_what_they_changed() -> None:
     name_baseline(score(dataset, "BM25", ndcg=0.5))
     assert titles() == [
         "Baseline named, BM25 on Set: differences are taken against it",
-        "New result, BM25 on Set: nDCG@10 0.5000",
+        "New result, BM25 on Set: nDCG@10 0.500",
         "Measures changed, Set: nDCG@10, AP",
         "New version, Set: earlier results are stale until they are scored again",
         "New dataset, Set: Fact Checking, Scientific",
@@ -120,7 +120,7 @@ def test_the_feed_is_atom(client: Client) -> None:
     feed = ElementTree.fromstring(answer.content)
     assert feed.tag == f"{ATOM}feed"
     (entry,) = feed.findall(f"{ATOM}entry")
-    assert entry.findtext(f"{ATOM}title") == "New result, <b> on A & B: nDCG@10 0.5000"
+    assert entry.findtext(f"{ATOM}title") == "New result, <b> on A & B: nDCG@10 0.500"
     assert html.unescape(entry.findtext(f"{ATOM}summary") or "") == entry.findtext(f"{ATOM}title")
     assert entry.find(f"{ATOM}summary").attrib["type"] == "html"  # type: ignore[union-attr]
     assert "<b>" not in (entry.findtext(f"{ATOM}summary") or "")

@@ -202,7 +202,7 @@ def test_a_team_has_systems_and_results_and_no_members(client: Client) -> None:
     score(dataset, make_system("newcomer", team=team), ndcg=0.5)
     score(dataset, make_system("kept back", team=team), ndcg=0.6, public=False)
     page = client.get("/teams/team/").content.decode()
-    assert "+0.1000" in page
+    assert "+0.100" in page
     assert "+25.0" in page
     assert "newcomer" in page
     assert "kept back" not in page

@@ -82,7 +82,7 @@ def test_all_measures_are_a_table_and_dashes_are_no_zeros(client: Client) -> Non
         '<h3 id="by-measure">'
     )[2]
     assert re.findall(r'<a href="/measures/#[^"]*">([^<]+)</a>', table) == ["nDCG@10", "R@100"]
-    assert [cell for cell in cells(table, "First") if cell] == ["0.5000", "0.7000"]
-    assert [cell for cell in cells(table, "Second") if cell] == ["0.4000", "—"]
+    assert [cell for cell in cells(table, "First") if cell] == ["0.500", "0.700"]
+    assert [cell for cell in cells(table, "Second") if cell] == ["0.400", "—"]
     alone = score(first, "alone", ndcg=0.5).system
     assert 'id="by-measure"' not in client.get(f"/systems/{alone.slug}/").content.decode()

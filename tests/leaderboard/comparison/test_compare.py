@@ -266,7 +266,7 @@ def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(
     assert "2/0/0" in text
     assert "seeded: a seed set" in text
     (seeds,) = Entry.objects.filter(seed_count=2)
-    assert f"± {seeds.deviations[dataset.primary_measure]:.4f} (2)" in text
+    assert f"± {seeds.deviations[dataset.primary_measure]:.3f} (2)" in text
     assert "±: sample standard deviation" in text
     assert "BM25, seeded 2.0 0.58" in text
     clear_page_cache()

@@ -185,7 +185,7 @@ def test_a_datasets_board_shows_mean_deviation_and_number_and_the_delta_of_the_m
     assert row.value("delta") == pytest.approx(0.12)
     assert any(note.startswith("±: sample standard deviation (n − 1) over seeds") for note in board.notes)
     page_text = Client().get(f"/datasets/{dataset.slug}/").content.decode()
-    assert "± 0.0283 (2)" in page_text
+    assert "± 0.028 (2)" in page_text
 
 
 def test_rows_beside_a_set_say_nothing_of_a_deviation_even_without_a_style_sheet(client: Client) -> None:
@@ -226,10 +226,10 @@ def test_a_systems_page_has_its_single_seeds_below_the_set() -> None:
     dataset = scored_dataset()
     entry = score_seeds(dataset, "seeds", {"ndcg": 0.30, "recall": 0.6}, {"ndcg": 0.34, "recall": 0.7})
     page = Client().get(f"/systems/{entry.system.slug}/").content.decode()
-    assert "± 0.0283 (2)" in page
+    assert "± 0.028 (2)" in page
     assert page.count('class="is-seed"') == 2
-    assert '<td class="n">0.7000</td>' in page.partition("seed 2</th>")[2].partition("</tr>")[0]
-    assert '<td class="n">0.0707</td>' in page.partition("± over seeds</th>")[2].partition("</tr>")[0]
+    assert '<td class="n">0.700</td>' in page.partition("seed 2</th>")[2].partition("</tr>")[0]
+    assert '<td class="n">0.071</td>' in page.partition("± over seeds</th>")[2].partition("</tr>")[0]
     (result,) = Client().get(f"/api/v1/systems/{entry.system.slug}/").json()["results"]
     assert result["deviations"]["nDCG@10"] == pytest.approx(0.0283, abs=1e-4)
     assert result["seeds"][1] == {"label": "2", "scores": {"nDCG@10": 0.34, "R@100": 0.7}}
