@@ -23,6 +23,7 @@ from leaderboard.results.records import per_query_means, record_evaluation
 from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.reading import read_certainty
 from tests.leaderboard.entries import evaluate, make_system, score, score_seeds, scored_dataset
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 
@@ -225,7 +226,7 @@ def test_a_benchmarks_board_says_which_values_are_means_of_seeds() -> None:
 def test_a_systems_page_has_its_single_seeds_below_the_set() -> None:
     dataset = scored_dataset()
     entry = score_seeds(dataset, "seeds", {"ndcg": 0.30, "recall": 0.6}, {"ndcg": 0.34, "recall": 0.7})
-    page = Client().get(f"/systems/{entry.system.slug}/").content.decode()
+    page = one_line(Client().get(f"/systems/{entry.system.slug}/").content.decode())
     assert "± 0.028 (2)" in page
     assert page.count('class="is-seed"') == 2
     assert '<td class="n">0.700</td>' in page.partition("seed 2</th>")[2].partition("</tr>")[0]
