@@ -31,7 +31,10 @@ def bibliography(references: Iterable[BibtexEntry], taken: Iterable[str] = ()) -
 
 
 def to_bibtex(board: Board, cited: Citation) -> str:
-    """The board as a dated `@misc`, then what its rows cite; who has nothing to cite is named in a comment."""
+    """The board as a dated `@misc`, then what its rows cite.
+
+    Its summary stands before these in a comment, and in another behind them the systems that have nothing to cite.
+    """
     key = f"{cited.kind}-{cited.slug}" + (f"-{cited.at:%Y-%m-%d}" if cited.at else "")
     own = misc_entry(
         key,
@@ -47,8 +50,13 @@ def to_bibtex(board: Board, cited: Citation) -> str:
     names = {row.entry.slug: row.entry.system for row in board.rows}
     references = {slug: parse_entries(cited.bibtex.get(slug, "")) for slug in names}
     silent = [name for slug, name in names.items() if not references[slug]]
-    parts = [own, *bibliography(chain.from_iterable(references.values()), [key])]
+    parts = [_comment(board.summary.text)] if board.summary else []
+    parts += [own, *bibliography(chain.from_iterable(references.values()), [key])]
     if silent:
-        plain = ", ".join(" ".join(name.replace("@", "(at)").split()) for name in silent)
-        parts.append(f"% Nothing to cite is known of: {plain}")
+        parts.append(_comment(f"Nothing to cite is known of: {', '.join(silent)}"))
     return "\n\n".join(parts) + "\n"
+
+
+def _comment(text: str) -> str:
+    """The text on a line that BibTeX ignores: all that is outside of entries and has no @."""
+    return f"% {' '.join(text.replace('@', '(at)').split())}"

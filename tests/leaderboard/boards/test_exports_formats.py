@@ -238,6 +238,8 @@ def test_bibtex_has_the_dated_board_and_every_publication_once_under_a_key_of_it
     text = client.get(f"/datasets/{dataset.slug}/board.bib").content.decode()
     library = bibtexparser.parse_string(text)
     assert not library.failed_blocks
+    assert text.startswith("% Best: ")
+    assert "@" not in text.partition("\n")[0]
     keys = [entry.key for entry in library.entries]
     assert len(keys) == len(set(keys)) == 4
     assert keys[0].startswith(f"dataset-{dataset.slug}-20")
