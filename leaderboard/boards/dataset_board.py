@@ -150,7 +150,7 @@ def dataset_board(
     if (
         measure == facts.primary_measure or measure not in JUDGED_MEASURES
     ):  # how much is judged names no winner
-        board.summary = summarise(board, measure, said, lower_is_better=lower)
+        board.summary = summarise(board, measure, said, lower_is_better=lower, filtered=state.filtered)
     board.compared = sum(row.certainty is not None and row.certainty.delta is not None for row in board.rows)
     _leave_out_empty(board, state)
     apply_view(board, state, measure)

@@ -2,7 +2,7 @@
 
 Page, API, exports, feeds and share images say it with these words. What is said of certainty comes from
 `results.significance.statements`, which knows how the judgements are protected. It is of the whole board: no filter
-changes it.
+changes it, and where some are on it says so.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ def summarise(
     key: str = "",
     relative: str = "relative",
     tested: bool = True,
+    filtered: bool = False,
 ) -> Summary | None:
     """The summary of a board that has all of its rows, ranked; None where no row has a rank.
 
     `key` and `relative` name the columns of the score and of the ratio to the baseline, `tested` is whether anything is
-    tested on a board of this kind.
+    tested on a board of this kind, `filtered` whether the view is to hide some of the rows, which is then said.
     """
     key = key or board.measure
     rows = [row for row in board.rows if row.ranked_in == SCORED and row.value(key) is not None]
@@ -60,11 +61,12 @@ def summarise(
         if ties and len(rows) > 1
         else _untested(board, rows, reported=reported, tested=tested)
     )
-    label = "Best reported: " if reported else "Best: "
+    label = "Best reported" if reported else "Best"
+    whole = f" of all {len(board.rows)} systems" if filtered and len(board.rows) > 1 else ""
     challenged = " (challenged)" if best.entry.challenged else ""
     after = f"{challenged}, {measure} {format_value(score, 3)}{lead}. {certain} {cost}"
     return Summary(
-        label,
+        f"{label}{whole}: ",
         _name(best, names),
         " ".join(after.split()),
         best.entry.slug,

@@ -187,6 +187,7 @@ def _view(
         key=default,
         relative=AVERAGE,
         tested=False,
+        filtered=state.filtered,
     )
     # Values that are not zero-shot are left out already, one by one.
     apply_view(board, replace(state, zero_shot=False), default, copies=True)
