@@ -133,7 +133,9 @@ def _benchmark_card(found: _Read, row: Mapping[str, Any], members: Sequence[Memb
         if (said := found.said[pk]).certainty is not None
     }
     board = benchmark_board(facts, rows, BoardState(), {}, sure)
-    return BoardCard("benchmark", {**row, "datasets": len(members)}, board, _last(read))
+    counted = len(facts.counted)
+    about = {**row, "counted": counted, "uncounted": len(members) - counted}
+    return BoardCard("benchmark", about, board, _last(read))
 
 
 def _last(read: Iterable[Member | DatasetPart]) -> datetime.datetime | None:

@@ -94,6 +94,12 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     page = pages.benchmark_page(slug, state, own_teams(request))
     if page is None:
         raise Http404
+    counted = [member.dataset_id for member in page.members if member.counted]
+    judged = [
+        member.facts.hidden
+        for member in page.members
+        if any(each.facts.qrels_id is not None for each in (member, *member.parts))
+    ]
     around = {
         "section": "benchmarks",
         "share_image": absolute(request, reverse("benchmark_share", args=[slug])),
@@ -102,8 +108,11 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "benchmark": page.benchmark,
         "members": page.members,
         "printed": page.printed,
-        "counted": sum(member.counted for member in page.members),
-        "hidden_members": sum(member.facts.hidden for member in page.members),
+        "counted": len(counted),
+        "uncounted": len(page.members) - len(counted),
+        "topics": lists.count_topics(counted),
+        "hidden_members": len(judged) - judged.count(False),
+        "open_members": judged.count(False),
     }
     path = reverse("benchmark", args=[slug])
     board = board_context(page.board, state, path, permalink("benchmark", slug, page.at))

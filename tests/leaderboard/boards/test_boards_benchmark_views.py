@@ -11,6 +11,7 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Dataset, Entry, System
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_of, values
 from tests.leaderboard.entries import make_source, make_system, record_boards, report, score, scored_dataset
+from tests.pages import one_line
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
@@ -219,3 +220,16 @@ def test_every_group_of_columns_may_be_named(pair: tuple[Dataset, Dataset]) -> N
     load_reported()
     for slug in ("all", "beir"):
         assert set(board_of(slug).groups) <= set(GROUPS)
+
+
+def test_page_and_card_count_the_same_datasets_and_the_page_says_how_they_are_judged(client: Client) -> None:
+    first, second, third = (
+        scored_dataset(name=name, hidden=name == "Secret") for name in ("A", "Secret", "B")
+    )
+    benchmark_of(first, second, shown=(third,))
+    Dataset.objects.update(current_version=None, reported_statistics={"queries": 1200})
+    page, home = (one_line(client.get(address).content.decode()) for address in ("/benchmarks/all/", "/"))
+    for text in (page, home):
+        assert "2 datasets, 1 more not counted" in text
+    for chip in ("2,400 topics", "2 with open judgements", "1 with hidden judgements"):
+        assert chip in page
