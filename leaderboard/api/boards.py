@@ -188,7 +188,7 @@ class SearchView(ReadView):
         extensions={"x-curl": "?q=bm25"},
     )
     def get(self, request: Request) -> Response:
-        """Datasets, benchmarks, systems, teams and authors by name, at most eight of each."""
+        """Datasets, benchmarks, systems, teams and authors with these words, at most eight of each."""
         query = read_query(request.query_params.get("q", ""))
         answer = {"query": query, "found": search(query)}
         return Response(answers.SearchSerializer(answer, context={"request": request}).data)

@@ -1,4 +1,4 @@
-"""What the site has under some words: boards, systems, teams, people by name; only what everyone may see."""
+"""What the site has under some words: boards, systems, teams, people; only what everyone may see."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import chain
 from operator import and_
 from typing import Any, NamedTuple
 
-from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
+from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When, Window
 from django.urls import reverse
 
 from leaderboard.boards.columns.about import ARCHITECTURES
@@ -18,17 +18,20 @@ from leaderboard.models import Benchmark, Dataset, Entry, Source, System, Team
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import short_citation
 
-#: What is read of a question, what is answered of each kind, and how many texts of authors are looked through for it.
-LONGEST_QUERY, MOST_WORDS, MOST_FOUND, MOST_READ = 100, 6, 8, 200
+#: What is read of a question, what is answered of each kind and of one asked for alone, and how many texts of authors
+#: are looked through for it.
+LONGEST_QUERY, MOST_WORDS, MOST_FOUND, MOST_OF_ONE, MOST_READ = 100, 6, 8, 500, 200
+KINDS = ("benchmark", "dataset", "system", "team", "author")
 
 
 class Found(NamedTuple):
-    """One answer; `kind` is dataset, benchmark, system, team or author, `about` a few words beside the name."""
+    """One answer: `about` is a few words beside the name, `of` how many of its kind there are."""
 
     kind: str
     name: str
     url: str
     about: str
+    of: int
 
 
 def read_query(text: str) -> str:
@@ -36,10 +39,11 @@ def read_query(text: str) -> str:
     return " ".join(text[:LONGEST_QUERY].split()[:MOST_WORDS])
 
 
-def search(query: str) -> list[Found]:
-    """At most so many of each kind, names that begin so first; nothing without a word. Seven queries at most.
+def search(query: str, kind: str = "") -> list[Found]:
+    """At most so many of each kind, or more of this one; names that begin so first. Seven queries at most.
 
-    Of an anonymous system its own name alone leads to it, and its team is found by others of its systems only.
+    Nothing is found without a word. An anonymous system is found by its own name and architecture alone, and its team
+    by others of its systems only.
     """
     words = query.casefold().split()
     if not words:
@@ -47,8 +51,10 @@ def search(query: str) -> list[Found]:
     public = EntryQuerySet(Entry).public().values("system_id")
     systems = System.objects.filter(pk__in=public)
     named = systems.exclude(anonymity.anonymous_now())
-    return [*_boards(query, words), *_systems(query, words, systems), *_teams(query, words, named),
-            *_authors(words, named)]  # fmt: skip
+    most = MOST_OF_ONE if kind else MOST_FOUND
+    found = [*_boards(query, words, most), *_systems(query, words, systems, most),
+             *_teams(query, words, named, most), *_authors(words, named, most)]  # fmt: skip
+    return [one for one in found if kind in ("", one.kind)]
 
 
 def _has(words: Sequence[str], *columns: str) -> Q:
@@ -60,48 +66,57 @@ def _has(words: Sequence[str], *columns: str) -> Q:
     return reduce(and_, each)
 
 
-def _first(rows: QuerySet[Any], query: str) -> QuerySet[Any]:
+def _first(rows: QuerySet[Any], query: str, most: int) -> QuerySet[Any]:
+    """The first rows, each with `of`, how many there are."""
     place = Case(When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField())
-    return rows.order_by(place, "name")[:MOST_FOUND]
+    return rows.annotate(of=Window(Count("*"))).order_by(place, "name")[:most]
 
 
-def _boards(query: str, words: Sequence[str]) -> list[Found]:
-    benchmarks = _first(Benchmark.objects.filter(_has(words, "name", "slug")), query).values("name", "slug")
-    datasets = _first(Dataset.objects.listed().filter(_has(words, "name", "slug", "task", "domain")), query)
+def _boards(query: str, words: Sequence[str], most: int) -> list[Found]:
+    benchmarks = _first(Benchmark.objects.filter(_has(words, "name", "slug")), query, most).values_list(
+        "name", "slug", "of"
+    )
+    datasets = _first(
+        Dataset.objects.listed().filter(_has(words, "name", "slug", "task", "domain")), query, most
+    )
     return [
         *(
-            Found("benchmark", row["name"], reverse("benchmark", args=[row["slug"]]), "")
-            for row in benchmarks
+            Found("benchmark", name, reverse("benchmark", args=[slug]), "", of)
+            for name, slug, of in benchmarks
         ),
         *(
-            Found("dataset", name, reverse("dataset", args=[slug]), ", ".join(filter(None, (task, domain))))
-            for name, slug, task, domain in datasets.values_list("name", "slug", "task", "domain")
+            Found(
+                "dataset", name, reverse("dataset", args=[slug]), ", ".join(filter(None, (task, domain))), of
+            )
+            for name, slug, task, domain, of in datasets.values_list("name", "slug", "task", "domain", "of")
         ),
     ]
 
 
-def _systems(query: str, words: Sequence[str], systems: QuerySet[System]) -> list[Found]:
-    """By name, and by the participant that made the runs, who has no page; with its team or publication."""
-    by_maker = ~anonymity.anonymous_now() & _has(words, "name", "participant")
-    rows = _first(systems.filter(_has(words, "name") | by_maker), query).values_list(
-        "name", "slug", "architecture", anonymity.team_name(), "source__authors", "source__year"
+def _systems(query: str, words: Sequence[str], systems: QuerySet[System], most: int) -> list[Found]:
+    """By name, architecture and the participant or team that pages name; with that, or the publication."""
+    whole = systems.annotate(
+        shown=Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
+    )
+    rows = _first(whole.filter(_has(words, "name", "architecture", "shown")), query, most).values_list(
+        "name", "slug", "architecture", anonymity.team_name(), "source__authors", "source__year", "of"
     )
     return [
-        Found("system", name, reverse("system", args=[slug]), ", ".join(filter(None, about)))
-        for name, slug, architecture, team, authors, year in rows
+        Found("system", name, reverse("system", args=[slug]), ", ".join(filter(None, about)), of)
+        for name, slug, architecture, team, authors, year, of in rows
         for about in [(team or short_citation(authors, year), ARCHITECTURES.get(architecture, architecture))]
     ]
 
 
-def _teams(query: str, words: Sequence[str], named: QuerySet[System]) -> list[Found]:
+def _teams(query: str, words: Sequence[str], named: QuerySet[System], most: int) -> list[Found]:
     teams = Team.objects.filter(_has(words, "name"), pk__in=named.values("team_id"))
     return [
-        Found("team", name, reverse("team", args=[slug]), "")
-        for name, slug in _first(teams, query).values_list("name", "slug")
+        Found("team", name, reverse("team", args=[slug]), "", of)
+        for name, slug, of in _first(teams, query, most).values_list("name", "slug", "of")
     ]
 
 
-def _authors(words: Sequence[str], named: QuerySet[System]) -> list[Found]:
+def _authors(words: Sequence[str], named: QuerySet[System], most: int) -> list[Found]:
     """Of systems, and of publications with reported results."""
     sources = Source.objects.filter(pk__in=EntryQuerySet(Entry).public().values("source_id"))
     texts = chain.from_iterable(
@@ -110,8 +125,8 @@ def _authors(words: Sequence[str], named: QuerySet[System]) -> list[Found]:
     )
     people = {person for text in texts for person in authors_in(text) if person.slug}
     found = {
-        person.slug: Found("author", person.name, reverse("author", args=[person.slug]), "")
+        person.slug: Found("author", person.name, reverse("author", args=[person.slug]), "", 0)
         for person in sorted(people)
         if all(word in person.name.casefold() for word in words)
     }
-    return list(found.values())[:MOST_FOUND]
+    return [one._replace(of=len(found)) for one in list(found.values())[:most]]

@@ -10,22 +10,30 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from leaderboard.comparison.search import read_query, search
+from leaderboard.comparison.search import KINDS, read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.views.board_views import is_part, site_revision
 
 
 def asked(request: HttpRequest) -> PageVariant:
-    """The words, which nobody else may ask for, and whether htmx asks."""
-    return PageVariant(f"{is_part(request)} {read_query(request.GET.get('q', ''))}", common=False)
+    """The words, which nobody else may ask for, the kind, and whether htmx asks."""
+    query = read_query(request.GET.get("q", ""))
+    return PageVariant(f"{is_part(request)} {_kind(request)} {query}", common=False)
+
+
+def _kind(request: HttpRequest) -> str:
+    kind = request.GET.get("kind", "")
+    return kind if kind in KINDS else ""
 
 
 @require_safe
 @cache_page(site_revision, asked)
 def search_page(request: HttpRequest) -> HttpResponse:
-    """What there is under `q`, by kind."""
+    """What there is under `q`, by kind; of one `kind` alone more."""
     query = read_query(request.GET.get("q", ""))
-    kinds = [(kind, list(found)) for kind, found in groupby(search(query), attrgetter("kind"))]
+    kinds = [
+        (kind, list(found)) for kind, found in groupby(search(query, _kind(request)), attrgetter("kind"))
+    ]
     template = "leaderboard/_found.html" if is_part(request) else "leaderboard/search.html"
     response = render(request, template, {"section": "search", "query": query, "kinds": kinds})
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])

@@ -44,7 +44,8 @@ def test_names_are_found_by_kind_and_what_begins_so_stands_first(client: Client)
         ("system", "Big quokka"),
     ]
     assert found(client, "ranker  quokka") == [("system", "Quokka ranker")]
-    assert found(client, "wombat") == [("team", "Wombat Lab")]
+    assert found(client, "wombat") == [("system", "Quokka ranker"), ("team", "Wombat Lab")]
+    assert ("system", "Big quokka") in found(client, "dense quokka")
     assert found(client, "numbat") == [("author", "Ada Numbat")]
     assert found(client, "echidna") == [("system", "Big quokka")]
     assert found(client, "marsupials") == [("dataset", "Quokka questions")]
@@ -78,6 +79,7 @@ def test_an_anonymous_system_is_found_by_its_own_name_alone(client: Client, cont
     )  # fmt: skip
     score(content, hidden, ndcg=0.7)
     assert found(client, "potoroo") == []
+    assert found(client, "anonymous") == []
     assert found(client, "double") == [("system", "Double blind")]
     assert "otoroo" not in client.get("/search/?q=double").content.decode()
     hidden.anonymous_until = None
@@ -95,6 +97,14 @@ def test_a_search_takes_few_queries_however_much_there_is(client: Client, conten
         answers = found(client, "crowd")
     assert len(queries) <= 8  # the site's revision, and seven
     assert len(answers) == 16
+    assert 'href="/search/?q=crowd&amp;kind=system"' in (
+        page := client.get("/search/?q=crowd").content.decode()
+    )
+    assert "All 30</a>" in page
+    every = client.get("/search/?q=crowd&kind=system").content.decode()
+    assert every.count('href="/systems/') == 30
+    assert "Person 1 Crowd" not in every
+    assert "All 30" not in every
     assert found(client, "x" * 5000) == []
 
 
