@@ -116,7 +116,7 @@ def test_what_was_open_is_told_as_of_hidden_judgements_once_they_are_hidden(clie
     paths = (f"/datasets/{dataset.slug}/", "/datasets/forums/", "/benchmarks/two/")
     links = [permalink_of(client, path) for path in paths]
     assert values_of(client, links[0])["Dense"] == 0.2345678
-    assert "0.2346, +0.1111" in client.get("/news/").content.decode()
+    assert "0.235, +0.111 over" in client.get("/news/").content.decode()
 
     dataset.hidden = True
     dataset.save()
@@ -132,7 +132,7 @@ def test_what_was_open_is_told_as_of_hidden_judgements_once_they_are_hidden(clie
             assert "0.2345" not in client.get(f"{link}board.{ending}").content.decode()
     assert "The judgements are hidden" in client.get(links[0]).content.decode()
     assert "0.2346" not in client.get("/news/").content.decode()
-    assert "New result, Dense on Set: nDCG@10 0.235, +0.112 to BM25" in [
+    assert "New result, Dense on Set: nDCG@10 0.235, +0.112 over BM25" in [
         item.title for item in news.news_page(1)[1]
     ]
 
