@@ -22,6 +22,7 @@ from leaderboard.results.history import past
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, rows_at
 from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED, present_group
+from leaderboard.results.significance.hidden import comparison_at
 from leaderboard.results.significance.reading import read_certainty_at
 from leaderboard.results.significance.statements import BoardStatements
 
@@ -52,9 +53,10 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     whole = compose(rows[dataset_id], parts, rows)
     entries = whole.rows.entries
     group, compared, baseline = _compared(revision.facts, entries)
-    found = read_certainty_at(dataset_id, revision.number, compared, group, baseline) if compared else None
+    ids = [entry.pk for entry in compared]
+    found = read_certainty_at(dataset_id, revision.number, ids, group, baseline) if compared else None
     facts = pages.composite_facts(pages.facts_of(revision.facts), parts)
-    said = BoardStatements(found)
+    said = BoardStatements(found, None if found else comparison_at(revision.facts, compared, baseline))
     board = dataset_board(facts, entries, state, rows[dataset_id].measured, found, said)
     _mark_gone(board, gone, whole.made_of, {})
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
@@ -83,8 +85,10 @@ def _note(any_gone: bool) -> list[str]:
     )
 
 
-def _compared(facts: Mapping[str, Any], entries: Sequence[EntryRow]) -> tuple[str, list[int], int | None]:
-    """The comparison group that tests were within, the ids of the entries that they were between, and the baseline."""
+def _compared(
+    facts: Mapping[str, Any], entries: Sequence[EntryRow]
+) -> tuple[str, list[EntryRow], int | None]:
+    """The comparison group that tests were within, the entries that they were between, and the baseline's id."""
     public = [entry for entry in entries if entry.visibility == "public" and entry.provenance != REPORTED]
     group = present_group(
         facts["current_version_id"],
@@ -93,7 +97,7 @@ def _compared(facts: Mapping[str, Any], entries: Sequence[EntryRow]) -> tuple[st
     )
     compared = [entry for entry in public if entry.comparison_group == group]
     baselines = [entry.pk for entry in compared if entry.is_baseline]
-    return group, [entry.pk for entry in compared], baselines[-1] if baselines else None
+    return group, compared, baselines[-1] if baselines else None
 
 
 def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPage | None:

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 from evaluation.statistics.ladder import PUBLIC_STEP
 from evaluation.statistics.least_difference import STEP, among, least_difference
 from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry, Qrels
+from leaderboard.models.datasets import Protection
 from leaderboard.results import protection
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import present_group
 from leaderboard.results.records import per_query_values
 from leaderboard.results.significance.types import ALPHA
@@ -25,6 +28,8 @@ from leaderboard.results.significance.types import ALPHA
 LEAST_DIFFERENCE = "least_difference"
 #: What binary numbers make of a difference of two decimals.
 _NOISE = 1e-9
+#: The part that a board shows, by whether it is a competition's.
+_PART = {False: "all", True: protection.Part.PUBLIC.value}
 _SHOWN = Entry.Visibility.PUBLIC
 #: Results whose value somebody is told: never one that the Ladder holds, nor what was taken off.
 _TOLD = (_SHOWN, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
@@ -75,6 +80,32 @@ def _compare(dataset: Dataset, least: float, entries: Sequence[Entry]) -> Publis
     }
     baseline = next((each.pk for each in shown if each.is_baseline and each.pk in scores), None)
     ranked = frozenset(each.pk for each in shown if each.pk in scores and not each.system.closed_api)
+    return _hold(measure, least, scores, baseline, ranked)
+
+
+def comparison_at(
+    facts: Mapping[str, Any], entries: Sequence[EntryRow], baseline: int | None
+) -> PublishedComparison | None:
+    """The same of a board as it was: `facts` are its dataset's columns then, `entries` what it compared.
+
+    None where judgements were open, or their least difference is not known. One query for hidden ones.
+    """
+    qrels = Qrels.objects.filter(pk=facts["current_qrels_id"]).first() if facts["hidden"] else None
+    competition = facts.get("protection") == Protection.COMPETITION
+    measure = facts["primary_measure"]
+    least = _known(qrels, measure, _PART[competition])
+    if least is None:
+        return None
+    sign = -1 if better(measure) == "lower" else 1
+    scores = {each.pk: sign * each.scores[measure] for each in entries if measure in each.scores}
+    ranked = frozenset(each.pk for each in entries if each.pk in scores and not each.closed_api)
+    return _hold(measure, least, scores, baseline if baseline in scores else None, ranked)
+
+
+def _hold(
+    measure: str, least: float, scores: Mapping[int, float], baseline: int | None, ranked: frozenset[int]
+) -> PublishedComparison:
+    """Hold the scores, of which more is better, against the baseline's, and the ranked ones against the best."""
     nearest = max((scores[entry] for entry in ranked), default=0.0) - among(least, len(ranked), alpha=ALPHA)
     return PublishedComparison(
         measure,
@@ -124,10 +155,13 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
 
 def known_difference(dataset: Dataset) -> float | None:
     """The least difference in the dataset's primary measure under its policy, None where it was not found yet."""
-    qrels = dataset.current_qrels
+    return _known(dataset.current_qrels, dataset.primary_measure, _part(dataset))
+
+
+def _known(qrels: Qrels | None, measure: str, part: str) -> float | None:
     kept: Mapping[str, Mapping[str, float]] = qrels.statistics.get(LEAST_DIFFERENCE, {}) if qrels else {}
-    return kept.get(dataset.primary_measure, {}).get(_part(dataset))
+    return kept.get(measure, {}).get(part)
 
 
 def _part(dataset: Dataset) -> str:
-    return protection.Part.PUBLIC.value if protection.policy_of(dataset).competition else "all"
+    return _PART[protection.policy_of(dataset).competition]

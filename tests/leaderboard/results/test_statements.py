@@ -137,6 +137,10 @@ def test_board_and_system_answer_it(client: Client, hidden: Dataset) -> None:
         "Little": (False, False),
         "Last": (False, False),
     }
+    past = client.get(f"/datasets/{hidden.slug}/at/{board['as_of']}/board.json").json()
+    assert {key: past[key] for key in ("rows", "summary", "least_difference")} == {
+        key: board[key] for key in ("rows", "summary", "least_difference")
+    }
     slug = Entry.objects.get(dataset=hidden, system__name="First").system.slug
     (result,) = client.get(f"/api/v1/systems/{slug}/").json()["results"]
     assert (result["better_than_baseline"], result["tied_with_best"]) == (True, True)
