@@ -201,7 +201,8 @@ def read_run(
             return _read_predictions(path, task, limits, progress)
         header = read_header(start)
         text = start[header.size :]
-        refuse_binary(text)
+        if file.kind == "plain":  # what a bomb expands to is no text either, and is refused for being one
+            refuse_binary(text)
         if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
             message = "lines end with a carriage return alone, so the file is a single line"
             raise InvalidRun.of(ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,)))

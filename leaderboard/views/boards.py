@@ -98,7 +98,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     judged = [
         member.facts.hidden
         for member in page.members
-        if any(each.facts.qrels_id is not None for each in (member, *member.parts))
+        if any(facts.qrels_id is not None for facts in (member.facts, *(part.facts for part in member.parts)))
     ]
     around = {
         "section": "benchmarks",
