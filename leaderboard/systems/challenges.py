@@ -147,7 +147,7 @@ def settle_challenge(
     if not decision or len(decision) > LONGEST_TEXT:
         raise ChallengeRefused(f"Say how it was decided and why, in at most {LONGEST_TEXT:,} characters.")
     if correction is not None and not upheld:
-        raise ChallengeRefused("A challenge that is not upheld corrects nothing.")
+        raise ChallengeRefused("A rejected challenge corrects nothing.")
     before = _claims(row.system)
     if correction is not None:
         for name, value in asdict(correction).items():

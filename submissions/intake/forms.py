@@ -184,7 +184,7 @@ class SubmissionForm(forms.Form):
     ) -> None:
         super().__init__(*arguments, **options)
         mine = [(system.slug, system.name) for system in systems]
-        self.fields["system"] = forms.ChoiceField(required=False, choices=[("", _("A new system")), *mine])
+        self.fields["system"] = forms.ChoiceField(required=False, choices=[("", _("New system")), *mine])
         self.teams = {team.slug: team for team in teams}
         self.fields["team"].choices = [(slug, team.name) for slug, team in self.teams.items()]  # type: ignore[attr-defined]
 
