@@ -46,7 +46,14 @@ PACKAGES = (
         "@fontsource-variable/inter",
         "5.3.0",
         "OupL48va4JNofb97w6NYeF9S7W/kHNKM0Er8Dem5nqi4jeOLrVJDoE8tZEpnMJmtkvNbB1EIPPwHcdkF6b1oUA==",
-        {"files/inter-latin-wght-normal.woff2": "fonts/inter.woff2", "LICENSE": "fonts/inter.txt"},
+        {
+            "files/inter-latin-wght-normal.woff2": "fonts/inter.woff2",
+            # Pages leave these to the reader's own fonts; pictures for previews of links have no others.
+            "files/inter-latin-ext-wght-normal.woff2": "fonts/inter-latin-ext.woff2",
+            "files/inter-greek-wght-normal.woff2": "fonts/inter-greek.woff2",
+            "files/inter-cyrillic-wght-normal.woff2": "fonts/inter-cyrillic.woff2",
+            "LICENSE": "fonts/inter.txt",
+        },
     ),
     Package(
         "@fontsource/source-serif-4",

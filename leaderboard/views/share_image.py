@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from textwrap import wrap
 
 from django.conf import settings
@@ -18,6 +20,9 @@ from leaderboard.core.text.numbers import MINUS, format_value, signed
 WIDTH, HEIGHT, MARGIN = 1200, 630, 72
 PAPER, INK, SOFT, RULE, BLUE = "#fdfcf9", "#1a1b1e", "#55585f", "#e0dbd0", "#1c4f9c"
 ROWS, LINES = 3, 3
+#: One typeface in several files, by script, in the order in which letters are looked for.
+FONTS = ("inter", "inter-latin-ext", "inter-greek", "inter-cyrillic")
+Fonts = tuple[ImageFont.FreeTypeFont, ...]
 #: The columns of the difference to the baseline, of a dataset's board and of a benchmark's.
 DIFFERENCES = ("relative", "average-relative")
 
@@ -65,36 +70,49 @@ def _write(
     bold: bool = False, right: bool = False, until: int = WIDTH - MARGIN,
 ) -> None:  # fmt: skip
     """Write one line, from `at` on or, with `right`, up to it; what would reach beyond `until` is left out."""
-    font = _font(size, bold=bold)
+    fonts = _fonts(size, bold=bold)
     # In one line, and without marks of direction: names are strangers' texts.
-    text = "".join(_letter(font, letter) for letter in " ".join(text.split()) if letter.isprintable())
-    while not right and draw.textlength(text, font) > until - at[0]:
+    text = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+    while (width := sum(draw.textlength(part, font) for font, part in _parts(fonts, text))) > until - at[0]:
+        if right:
+            break
         text = text.rstrip(".")[:-1].rstrip() + "..."
-    draw.text(at, text, colour, font, anchor="ra" if right else "la")
+    left = at[0] - width if right else at[0]
+    for font, part in _parts(fonts, text):
+        draw.text((left, at[1]), part, colour, font, anchor="la")
+        left += draw.textlength(part, font)
+
+
+def _parts(fonts: Fonts, text: str) -> list[tuple[ImageFont.FreeTypeFont, str]]:
+    """The text in parts that one font each has all letters of."""
+    letters = groupby((_letter(fonts, letter) for letter in text), key=itemgetter(0))
+    return [(font, "".join(written for _, written in part)) for font, part in letters]
 
 
 @cache
-def _font(size: int, *, bold: bool) -> ImageFont.FreeTypeFont:
-    """The site's own font where `make assets` fetched it, else the one that Pillow brings, which has ASCII alone."""
-    file = finders.find("fonts/inter.woff2")
-    if not file:
+def _fonts(size: int, *, bold: bool) -> Fonts:
+    """The site's own fonts where `make assets` fetched them, else the one that Pillow brings, which has ASCII alone."""
+    files = [file for name in FONTS if (file := finders.find(f"fonts/{name}.woff2"))]
+    if not files:
         font = ImageFont.load_default(size)
         assert isinstance(
             font, ImageFont.FreeTypeFont
         )  # it is, wherever Pillow has FreeType, as its wheels do
-        return font
-    font = ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC)
-    font.set_variation_by_axes([650 if bold else 400])
-    return font
+        return (font,)
+    found = tuple(ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC) for file in files)
+    for font in found:
+        font.set_variation_by_axes([650 if bold else 400])
+    return found
 
 
 _ALIKE = {MINUS: "-", "–": "-", "—": "-", "…": "...", "’": "'", "×": "x", "≤": "<=", "≥": ">="}
 
 
 @cache
-def _letter(font: ImageFont.FreeTypeFont, letter: str) -> str:
-    """The letter, or what looks like it where the font has none."""
-    if letter == " " or bytes(font.getmask(letter)) != bytes(font.getmask("\uffff")):
-        return letter
+def _letter(fonts: Fonts, letter: str) -> tuple[ImageFont.FreeTypeFont, str]:
+    """The first font that has the letter, with it; else the first of all, with what looks like it."""
+    for font in fonts:
+        if letter == " " or bytes(font.getmask(letter)) != bytes(font.getmask("\uffff")):
+            return font, letter
     plain = unicodedata.normalize("NFKD", _ALIKE.get(letter) or to_latin(letter))
-    return plain.encode("ascii", "ignore").decode() or "?"
+    return fonts[0], plain.encode("ascii", "ignore").decode() or "?"
