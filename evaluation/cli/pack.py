@@ -7,7 +7,8 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
@@ -50,7 +51,15 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--base",
         type=Path,
-        help="of an adapter: folder with its base model, which it is merged into (takes peft)",
+        action="append",
+        default=[],
+        help="of an adapter: folder with its base model, which it is merged into (takes peft); where that is an "
+        "adapter itself, once more for the base of that",
+    )
+    parser.add_argument(
+        "--bidirectional",
+        action="store_true",
+        help="for a decoder trained without its causal mask, which its files do not say (LLM2Vec): is_causal is false",
     )
     parser.add_argument(
         "--headers",
@@ -76,6 +85,8 @@ def run_pack(arguments: argparse.Namespace) -> int:
             staged = _copy_model_files(folder, scratch / "staged" / folder.resolve().name)
             if _is_adapter_alone(folder):
                 _merge_adapter(folder, arguments.base, staged, scratch)
+            if arguments.bidirectional:
+                _make_bidirectional(staged)
             validation = validate_folder(staged, kind, arguments.pooling)
             _print_report(validation.report)
             rebuilt = scratch / "rebuilt"
@@ -129,14 +140,24 @@ def _is_adapter_alone(folder: Path) -> bool:
     return (folder / "adapter_config.json").is_file() and not weights
 
 
-def _merge_adapter(folder: Path, base: Path | None, staged: Path, scratch: Path) -> None:
-    """Make the whole model of an adapter in `staged`, and of what only its base has. Raises ModelFailure."""
-    if base is None or not (base / "config.json").is_file():
+def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: Path) -> None:
+    """Make the whole model of an adapter in `staged`, and of what only its base has. Raises ModelFailure.
+
+    The first of `bases` is the adapter's; where that is an adapter too, the second is the first one's, and so on.
+    """
+    base, further = (bases[0], bases[1:]) if bases else (None, bases)
+    chained = base is not None and _is_adapter_alone(base)
+    if base is None or not (chained or (base / "config.json").is_file()):
         what = f"{base} holds no model" if base else f"{folder} holds an adapter alone"
         raise ModelFailure("base_missing", f"{what}; name the folder of the adapter's base model with --base")
+    if further and not chained:
+        what = f"{base} holds a whole model, which {further[0]} is no base of"
+        raise ModelFailure("not_merged", f"{what}; name each adapter's base behind the adapter")
     from evaluation.engines.neural import converting
 
     whole = _copy_model_files(base, scratch / "base")
+    if chained:
+        _merge_adapter(base, further, whole, scratch / "below")
     for path in _walk(whole):
         place = staged / path.relative_to(whole)
         if not place.exists() and not (path.parent == whole and path.name.startswith("model")):
@@ -146,6 +167,15 @@ def _merge_adapter(folder: Path, base: Path | None, staged: Path, scratch: Path)
     for path in staged.glob("adapter_*"):
         path.unlink()
     print(f"{folder.name}: the adapter was merged into {base.name}", file=sys.stderr)
+
+
+def _make_bidirectional(staged: Path) -> None:
+    """Say in each model's configuration that its tokens see those behind them; damaged files are refused later."""
+    for path in staged.rglob("config.json"):
+        with suppress(ValueError, TypeError):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if "model_type" in found:
+                path.write_text(json.dumps({**found, "is_causal": False}), encoding="utf-8")
 
 
 def _convert_files(source: Path, names: Collection[str], place: Path) -> None:

@@ -3,7 +3,7 @@
 The rows are MTEB's open retrieval models, by mean nDCG@10 over four of the ten retrieval tasks of MTEB(eng, v2), and
 the re-rankers of its registry; `docs/checkpoints.md` says where they come from and has tables of the shares and the
 refusals, which are compared with what is found here. A row whose `needs` names something (code of its own, images, an
-adapter, a prompt that the site does not know) is refused; any other is what its type and `made_as` are.
+own reading of texts, a prompt that the site does not know) is refused; any other is what its type and `made_as` are.
 """
 
 from __future__ import annotations
