@@ -9,10 +9,11 @@ import ctypes
 import json
 import os
 import resource
+import signal
 import sys
 
 #: <linux/prctl.h>, <linux/capability.h>
-_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
+_PR_SET_PDEATHSIG, _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 1, 23, 24
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -59,7 +60,10 @@ def drop_capabilities() -> None:
 
 def main() -> None:
     """Become the command."""
-    # Once we run, our end is bound to the parent's; if it died before that, nobody answers, and we end here.
+    # Our end is bound to the parent's, also while we are stopped, which no sandbox need see to; if it died before that,
+    # nobody answers, and we end here.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.write(1, b"?")
     if os.read(0, 1) != b"!":
         sys.exit("the parent is gone")
