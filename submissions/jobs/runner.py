@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from contextlib import closing
 from datetime import timedelta
 from importlib import import_module
 from pkgutil import iter_modules
@@ -28,7 +29,7 @@ from submissions.jobs.models.shards import WARM
 from submissions.jobs.registry import WORK
 from submissions.models import Job, State
 from submissions.queue.capability import own_capability, reset_own_capability, runs_models
-from submissions.queue.lease import WorkEnded, hold_lease
+from submissions.queue.lease import WorkEnded, hold_lease, keep_leases
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.process import STOPPING, refusal
 from submissions.queue.queue import ATTEMPTS, claim, end_cancelled, release, requeue
@@ -54,7 +55,7 @@ for _package in (kinds, models):
 def drain_queue(queue: str, worker: str) -> int:
     """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
     done = 0
-    try:
+    with keep_leases(), closing(WARM):
         while not refusal():
             job = claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
             if job is None:
@@ -67,8 +68,6 @@ def drain_queue(queue: str, worker: str) -> int:
                 queue != Job.Queue.SCORE
             ):  # the worker runs models, and so has what the storage of embeddings takes
                 trim_cache()
-    finally:
-        WARM.close()
     if not done and queue != Job.Queue.SCORE:  # woken for this, perhaps
         trim_cache()
     return done

@@ -86,11 +86,10 @@ class Heartbeat:
             "refusal": refusal()[:300],
             "seen_at": Now(),
         }
+        if self._announced and Worker.objects.filter(name=self.name).update(**row):
+            return
         # A container that is started again has the name and the number of the one before.
-        began = {**row, "started_at": Now()}
-        Worker.objects.update_or_create(
-            name=self.name, defaults=row if self._announced else began, create_defaults=began
-        )
+        Worker.objects.update_or_create(name=self.name, defaults={**row, "started_at": Now()})
         self._announced = True
 
 

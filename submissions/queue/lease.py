@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from django.conf import settings
 from django.db import Error as DatabaseError
@@ -21,7 +22,7 @@ from leaderboard.core.logging import job_context
 from submissions.models import Job, StageTime, State
 from submissions.queue.lifecycle import advance, append_log_line, write_log
 from submissions.queue.process import STOPPING
-from submissions.queue.queue import extend_lease, requeue, time_out
+from submissions.queue.queue import asked_to_stop, extend_lease, requeue, time_out
 from submissions.sandbox.machine_lock import WAITING
 
 logger = logging.getLogger(__name__)
@@ -102,9 +103,13 @@ class Lease:
         #: Seconds in which the job waited for the machine, as of the last report.
         self.waited = 0.0
         self._reported_at = self.claimed_at = time.monotonic()
+        #: When the row was last told of it, and with which stage.
+        self.extended_at, self.told_stage = self.claimed_at, job.stage
         self.lost = False
         self.lost_database = False
         self.cancelled = False
+        #: For how many seconds the work has not stopped though it must.
+        self.unheard = 0.0
 
     def report(self, progress: float) -> None:
         """Note how far the work is, 0 to 1. Raises LeaseLost or Cancelled when it must stop."""
@@ -132,40 +137,88 @@ class Lease:
             raise Cancelled
 
 
+class _Keeper(threading.Thread):
+    """Keeps a lease alive, one after the other over one connection: to open one costs more than all a shard asks."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True, name="lease")
+        self._lease: Lease | None = None
+        #: Held while the row is told: whoever lets go of a lease waits for that.
+        self._telling = threading.Lock()
+        self._ended = threading.Event()
+
+    @contextmanager
+    def hold(self, lease: Lease) -> Iterator[None]:
+        """Keep this one alive while the block runs."""
+        with self._telling:
+            self._lease = lease
+        try:
+            yield
+        finally:
+            with self._telling:
+                self._lease = None
+
+    def end(self) -> None:
+        """Return when the thread has ended."""
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        try:
+            while not self._ended.wait(LOOK):
+                with self._telling:
+                    if self._lease is not None:
+                        _look_after(self._lease)
+        finally:
+            connection.close()
+
+
+_own = threading.local()
+
+
+@contextmanager
+def keep_leases() -> Iterator[None]:
+    """Have all leases that this thread holds in the block kept by one thread, over one connection."""
+    _own.keeper = keeper = _Keeper()
+    keeper.start()
+    try:
+        yield
+    finally:
+        _own.keeper = None
+        keeper.end()
+
+
 @contextmanager
 def hold_lease(job: Job) -> Iterator[Lease]:
     """Keep the job's lease alive while the block runs."""
-    lease, ended = Lease(job), threading.Event()
-    thread = threading.Thread(target=_keep_alive, args=(lease, ended), daemon=True, name=f"lease-{job.pk}")
-    thread.start()
-    try:
-        with job_context(job.pk):
-            yield lease
-    except DatabaseError:
-        lease.lost_database = True
-        raise
-    finally:
-        ended.set()
-        thread.join()
-        # Figures only: no job fails for want of them. Who lost the job, or the database, writes nothing.
-        if not lease.lost and not lease.lost_database:
-            try:
-                add_stage_times(job.kind, lease.clock.ended())
-            except DatabaseError:
-                logger.warning("the stage times of job %s were not recorded", job.pk)
+    with ExitStack() as stack:
+        if getattr(_own, "keeper", None) is None:
+            stack.enter_context(keep_leases())
+        lease = Lease(job)
+        try:
+            with _own.keeper.hold(lease), job_context(job.pk):
+                yield lease
+        except DatabaseError:
+            lease.lost_database = True
+            raise
+        finally:
+            # Figures only: no job fails for want of them. Who lost the job, or the database, writes nothing.
+            if not lease.lost and not lease.lost_database:
+                try:
+                    add_stage_times(job.kind, lease.clock.ended())
+                except DatabaseError:
+                    logger.warning("the stage times of job %s were not recorded", job.pk)
 
 
-def _keep_alive(lease: Lease, ended: threading.Event) -> None:
-    unheard = 0.0
+def _look_after(lease: Lease) -> None:
     try:
-        while not ended.wait(LOOK):
-            if not lease.lost:
-                _extend(lease)
-            unheard = unheard + LOOK if lease.lost or lease.cancelled else 0.0
-            if unheard > settings.UNHEARD_SECONDS and ENDS_ITS_PROCESS.is_set():
-                _end_process(lease)
-    finally:
-        connection.close()
+        if not lease.lost:
+            _extend(lease)
+    except Exception:
+        logger.exception("fault %s in keeping a lease", secrets.token_hex(4))
+    lease.unheard = lease.unheard + LOOK if lease.lost or lease.cancelled else 0.0
+    if lease.unheard > settings.UNHEARD_SECONDS and ENDS_ITS_PROCESS.is_set():
+        _end_process(lease)
 
 
 def _extend(lease: Lease) -> None:
@@ -174,10 +227,16 @@ def _extend(lease: Lease) -> None:
     try:
         if time.monotonic() - lease.claimed_at - lease.waited > settings.JOB_WALL_CLOCK_SECONDS:
             time_out(job)  # the dispatcher does so too, but it may be away
-        told = (job, lease.progress, lease.stage, lease.note)
-        if not extend_lease(*told, waited=lease.waited, unless_cancelled=True):
-            lease.lost = not extend_lease(*told, waited=lease.waited)
-            lease.cancelled = not lease.lost
+        asked = asked_to_stop(job)
+        lease.lost, lease.cancelled = asked is None, bool(asked)
+        now, stage = time.monotonic(), lease.stage
+        # Of a shard, whose progress nobody watches, several times in a lease and not at each look: that costs the database
+        # a fifth of what writing a row costs.
+        watched = job.kind != Job.Kind.SHARD
+        due = watched or stage != lease.told_stage or now - lease.extended_at > settings.LEASE_SECONDS / 6
+        if due and not lease.lost:
+            lease.lost = not extend_lease(job, lease.progress, stage, lease.note, waited=lease.waited)
+            lease.extended_at, lease.told_stage = now, stage
     except DatabaseError:
         connection.close()  # the next look opens a new one; the lease outlasts several failures
 

@@ -10,16 +10,20 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from submissions.jobs.models import checking
 from tests.faults import forked
-from tests.faults.forked import forked_site
+from tests.faults.forked import ForkedService, forked_site
 from tests.faults.kills import HEAD, Tally, repetitions, repetitions_of_celery
 from tests.faults.repetitions import NEEDS_POSTGRESQL, full
 from tests.faults.site import SCALE, Site
 from tests.faults.work import Work, idle
 from tests.figures import Figures
+from tests.submissions.model_jobs import use_toy_engine
 
 #: Times of the queue where models run, in parts of production's: a lease of fifteen seconds.
 MODEL_SCALE = 0.25
+#: The same where forked workers encode with the toy engine, which starts in a second: a lease of three.
+ENCODING_SCALE = 0.05
 TALLIES = pytest.StashKey[list[Tally]]()
 NOTES = pytest.StashKey[list[str]]()
 FIGURES = pytest.StashKey[Figures]()
@@ -88,6 +92,28 @@ def crowded_site(transactional_db: None, tmp_path: Path) -> Iterator[Site]:
     if connection.vendor != "postgresql":
         pytest.skip(NEEDS_POSTGRESQL)
     site = forked_site(tmp_path / "site", 8, SCALE)
+    yield site
+    site.stop()
+
+
+@pytest.fixture
+def encoding_site(
+    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> Iterator[Site]:
+    """Three workers that encode shards of three documents with the toy engine, a scorer and a dispatcher, forked."""
+    if connection.vendor != "postgresql":
+        pytest.skip(NEEDS_POSTGRESQL)
+    use_toy_engine(monkeypatch, settings)
+    monkeypatch.setattr(checking, "is_checked", lambda note: True)  # the toy's checkpoint has no weights
+    settings.SHARD_SIZE, settings.TIMING_LOCK = 3, str(tmp_path / "timing.lock")
+    names = {
+        "scorer": "score",
+        "dispatcher": "dispatch",
+        **{f"retriever-{number}": "cpu" for number in range(3)},
+    }
+    site = Site(tmp_path / "site", scale=ENCODING_SCALE)
+    for name, queue in names.items():
+        site.add(ForkedService(name, [queue], site.orders, site.folder / f"{name}.log", ENCODING_SCALE))
     yield site
     site.stop()
 

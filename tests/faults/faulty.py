@@ -104,6 +104,18 @@ def _follow_models(supervision: Any) -> None:
     supervision.read_progress = read_progress  # there alone: elsewhere it is read again
 
 
+def _follow_warm_children(watch: Any) -> None:
+    """One that has encoded a shard is asked for the next."""
+    real = watch.encode_shard
+
+    def encode_shard(self: Any, number: int, on_progress: Any) -> Any:
+        if self.peak_memory:
+            _come_to("next shard")
+        return real(self, number, on_progress)
+
+    watch.encode_shard = encode_shard
+
+
 def _leave_out(queue: Any, lifecycle: Any) -> None:
     """Let protections be taken out while the worker runs."""
     advance, reap, attempts = lifecycle.advance, queue.reap, queue.ATTEMPTS
@@ -196,6 +208,7 @@ def follow_all(orders: Orders, name: str) -> None:
     """Have this process, which is the service of that name, obey the orders from now on."""
     global _orders, _name
     _orders, _name = orders, name
+    orders.note_worker()
     from submissions.jobs import runner, worker
     from submissions.jobs.kinds import handover, score, significance
     from submissions.jobs.models import encodings
@@ -213,7 +226,10 @@ def follow_all(orders: Orders, name: str) -> None:
     _follow_jobs(runner)
     _wrap(runner, "prepare_query_pages", before="settled")
     _wrap(handover, "_hand_over", before="handing over", after="handed over", everywhere=False)
+    _wrap(encodings, "_make_jobs", after="shards made")  # before the commit
+    _wrap(encodings, "finish_shard", before="encoded")  # copied from the child, which stays
     _wrap(encodings, "_store_shard", after="shard")
+    _follow_warm_children(supervision.Supervision)
     _wrap(significance, "store_certainty", after="certainty")
     _wrap(queue, "_is_waiting", before="dispatching")  # between taking a request and making its job
     _wrap(queue, "requeue", after="reaping", everywhere=False)

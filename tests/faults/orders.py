@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-#: Who dies (SIGKILL) at a point, or, frozen, stands still with everything of its worker (SIGSTOP).
-Victim = Literal["child", "worker", "sandbox", "frozen"]
+#: Who dies (SIGKILL) at a point; "host": all workers; "frozen" stands still with everything of its worker (SIGSTOP).
+Victim = Literal["child", "worker", "sandbox", "frozen", "host"]
 VICTIMS: tuple[Victim, ...] = get_args(Victim)
 #: What a worker can be told to do without.
 Protection = Literal["fence", "states", "unique", "reaper", "attempts", "looking", "standstill", "clock"]
@@ -38,13 +38,13 @@ class Orders:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("armed", "fired", "without", "clocks", "poison"):
+        for name in ("armed", "fired", "without", "clocks", "poison", "workers"):
             (folder / name).mkdir(parents=True, exist_ok=True)
 
     def clear(self) -> None:
         """Take all back."""
         for folder in self.folder.iterdir():
-            for path in folder.iterdir():
+            for path in folder.iterdir() if folder.name != "workers" else ():
                 path.unlink(missing_ok=True)
 
     def strike(self, point: str, victim: Victim) -> None:
@@ -113,8 +113,24 @@ class Orders:
             fired = self.folder / "fired" / f"{path.name}~{job}~{os.getpid()}~{time.time()}"
             with contextlib.suppress(FileNotFoundError):
                 path.rename(fired)  # of several processes one gets it
-                _strike(path.name.split("~")[1])
+                victim = path.name.split("~")[1]
+                if victim == "host":
+                    self._kill_all()
+                _strike(victim)
                 return
+
+    def note_worker(self) -> None:
+        """This process is the main one of a worker: one of those that end with their host."""
+        (self.folder / "workers" / str(os.getpid())).touch()
+
+    def _kill_all(self) -> None:
+        """All workers with their groups, our own last, as when their machine loses its power."""
+        own = os.getpgid(0)
+        beside = children_of(_parent_of(os.getppid()))  # whose numbers are not somebody else's by now
+        noted = {int(path.name) for path in (self.folder / "workers").iterdir()}
+        for pid in [*(noted & set(beside) - {own}), own]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
 
 
 def _strike(victim: str) -> None:
@@ -129,6 +145,10 @@ def _strike(victim: str) -> None:
         for pid in reversed(descendants_of(os.getpid())):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def children_of(pid: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from submissions.models import Job, Submission
+from submissions.models import Job, Shard, Submission
 from tests.faults.kills import Tally, kill_often, repetitions, repetitions_of_celery
 from tests.faults.orders import Victim
 from tests.faults.repetitions import full
@@ -152,6 +152,41 @@ def test_a_shard_survives(
     tally = kill_often(site, models, "shard", WORKER, repetitions_of_celery())
     tallied(tally)
     check(tally)
+
+
+HOST: tuple[Victim, ...] = ("child", "worker", "sandbox", "host")
+
+
+def check_shards() -> None:
+    """Each shard is there, and one job of each has made it."""
+    shards = Shard.objects.count()
+    assert Shard.objects.exclude(done_at=None).count() == shards
+    assert Job.objects.filter(kind=Job.Kind.SHARD, state="done").count() == shards
+
+
+@pytest.mark.long
+def test_shards_survive_at_two_stages(encoding_site: Site, tmp_path: Path) -> None:
+    models = ModelWork(tmp_path / "models", encoding_site)
+    order: list[tuple[str, Victim]] = [("next shard", "sandbox"), ("encoded", "host")]
+    for stage, victim in order:
+        check(kill_often(encoding_site, models, stage, [victim], 1))
+    check_shards()
+
+
+@of_test_faults
+@pytest.mark.parametrize("stage", ["shards made", "next shard", "encoding", "encoded", "shard"])
+def test_shards_of_a_child_that_stays_survive(
+    stage: str, encoding_site: Site, tmp_path: Path, tallied: Callable[[Tally], None]
+) -> None:
+    """Forked workers, whose child encodes one shard after the other; of the host all workers die in one moment."""
+    models = ModelWork(tmp_path / "models", encoding_site)
+    victims = [victim for victim in HOST if victim != "sandbox" or stage in ("next shard", "encoding")]
+    tally = kill_often(
+        encoding_site, models, stage, victims, min(repetitions(), 20), at_once=1, name=f"shards: {stage}"
+    )
+    tallied(tally)
+    check(tally)
+    check_shards()
 
 
 @of_test_faults

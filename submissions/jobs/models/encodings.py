@@ -17,7 +17,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from leaderboard.models import DatasetVersion
@@ -104,6 +104,9 @@ _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
 SHARDS_A_TURN = 8
 #: Said once, though the job looks again every minute.
 _WAITS_FOR_ROOM = "The job waits for room."
+#: So many shards of a corpus wait in the queue: each claim looks at all that waits. The dispatcher makes more when half
+#: of them are taken, which is enough for 50 shards a second.
+_MOST_WAITING = 512
 #: How many workers are woken at once for the shards of a corpus.
 _MOST_WAKEUPS = 32
 
@@ -285,9 +288,10 @@ def store_single_shard(
 
 
 def settle_shard_waiters(job: Job) -> None:
-    """See to those who wait for a shard whose job has just ended, or may have."""
-    for pk in Encoding.objects.filter(shards__job=job.pk).values_list("pk", flat=True):
-        _settle(pk)
+    """See to those who wait for a shard whose job has just ended, or may have; where it is there, they know it."""
+    unmade = Shard.objects.filter(job=job.pk).exclude(job__state=State.DONE)
+    for encoding in unmade.values_list("encoding_id", flat=True):
+        _settle(encoding)
 
 
 def settle_waiting_jobs() -> None:
@@ -310,12 +314,12 @@ def _settle(encoding_id: int) -> None:
         waiting = list(_waiting().filter(waits_for=encoding_id))
         if encoding is None or not waiting:
             return
-        missing = list(encoding.shards.filter(done_at=None).select_related("job"))
-        failed = next((shard for shard in missing if shard.job and shard.job.state in _ENDED_BADLY), None)
-        if not missing:
-            _requeue_waiting(encoding)
-        elif failed is not None and failed.job is not None:
+        missing = encoding.shards.filter(done_at=None)
+        failed = missing.filter(job__state__in=_ENDED_BADLY).select_related("job").first()
+        if failed is not None and failed.job is not None:
             _fail_waiting(waiting, failed, failed.job)
+        elif not missing.exists():
+            _requeue_waiting(encoding)
         elif _make_jobs(encoding, waiting[0]):
             wake_worker(waiting[0].queue)
         else:
@@ -350,27 +354,35 @@ def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
 
 
 def _make_jobs(encoding: Encoding, like: Job) -> int:
-    """A job, in the queue of the one that waits, for every shard that nobody makes; returns how many."""
-    count = 0
+    """Jobs, in the queue of the one that waits, for shards that nobody makes, where few wait; returns how many."""
+    room = _MOST_WAITING - encoding.shards.filter(job__state=State.QUEUED).count()
+    if room < _MOST_WAITING // 2:
+        return 0
+    unmade = encoding.shards.filter(Q(job=None) | Q(job__state__in=TERMINAL), done_at=None).order_by("number")
+    shards = list(unmade[:room])
+    if not shards:
+        return 0
     turn = next_turn(like.queue, like.submission.team if like.submission else None)
-    for shard in encoding.shards.filter(done_at=None).select_related("job"):
-        if shard.job is None or shard.job.state in TERMINAL:
-            shard.job = Job.objects.create(
-                kind=Job.Kind.SHARD,
-                queue=like.queue,
-                turn=turn + count // SHARDS_A_TURN,
-                dataset=like.dataset,
-                state=State.QUEUED,
-                validated=True,
-                payload={
-                    **_unprotected_payload(like),
-                    "shard": shard.number,
-                    "shards": encoding.shards_expected,
-                },
-            )
-            shard.save(update_fields=["job"])
-            count += 1
-    return count
+    jobs = Job.objects.bulk_create(
+        Job(
+            kind=Job.Kind.SHARD,
+            queue=like.queue,
+            turn=turn + count // SHARDS_A_TURN,
+            dataset=like.dataset,
+            state=State.QUEUED,
+            validated=True,
+            payload={
+                **_unprotected_payload(like),
+                "shard": shard.number,
+                "shards": encoding.shards_expected,
+            },
+        )
+        for count, shard in enumerate(shards)
+    )
+    for shard, job in zip(shards, jobs, strict=True):
+        shard.job = job
+    Shard.objects.bulk_update(shards, ["job"])
+    return len(shards)
 
 
 def _unprotected_payload(job: Job) -> dict[str, bool]:

@@ -14,6 +14,7 @@ from django.conf import LazySettings
 from django.utils import timezone
 
 from leaderboard.models import Dataset
+from submissions.jobs.models import encodings
 from submissions.jobs.models.embedding_cache import sweep_embeddings
 from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder
 from submissions.jobs.models.encodings import (
@@ -116,6 +117,24 @@ def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
     assert sorted(path.name for path in encoded.folder.iterdir()) == ["00000", "00001", "00002"]
     assert (encoded.documents, encoded.seconds, encoded.hardware) == (30, 4.5, {"a-machine"})
     assert claim(["cpu"], "worker") is None
+
+
+def test_of_a_large_corpus_a_part_waits_and_the_dispatcher_brings_the_rest(
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encodings, "_MOST_WAITING", 2)
+    parent = model_job(dataset)
+    assert wait_for_shards(parent, setting)
+    shards = Job.objects.filter(kind=Job.Kind.SHARD)
+    assert list(shards.values_list("payload__shard", flat=True)) == [0, 1]
+    for number in range(SHARDS):
+        job = next_shard()
+        assert job.payload["shard"] == number
+        encode(job)
+        settle_shard_waiters(job)
+        settle_waiting_jobs()
+    parent.refresh_from_db()
+    assert (parent.state, shards.count()) == (State.QUEUED, SHARDS)
 
 
 def test_a_waiting_job_is_neither_claimed_nor_reaped(dataset: Dataset, setting: EncodingSetting) -> None:
