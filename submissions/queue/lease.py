@@ -230,8 +230,8 @@ def _extend(lease: Lease) -> None:
         asked = asked_to_stop(job)
         lease.lost, lease.cancelled = asked is None, bool(asked)
         now, stage = time.monotonic(), lease.stage
-        # Of a shard, whose progress nobody watches, several times in a lease and not at each look: that costs the database
-        # a fifth of what writing a row costs.
+        # Nobody watches the progress of a shard: it is written several times in a lease, and not at each look, which
+        # costs the database a fifth of that.
         watched = job.kind != Job.Kind.SHARD
         due = watched or stage != lease.told_stage or now - lease.extended_at > settings.LEASE_SECONDS / 6
         if due and not lease.lost:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,9 @@ from tests.factories import make_dataset, make_job
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 
-def claimed() -> Job:
+def claimed(kind: str = Job.Kind.POOL) -> Job:
     """A job that has just been claimed."""
-    make_job(make_dataset(), kind=Job.Kind.POOL)
+    make_job(make_dataset(), kind=kind)
     job = claim(["score"], "host:1:2")
     assert job is not None
     return job
@@ -54,9 +55,9 @@ def test_one_thread_keeps_one_lease_after_the_other(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_look_hears_a_wish_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only now and then, and with a new stage, is the row written, which costs the database most."""
+    """Only now and then, and with a new stage, is the row of a shard written, which costs the database most."""
     monkeypatch.setattr(leases, "LOOK", 0.02)
-    job = claimed()
+    job = claimed(kind=Job.Kind.SHARD)
     with hold_lease(job) as lease:
         until = Job.objects.get(pk=job.pk).lease_expires_at
         request_cancel(job)
@@ -66,9 +67,9 @@ def test_a_look_hears_a_wish_and_writes_nothing(monkeypatch: pytest.MonkeyPatch)
             lease.report(0.5)
 
 
-def test_a_lease_is_extended_in_time(monkeypatch: pytest.MonkeyPatch, settings: object) -> None:
+def test_a_lease_is_extended_in_time(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     monkeypatch.setattr(leases, "LOOK", 0.02)
-    monkeypatch.setattr(settings, "LEASE_SECONDS", 0.6)
+    settings.LEASE_SECONDS = 0.6
     job = claimed()
     with hold_lease(job) as lease:
         time.sleep(1.5)
