@@ -168,10 +168,7 @@ def start(work: Callable[..., None], *told: Any) -> int:
 
 
 def cpu_seconds(process: int) -> float:
-    """Of the process and its children that are there now: time on a processor, which Linux counts to the nanosecond.
-
-    Ticks, as /proc/PID/stat has them, sample: a process that wakes by a timer looks several times as busy.
-    """
+    """Of the process and its children that are there now: time on a processor, as Linux counts it in nanoseconds."""
     found = 0
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
