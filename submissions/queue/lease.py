@@ -167,7 +167,7 @@ class _Keeper(threading.Thread):
         try:
             while not self._ended.wait(LOOK):
                 with self._telling:
-                    if self._lease is not None:
+                    if self._lease is not None and time.monotonic() - self._lease.claimed_at >= LOOK:
                         _look_after(self._lease)
         finally:
             connection.close()

@@ -117,7 +117,7 @@ COLUMNS = {
     ("leaderboard_user", "SELECT"): "id name",
     ("submissions_job", "UPDATE"): (
         "attempts cancel_requested error_code fault fence finished_at lease_expires_at log not_before payload progress "
-        "progress_note queue report stage started_at state waits_for_id worker"
+        "progress_note queue report stage started_at state turn waits_for_id worker"
     ),
     ("submissions_submission", "SELECT"): (
         "id kind submitter_id team_id system_id configuration engine parameters checkpoint_id reusable round_id late "
