@@ -168,7 +168,8 @@ class Resources:
 
     `checkpoint` is a folder that `evaluation.checkpoints` rebuilt; `runs` are those to re-rank (one) or to fuse
     (several); `device` is "cpu" or "cuda"; `threads` is how many cores it may use; `language` is the corpus's
-    (ISO 639-1), for engines whose own parameter does not name another.
+    (ISO 639-1), for engines whose own parameter does not name another; `index` is a folder with the index of words
+    that `EngineDescription.word_index` asks for, built before, which is opened and never written to.
     """
 
     checkpoint: Path | None = None
@@ -176,6 +177,7 @@ class Resources:
     device: str = "cpu"
     threads: int = 1
     language: str = "en"
+    index: Path | None = None
 
     @property
     def model(self) -> Path:
@@ -331,6 +333,9 @@ class EngineDescription:
     main_alone: Mapping[str, ParameterValue] = field(default_factory=dict)
     #: `Engine.variants` from a full set of parameters, without making the engine: what may be expected of a run.
     variants: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda parameters: ()
+    #: From a full set of parameters those of "bm25" that decide the index of words which it searches, first or alone,
+    #: where they are not that engine's defaults; None where it searches none. That index may be given as a resource.
+    word_index: Callable[[Mapping[str, Any]], Mapping[str, ParameterValue] | None] = lambda parameters: None
     #: Raises InvalidParameter where a full set of parameters does not go together, or not with the checkpoint (None:
     #: not known yet).
     check_parameters: Callable[[Mapping[str, Any], CheckpointDescription | None], None] = (

@@ -7,6 +7,7 @@ first stage at k. One search scores the greatest k; the rankings of smaller ones
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,9 @@ class CrossEncoderReRanking(EngineOfSizes):
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Keep the texts, and index them for the first stage, in one pass."""
-        self.first_stage.build(store_texts(corpus, folder / "texts"), folder / "first_stage")
+        stored = store_texts(corpus, folder / "texts")
+        self.first_stage.build(stored, folder / "first_stage")
+        deque(stored, maxlen=0)  # what the first stage did not have to read
         self.open(folder)
 
     def open(self, folder: Path) -> None:
@@ -191,6 +194,7 @@ DESCRIPTIONS = (
         create=CrossEncoderReRanking.create,
         checkpoints=(CheckpointKind.CROSS_ENCODER, CheckpointKind.SEQ2SEQ),
         runs=(0, 1),
+        word_index=lambda parameters: {},
         main_alone={"reranking_depths": ""},
         variants=lambda parameters: labels_of(_depths(parameters)),
         check_parameters=_check_parameters,

@@ -6,7 +6,6 @@ offsets (see `strings`), in the corpus's order, and ids as in `ordered_ids`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -33,7 +32,8 @@ class FirstStage:
         (description,) = (one for one in bm25.DESCRIPTIONS if one.name == "bm25")
         self._bm25: Engine | None = None
         if not runs:
-            self._bm25 = description.create(description.complete({}), Resources(language=resources.language))
+            given = Resources(language=resources.language, index=resources.index)
+            self._bm25 = description.create(description.complete({}), given)
 
     @property
     def name(self) -> str:
@@ -41,12 +41,11 @@ class FirstStage:
         return "BM25" if self._bm25 else "a run"
 
     def build(self, documents: Iterable[Document], folder: Path) -> None:
-        """Read all documents, and leave what is searched in `folder`, which is made."""
+        """Leave what is searched in `folder`, which is made. Documents are read only where BM25 has no index yet."""
         folder.mkdir()
         if self._bm25 is not None:
             self._bm25.build(documents, folder)
         elif self._run_file is not None:
-            deque(documents, maxlen=0)
             IndexedRun.write(self._run_file, folder / "run")
 
     def open(self, folder: Path) -> None:

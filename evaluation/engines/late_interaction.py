@@ -342,6 +342,7 @@ DESCRIPTIONS = (
         create=LateInteraction.create,
         checkpoints=(CheckpointKind.MULTI_VECTOR,),
         runs=(0, 1),
+        word_index=lambda parameters: {} if parameters["mode"] == "candidates" else None,
         encoding_parameters=(
             "fields",
             "document_prompt",

@@ -22,7 +22,7 @@ from evaluation.engines.base import (
     Resources,
     SearchResult,
 )
-from evaluation.engines.bm25 import BM25
+from evaluation.engines.bm25 import BM25, word_index
 from evaluation.engines.bm25 import PARAMETERS as SEARCH_PARAMETERS
 from evaluation.engines.document_expansion import load_writer
 from evaluation.engines.index.term_search import resolve_language
@@ -52,7 +52,8 @@ class QueryRewriting(BM25):
         }
         spoken = resolve_language(parameters, resources)
         search = {parameter.name: spoken[parameter.name] for parameter in SEARCH_PARAMETERS}
-        return cls(load_writer(parameters, resources), parameters["prompt"], expansion, **search)
+        writer = load_writer(parameters, resources)
+        return cls(writer, parameters["prompt"], expansion, **search, kept=resources.index)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents that have a term of it, or of its expansion."""
@@ -99,6 +100,7 @@ DESCRIPTIONS = (
         description="BM25 for queries with a context that a sequence-to-sequence model writes for them (GAR).",
         parameters=(*_WRITING, *SEARCH_PARAMETERS),
         create=QueryRewriting.create,
+        word_index=word_index,
         checkpoints=(CheckpointKind.SEQ2SEQ,),
         writes_texts=True,
     ),

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import EngineDescription, FactValue, Parameter, Resources, SearchResult
-from evaluation.engines.bm25 import BM25, PARAMETERS
+from evaluation.engines.bm25 import BM25, PARAMETERS, word_index
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import InvertedIndex
 from evaluation.engines.index.term_search import resolve_language
@@ -42,11 +42,11 @@ _SHORTEST, _LONGEST = 2, 20
 _GREATEST_SHARE = np.float32(0.1)
 
 
-def write_feedback_terms(index: InvertedIndex, kept: int, english: bool) -> None:
-    """Write the `kept` most frequent eligible terms of each document beside the index (of one field)."""
+def write_feedback_terms(index: InvertedIndex, folder: Path, kept: int, english: bool) -> None:
+    """Write the `kept` most frequent eligible terms of each document of the index (of one field) into `folder`."""
     shape = (index.document_count, kept)
-    terms = open_memmap(index.folder / TERMS_FILE, mode="w+", dtype=np.uint32, shape=shape)
-    frequencies = open_memmap(index.folder / FREQUENCIES_FILE, mode="w+", dtype=np.uint16, shape=shape)
+    terms = open_memmap(folder / TERMS_FILE, mode="w+", dtype=np.uint32, shape=shape)
+    frequencies = open_memmap(folder / FREQUENCIES_FILE, mode="w+", dtype=np.uint16, shape=shape)
     eligible = _eligible(index, english)
     cursors, ends = index.offsets[eligible].copy(), index.offsets[eligible + 1].copy()
     for first in range(0, index.document_count, _DOCUMENTS_AT_ONCE):
@@ -115,12 +115,12 @@ class RM3(BM25):
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> RM3:
         """An engine with all of its parameters given."""
-        return cls(**resolve_language(parameters, resources))
+        return cls(**resolve_language(parameters, resources), kept=resources.index)
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Index the corpus as BM25 does, and find each document's terms for feedback."""
         super().build(corpus, folder)
-        write_feedback_terms(self.searcher.index, self.feedback_terms, self._english)
+        write_feedback_terms(self.searcher.index, folder, self.feedback_terms, self._english)
         self.open(folder)
 
     def open(self, folder: Path) -> None:
@@ -131,6 +131,12 @@ class RM3(BM25):
         self._order[ranks] = np.arange(len(ranks), dtype=np.uint32)
         if (folder / TERMS_FILE).exists():  # not yet while it is being built
             self._terms, self._frequencies = read_feedback_terms(folder)
+        self._folder = folder
+
+    def size(self) -> int:
+        """Bytes of BM25's index and of the documents' terms, wherever they lie."""
+        folders = {self.searcher.index.folder, self._folder}
+        return sum(path.stat().st_size for folder in folders for path in folder.iterdir())
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each expanded query; none where the query itself finds none."""
@@ -199,5 +205,6 @@ DESCRIPTIONS = (
         description="BM25 whose query is expanded with terms of the documents found first (RM3, as in Anserini).",
         parameters=_PARAMETERS,
         create=RM3.create,
+        word_index=word_index,
     ),
 )

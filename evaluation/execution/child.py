@@ -21,6 +21,7 @@ from typing import Any
 
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.errors import ModelFailure, is_out_of_memory
+from evaluation.efficiency.meters import peak_memory
 from evaluation.efficiency.protocol import measure, plan_efforts
 from evaluation.engines import (
     Engine,
@@ -38,6 +39,7 @@ from evaluation.execution.job import (
     EXIT_MODEL_FAILED,
     EXIT_OUT_OF_MEMORY,
     FAILURE_NAME,
+    INDEX_FOLDER,
     RESULT_NAME,
     RUN_NAME,
     SHARD_DONE,
@@ -125,6 +127,8 @@ def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any] | None:
         return None
     if job.task == "check":
         return _check(job)
+    if job.task == "index":
+        return _index(job, channel)
     return _retrieve(job, channel)
 
 
@@ -133,6 +137,18 @@ def _check(job: ExecutionJob) -> dict[str, Any]:
 
     assert job.checkpoint is not None
     return {"problems": [asdict(problem) for problem in check_checkpoint(job.checkpoint).problems]}
+
+
+def _index(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
+    assert job.corpus is not None
+    description = describe(job.engine)
+    engine = description.create(description.complete(job.parameters), _resources(job))
+    folder = job.out / INDEX_FOLDER
+    folder.mkdir()
+    started = perf_counter()
+    engine.build(read_corpus(job.corpus, lambda share: channel.report("indexing", share)), folder)
+    seconds = perf_counter() - started
+    return {"index": {"seconds": seconds, "memory": peak_memory()}}
 
 
 def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
@@ -224,7 +240,7 @@ def _report_measuring(channel: Channel, done: int, engines: int, share: float) -
 
 
 def _resources(job: ExecutionJob) -> Resources:
-    return Resources(job.checkpoint, job.runs, job.device, job.threads, job.language)
+    return Resources(job.checkpoint, job.runs, job.device, job.threads, job.language, job.index)
 
 
 def _fail(job: ExecutionJob, failure: ModelFailure) -> int:

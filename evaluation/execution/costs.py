@@ -80,6 +80,7 @@ def validate_figures(
         documents_per_second=encoding_rate(retrieval),
         index_bytes=retrieval.index_bytes,
         parameters=parameters_of(known.job.checkpoint),
+        peak_memory_bytes=max(figures.peak_memory_bytes or 0, known.job.index_memory) or None,
         stored_runs=0,  # for the parent to say, which knows what it began with
     )
 
@@ -89,7 +90,7 @@ def check_clock(figures: Sequence[EfficiencyFigures], known: JobFacts, retrieval
 
     The last figures are those of the main result.
     """
-    told = retrieval.build_seconds + retrieval.search_seconds
+    told = retrieval.build_seconds - known.job.index_seconds + retrieval.search_seconds
     for one, effort in zip(figures, plan_efforts(len(figures)) if figures else (), strict=True):
         told += one.searches * one.latency_ms.mean / 1000
         if one.queries_per_second:

@@ -1,9 +1,9 @@
 """What a child process is asked to do, and what it leaves: the contract between worker and sandbox, as JSON.
 
 The child writes into its output folder alone: `run.txt` (and one file a variant beside it), `result.json`, for a shard
-the folder `shard`, and `failure.json` instead of all of them. On standard output it writes lines of JSON: progress
-(`Progress`), `ASK_TO_MEASURE`, after which it waits for a line on standard input before it times anything, and
-`SHARD_DONE`, after which it waits for the number of the next shard.
+the folder `shard`, for an index `index`, and `failure.json` instead of all of them. On standard output it writes lines
+of JSON: progress (`Progress`), `ASK_TO_MEASURE`, after which it waits for a line on standard input before it times
+anything, and `SHARD_DONE`, after which it waits for the number of the next shard.
 Whoever reads what it left treats it as a stranger's.
 """
 
@@ -21,6 +21,7 @@ RUN_NAME = "run.txt"
 RESULT_NAME = "result.json"
 FAILURE_NAME = "failure.json"
 SHARD_FOLDER = "shard"
+INDEX_FOLDER = "index"
 #: Where the child keeps what only it needs, such as an index; part of its output folder, and gone when it ends well.
 WORK_FOLDER = "work"
 #: The line that asks whether the machine is free for measuring, the answer that starts it, and the one that says that
@@ -36,7 +37,7 @@ EXIT_MODEL_FAILED = 3
 EXIT_OUT_OF_MEMORY = 4
 EXIT_DISK_FULL = 5
 
-Task = Literal["retrieve", "encode_shards", "measure", "check"]
+Task = Literal["retrieve", "encode_shards", "measure", "check", "index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class ExecutionJob:
     "retrieve" makes a run, and measures if asked to; "encode_shards" encodes one shard of the corpus after another,
     whose numbers come as lines on standard input until that ends (`shard` is the one whose result is read); "measure"
     builds the engine and measures it, without keeping a run (BM25 beside a model); "check" has the library say whether
-    it takes the checkpoint, and sees nothing else: no corpus, no queries.
+    it takes the checkpoint, and sees nothing else: no corpus, no queries; "index" leaves BM25's index of the corpus.
+    `index` is such an index, which the engine opens instead of building its own, and `index_seconds` and `index_memory`
+    are what that had taken: the parent adds them to what the child tells of building.
     `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to.
     """
 
@@ -78,6 +81,9 @@ class ExecutionJob:
     drop_self_matches: bool = False
     tag: str = "runboard"
     language: str = "en"
+    index: Path | None = None
+    index_seconds: float = 0.0
+    index_memory: int = 0
     device: str = "cpu"
     threads: int = 1
     measure: bool = True
@@ -90,7 +96,7 @@ class ExecutionJob:
     def from_json(cls, text: str) -> Self:
         """The job that `to_json` wrote."""
         values = json.loads(text)
-        for name in ("out", "corpus", "queries", "checkpoint", "shards"):
+        for name in ("out", "corpus", "queries", "checkpoint", "shards", "index"):
             if values[name] is not None:
                 values[name] = Path(values[name])
         return cls(**{**values, "runs": tuple(Path(run) for run in values["runs"])})

@@ -27,6 +27,7 @@ from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
     ASK_TO_MEASURE,
     FAILURE_NAME,
+    INDEX_FOLDER,
     RESULT_NAME,
     RUN_NAME,
     SHARD_DONE,
@@ -49,6 +50,7 @@ _MOST_ITEMS = 1_000
 _DEEPEST = 6
 _LARGEST_NUMBER = 2**63
 _OF_SHARD = ("number", "documents", "seconds")
+_OF_INDEX = ("seconds", "memory")
 _COUNTS = ("documents", "queries", "queries_without_results", "lines", "index_bytes")
 _SECONDS = ("build_seconds", "search_seconds", "encoding_seconds")
 
@@ -120,7 +122,7 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
     "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to names of files in
     `out`), `figures` and `variants` (figures by label) or null, `hardware`. "encode_shards": `shard` with `number`,
     `documents` and `seconds`, and `hardware`, which is that of this process: the child runs beside it. "check":
-    `problems`, a list of Problem.
+    `problems`, a list of Problem. "index": `index` with `seconds` and `memory` in bytes.
     """
     result = _parse(_read_file(out / RESULT_NAME))
     if job.task == "check":
@@ -133,6 +135,11 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
         _require(shard["seconds"] <= seconds, "it took longer than the child ran")
         _require((out / SHARD_FOLDER).is_dir(), "there is no shard")
         return {"shard": {name: shard[name] for name in _OF_SHARD}, "hardware": hardware}
+    if job.task == "index":
+        index = _object(result, "index")
+        _require(all(_is_duration(index.get(name)) for name in _OF_INDEX), "index: numbers")
+        _require((out / INDEX_FOLDER).is_dir(), "there is no index")
+        return {"index": {name: index[name] for name in _OF_INDEX}, "hardware": hardware}
     assert job.queries is not None
     known = JobFacts(job, sum(1 for _ in read_queries(job.queries)), seconds)
     retrieval = _checked_retrieval(_object(result, "retrieval"), out, known)
@@ -220,7 +227,8 @@ def _checked_retrieval(retrieval: dict[str, Any], out: Path, known: JobFacts) ->
         variant_facts=_checked_variant_facts(retrieval, variants, parameters),
         variant_index_bytes=_checked_index_bytes(retrieval, variants),
         encoded_documents=encoded,
-        **{name: retrieval[name] for name in (*_COUNTS, *_SECONDS)},
+        **{name: retrieval[name] for name in (*_COUNTS, *_SECONDS)}
+        | {"build_seconds": retrieval["build_seconds"] + job.index_seconds},
     )
 
 

@@ -23,6 +23,7 @@ from leaderboard.models import CollectionProfile, Pool, Qrels, Rescore, Run, Wor
 from submissions.checkpoints.service import folder_of, sweep_checkpoints
 from submissions.jobs.kinds.handover import RetrievalResult
 from submissions.jobs.models.embedding_cache import sweep_embeddings
+from submissions.jobs.models.kept_indexes import sweep_indexes
 from submissions.models import TERMINAL, Checkpoint, Job, Upload
 from submissions.sandbox.processes import remove
 from submissions.uploads import storage
@@ -65,6 +66,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
             Path(settings.VAR) / "work", "*", max(grace, settings.JOB_WALL_CLOCK_SECONDS)
         ),
         "embeddings": sweep_embeddings,
+        "indexes of words": sweep_indexes,
         "checkpoints": lambda: sweep_checkpoints(grace),
     }
     count = 0

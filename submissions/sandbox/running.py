@@ -173,7 +173,7 @@ def _started(
     require_free_disk(job.out, limits)
     _compile_once()
     folders = [job.out]
-    measures = job.measure and job.task not in ("encode_shards", "check")
+    measures = job.measure and job.task not in ("encode_shards", "check", "index")
     with tempfile.TemporaryDirectory(prefix="runboard-job-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -206,6 +206,7 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
         checkpoint=job.checkpoint and place(job.checkpoint, "/in/model"),
         runs=tuple(place(run, f"/in/run-{n}{_ending(run)}") for n, run in enumerate(job.runs, 1)),
         shards=job.shards and place(job.shards, "/shards", writable=True),
+        index=job.index and place(job.index, "/in/index"),
     )
     if job.shards is not None:  # what others encoded can be read, not changed
         for shard in sorted(job.shards.iterdir()):
@@ -278,7 +279,7 @@ def _prepare(job: ExecutionJob, *, isolates: bool) -> None:
         return
     for folder in filter(None, (job.out, job.shards)):
         os.chown(folder, NOBODY, NOBODY)
-    for path in filter(None, (job.corpus, job.queries, job.checkpoint, job.shards, *job.runs)):
+    for path in filter(None, (job.corpus, job.queries, job.checkpoint, job.shards, job.index, *job.runs)):
         _make_readable(path)
 
 

@@ -42,6 +42,9 @@ from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.text import MAX_WORD_LENGTH, Analyser, pieces
 from evaluation.text.words import words
 
+#: Raise it when files, or what analysers make of a text, change: indexes that were kept are built again then.
+FORMAT = 1
+
 Number = TypeVar("Number", np.int32, np.int64)
 
 #: A shard is inverted once it has this many tokens: 64 MiB of them, and about four times that at work.

@@ -36,6 +36,8 @@ class Area(StrEnum):
     CHECKPOINTS = "store/checkpoints"
     EMBEDDINGS = "store/embeddings"
     PROFILES = "store/profiles"
+    #: BM25's indexes of corpora: folders, by checksums of what they are built from.
+    WORD_INDEXES = "store/word-indexes"
     #: Copies of those judgements that everyone may see, for processes that have no private storage.
     OPEN_QRELS = "store/open-qrels"
     QRELS = "private/qrels"

@@ -26,7 +26,8 @@ from leaderboard.management.backup.databases import applied_migrations, copy_dat
 #: What anyone's work is in, and what is made anew when it is missing.
 STORE = ("store", "media")
 MADE_ANEW = tuple(
-    area.value for area in (Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS)
+    area.value
+    for area in (Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS, Area.WORD_INDEXES)
 )
 #: Whose files may be cut while they are copied: uploads that are under way, never below what their rows count.
 CUT = ("store/pieces",)

@@ -1,1 +1,1 @@
-"""What workers do with a model: retrieve in the sandbox, encode in shards, publish."""
+"""What workers do with engines: retrieve, with a model in the sandbox, encode in shards, publish."""

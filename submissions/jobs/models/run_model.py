@@ -9,15 +9,14 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from django.conf import settings
 
 from evaluation.checkpoints import CheckpointKind
-from evaluation.core.errors import InvalidContent, InvalidRun, ModelFailure
+from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription, describe
 from evaluation.engines import describe as describe_engine
@@ -27,7 +26,6 @@ from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset, DatasetVersion, Run, System, User
-from leaderboard.systems.baselines import BM25
 from submissions.checkpoints.hub import fetch
 from submissions.checkpoints.service import describe as describe_checkpoint
 from submissions.checkpoints.service import folder_of, store_checkpoint
@@ -40,6 +38,7 @@ from submissions.jobs.kinds.handover import (
     store_checked_run,
 )
 from submissions.jobs.kinds.score import begin, judged_version
+from submissions.jobs.models.baseline import measure_bm25
 from submissions.jobs.models.checking import check_with_library
 from submissions.jobs.models.embedding_files import remove_other_files
 from submissions.jobs.models.encodings import (
@@ -50,7 +49,8 @@ from submissions.jobs.models.encodings import (
     store_single_shard,
     use_encoding,
 )
-from submissions.jobs.models.running import ModelTimedOut, device_of, job_folder, run_child
+from submissions.jobs.models.kept_indexes import with_kept_index
+from submissions.jobs.models.running import device_of, job_folder, run_child
 from submissions.jobs.registry import register_kind
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
@@ -59,8 +59,6 @@ from submissions.sandbox.processes import remove_unexpected_files
 
 #: How deep a run goes.
 DEPTH = 1000
-#: Seconds that building and measuring BM25 may take for it to be done twice in a job.
-REPEATED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +183,7 @@ def _retrieve(
         device=device_of(job),
         threads=settings.MODEL_THREADS,
     )
+    work = with_kept_index(lease, work, version)
     try:
         result = run_child(work, lease, counted=_progress_totals(version), trusted=task.is_ours)
     finally:
@@ -208,7 +207,7 @@ def _retrieve(
         figures = {label: _with_encoding(values, encoded) for label, values in figures.items()}
     if work.runs:
         figures = {label: _over_stored_runs(values, work, task.engine) for label, values in figures.items()}
-    baseline = _measure_baseline(job, lease, work, folder) if figures else {}
+    baseline = measure_bm25(lease, work, version, folder) if figures else {}
     return _ModelRun(work.out, retrieval, hardware, figures, baseline)
 
 
@@ -252,46 +251,6 @@ def _over_stored_runs(
     """The figures, which say that the runs' own search is not in them; without a corpus nothing was built either."""
     built = () if engine.reads_corpus else ("documents_per_second", "build_seconds", "index_bytes")
     return {**figures, **dict.fromkeys(built), "stored_runs": len(work.runs)}
-
-
-def _measure_baseline(job: Job, lease: Lease, work: ExecutionJob, folder: Path) -> Mapping[str, Any]:
-    """BM25's figures and hardware class on this machine, in this job; nothing where it cannot be measured."""
-    bm25 = ExecutionJob(
-        task="measure",
-        engine=BM25.engine,
-        out=folder / "baseline",
-        corpus=work.corpus,
-        queries=work.queries,
-        parameters=describe_engine(BM25.engine).complete(BM25.parameters),
-        language=work.language,
-        drop_self_matches=work.drop_self_matches,
-        threads=work.threads,
-    )
-    started = monotonic()
-    try:
-        found = run_child(bm25, lease, trusted=True)
-        if monotonic() - started < REPEATED_SECONDS:
-            found = _faster_measurement(
-                found, run_child(replace(bm25, out=folder / "baseline-again"), lease, trusted=True)
-            )
-    except (ModelFailure, ModelTimedOut, RuntimeError) as error:
-        write_log(job.pk, f"BM25 could not be measured beside it ({type(error).__name__}).")
-        return {}
-    return found
-
-
-def _faster_measurement(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Of two measurements the quicker one, which less slowed; half of what they differ by may be its error.
-
-    A machine can be slow for the second or two that measuring BM25 takes, uninterrupted: its cores are shared.
-    """
-    found = [each for each in (one, other) if each["figures"]]
-    if len(found) < 2:
-        return (found or [one])[0]
-    best, worse = sorted(found, key=lambda each: each["figures"]["latency_ms"]["mean"])
-    apart = worse["figures"]["latency_ms"]["mean"] - best["figures"]["latency_ms"]["mean"]
-    spread = max(best["figures"]["spread_ms"], apart / 2)
-    return {**best, "figures": {**best["figures"], "spread_ms": spread}}
 
 
 def _store_runs(

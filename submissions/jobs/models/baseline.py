@@ -1,4 +1,4 @@
-"""Retrieve with one of our own engines, then score: baselines and the demo's other rows.
+"""Retrieve with one of our own engines, then score: baselines and the demo's other rows; and BM25 beside a model.
 
 The baseline of a dataset that collects runs is retrieved at once, so that pools can be drawn from it too, and scored
 with all others when the first judgements come.
@@ -7,13 +7,19 @@ with all others when the first judgements come.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 
+from evaluation.core.errors import ModelFailure
 from evaluation.core.problems import RunStatistics
-from evaluation.engines import retrieve
+from evaluation.engines import Resources, describe, retrieve
+from evaluation.execution.job import ExecutionJob
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.runs import run_path, store_run, write_text
 from leaderboard.core.storage.store import Area, path_of
@@ -28,11 +34,15 @@ from submissions.jobs.kinds.handover import (
     store_checked_run,
 )
 from submissions.jobs.kinds.score import begin, judged_version
+from submissions.jobs.models.kept_indexes import with_kept_index
+from submissions.jobs.models.running import ModelTimedOut, run_child
 from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed, finish
 from submissions.queue.lifecycle import write_log
 
+#: Seconds that measuring BM25 may take for it to be done twice in a job.
+REPEATED_SECONDS = 60.0
 #: Where a run's metadata says which queries it was retrieved for.
 TOPICS = "topics_sha256"
 
@@ -90,19 +100,27 @@ def _retrieve(
     job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, out: Path
 ) -> None:
     write_log(job.pk, f"{configuration.name} over {version}")
+    corpus, queries = path_of(Area.FILES, version.corpus_sha256), path_of(Area.FILES, version.topics_sha256)
+    parameters = describe(configuration.engine).complete(configuration.parameters)
+    work = ExecutionJob(
+        "retrieve", configuration.engine, out, parameters=parameters, language=job.dataset.language
+    )
+    work = with_kept_index(lease, work, version)
     retrieval = retrieve(
-        configuration.engine,
-        corpus=path_of(Area.FILES, version.corpus_sha256),
-        queries=path_of(Area.FILES, version.topics_sha256),
-        out=out,
-        parameters={"language": job.dataset.language, **configuration.parameters},
+        work.engine,
+        corpus,
+        queries,
+        out,
+        parameters,
         drop_self_matches=job.dataset.drop_self_matches,
         progress=lease.report_stage,
         work_folder=out.parent,
+        resources=Resources(language=work.language, index=work.index),
     )
+    seconds = retrieval.build_seconds + work.index_seconds
     write_log(
         job.pk,
-        f"{retrieval.documents:,} documents indexed in {retrieval.build_seconds:.1f} s, "
+        f"{retrieval.documents:,} documents indexed in {seconds:.1f} s, "
         f"{retrieval.queries:,} queries searched in {retrieval.search_seconds:.1f} s "
         f"({retrieval.index_bytes / 2**20:.1f} MiB, analyser {retrieval.analyser})",
     )
@@ -122,3 +140,46 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
         if run_path(run.sha256).exists() and now <= then:
             return run
     return None
+
+
+def measure_bm25(
+    lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path
+) -> Mapping[str, Any]:
+    """BM25's figures and hardware class on this machine, in this job; nothing where it cannot be measured."""
+    bm25 = ExecutionJob(
+        task="measure",
+        engine=BM25.engine,
+        out=folder / "baseline",
+        corpus=work.corpus,
+        queries=work.queries,
+        parameters=describe(BM25.engine).complete(BM25.parameters),
+        language=work.language,
+        drop_self_matches=work.drop_self_matches,
+        threads=work.threads,
+    )
+    try:
+        bm25 = with_kept_index(lease, bm25, version)
+        started = monotonic()
+        found = run_child(bm25, lease, trusted=True)
+        if monotonic() - started < REPEATED_SECONDS:
+            found = _faster_measurement(
+                found, run_child(replace(bm25, out=folder / "baseline-again"), lease, trusted=True)
+            )
+    except (ModelFailure, ModelTimedOut, RuntimeError) as error:
+        write_log(lease.job.pk, f"BM25 could not be measured beside it ({type(error).__name__}).")
+        return {}
+    return found
+
+
+def _faster_measurement(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Of two measurements the quicker one, which less slowed; half of what they differ by may be its error.
+
+    A machine can be slow for the second or two that measuring BM25 takes, uninterrupted: its cores are shared.
+    """
+    found = [each for each in (one, other) if each["figures"]]
+    if len(found) < 2:
+        return (found or [one])[0]
+    best, worse = sorted(found, key=lambda each: each["figures"]["latency_ms"]["mean"])
+    apart = worse["figures"]["latency_ms"]["mean"] - best["figures"]["latency_ms"]["mean"]
+    spread = max(best["figures"]["spread_ms"], apart / 2)
+    return {**best, "figures": {**best["figures"], "spread_ms": spread}}
