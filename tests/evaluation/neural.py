@@ -60,10 +60,16 @@ def by_hand(folder: Path, make: Callable[..., Path], kind: CheckpointKind, **mor
     return folder
 
 
-def created(name: str, checkpoint: Path, runs: tuple[Path, ...] = (), **parameters: Any) -> Any:
+def created(
+    name: str,
+    checkpoint: Path,
+    runs: tuple[Path, ...] = (),
+    index: Path | None = None,
+    **parameters: Any,
+) -> Any:
     """The engine of this name with a checkpoint."""
-    description = ENGINES[name]
-    return description.create(description.complete(parameters), Resources(checkpoint=checkpoint, runs=runs))
+    description, given = ENGINES[name], Resources(checkpoint=checkpoint, runs=runs, index=index)
+    return description.create(description.complete(parameters), given)
 
 
 def run_bytes(

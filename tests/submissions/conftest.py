@@ -38,7 +38,7 @@ def server_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def bm25_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside each model; on the site twice, which takes seconds here and makes its figure sounder."""
-    monkeypatch.setattr("submissions.jobs.models.run_model.REPEATED_SECONDS", 0.0)
+    monkeypatch.setattr("submissions.jobs.models.baseline.REPEATED_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

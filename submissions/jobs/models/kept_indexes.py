@@ -36,6 +36,8 @@ from submissions.sandbox.processes import remove
 
 logger = logging.getLogger(__name__)
 
+#: Fewer documents are indexed sooner than a child starts; their index is not kept.
+LEAST_DOCUMENTS = 2_000
 #: Seconds for which an index stays after it was used: a child may be about to open it.
 GRACE = 24 * 3600
 _ENGINE = "bm25"
@@ -55,11 +57,11 @@ class _Building:
 def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -> ExecutionJob:
     """The work with the index of words that its engine searches, built where it is missing or damaged.
 
-    As it was for an engine that searches none, and where none can be built: then the engine does. `work.parameters` are
-    all parameters. Raises LeaseLost or Cancelled.
+    As it was for an engine that searches none or runs, and where none is kept: then the engine builds its own.
+    `work.parameters` are all parameters. Raises LeaseLost or Cancelled.
     """
     wanted = None if work.runs else describe(work.engine).word_index(work.parameters)
-    if wanted is None:
+    if wanted is None or version.statistics.get("documents", 0) < LEAST_DOCUMENTS:
         return work
     wanted = resolve_language(describe(_ENGINE).complete(wanted), Resources(language=work.language))
     place = path_of(Area.WORD_INDEXES, _key(version, wanted))

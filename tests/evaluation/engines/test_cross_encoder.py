@@ -74,6 +74,15 @@ def test_bm25_is_the_first_stage_where_no_run_is_given(checkpoint: Path, tmp_pat
     found = {ranking.query_id: set(ranking.document_ids) for ranking in engine.search(QUERIES, 100)}
     assert found == expected
     assert engine.size() > bm25.size()
+    kept = created(
+        "cross-encoder", checkpoint, index=tmp_path / "bm25", reranking_depth=2, reranking_depths=""
+    )
+    (tmp_path / "over-kept").mkdir()
+    kept.build(DOCUMENTS, tmp_path / "over-kept")
+    assert list((tmp_path / "over-kept" / "first_stage").iterdir()) == []
+    assert kept.size() == engine.size()
+    again = {ranking.query_id: set(ranking.document_ids) for ranking in kept.search(QUERIES, 100)}
+    assert again == expected
 
 
 def test_every_depth_is_as_a_search_of_its_own(checkpoint: Path, run: Path, tmp_path: Path) -> None:

@@ -62,6 +62,10 @@ def test_what_is_searched_is_the_query_and_its_expansion(
         "maximum_length": 512,
     }
     assert set(engine.clock.seconds) == {"query_encoding", "search"}
+    given = {"beams": beams, "prompt": prompt, "generated_tokens": 10}
+    kept = created("query-rewriting", checkpoint, index=tmp_path, **given)
+    kept.build([], tmp_path)
+    assert searched(kept, QUERIES) == found
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

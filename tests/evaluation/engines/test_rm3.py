@@ -135,6 +135,17 @@ def test_the_index_is_bm25s_with_two_files_beside_it(tmp_path: Path) -> None:
     added = {file.name for file in folders[1].iterdir()} - {file.name for file in folders[0].iterdir()}
     assert added == {"feedback_terms.npy", "feedback_frequencies.npy"}
     assert expanded.size() - plain.size() < 65 * 60 + 1000
+    given = Resources(index=folders[0])
+    description = ENGINES["bm25-rm3"]
+    over_kept = description.create(description.complete({}), given)
+    (tmp_path / "own").mkdir()
+    over_kept.build([], tmp_path / "own")
+    assert {file.name for file in (tmp_path / "own").iterdir()} == added
+    assert over_kept.size() == expanded.size()
+    query = [Query("q", "cat whiskers")]
+    for one, other in zip(over_kept.search(query, 10), expanded.search(query, 10), strict=True):
+        assert one.document_ids == other.document_ids
+        assert one.scores.tolist() == other.scores.tolist()
 
 
 def test_other_languages_expand_too(tmp_path: Path) -> None:

@@ -162,6 +162,18 @@ def test_what_follows_from_the_retrieval_is_not_asked_twice(job: ExecutionJob) -
     assert figures["stored_runs"] == 0
 
 
+def test_what_a_kept_index_took_is_added_by_the_parent(job: ExecutionJob) -> None:
+    """The child only opened it, and ran for less than it had taken to build."""
+    left(job.out, FIGURES)
+    over_kept = replace(job, index=job.out, index_seconds=100.0, index_memory=2**30)
+    result = read_result(job.out, over_kept, seconds=60)
+    assert result["retrieval"]["build_seconds"] == result["figures"]["build_seconds"] == 100.1
+    assert result["figures"]["documents_per_second"] == pytest.approx(3 / 100.1, rel=1e-3)
+    assert result["figures"]["peak_memory_bytes"] == pytest.approx(2**30, rel=1e-3)
+    with pytest.raises(InvalidOutcome):
+        read_result(job.out, over_kept, seconds=1)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

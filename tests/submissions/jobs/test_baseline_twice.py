@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from submissions.jobs.models.run_model import _faster_measurement
+from submissions.jobs.models.baseline import _faster_measurement
 from tests.leaderboard.entries import figures
 
 

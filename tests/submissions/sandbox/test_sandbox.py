@@ -160,6 +160,30 @@ def test_what_it_is_given_cannot_be_changed(stranger: Stranger) -> None:
     assert "did" in stranger.found["read"]
 
 
+def test_a_kept_index_can_be_opened_and_not_changed(stranger: Stranger, tmp_path: Path) -> None:
+    """Others' baselines and first stages read it afterwards."""
+    index = tmp_path / "kept" / "index"
+    index.mkdir(parents=True)
+    (index / "documents.npy").write_bytes(b"postings")
+    index.chmod(0o777)
+    (index / "documents.npy").chmod(0o666)
+    stranger.run(
+        """
+        name = job["index"] + "/documents.npy"
+        tell(read=attempt(lambda: open(name).read()), written=attempt(lambda: open(name, "r+").write("x")),
+             beside=attempt(lambda: open(job["index"] + "/new", "w")), removed=attempt(lambda: os.unlink(name)),
+             moved=attempt(lambda: os.rename(name, name + "2")), mode=attempt(lambda: os.chmod(name, 0o777)),
+             noted=attempt(lambda: os.listdir(job["index"] + "/..")))
+    """,
+        index=index,
+    )
+    assert stranger.found.pop("read") == {"did": "postings"}
+    assert "kept" not in str(stranger.found.pop("noted"))
+    assert [name for name, did in stranger.found.items() if "refused" not in did] == []
+    assert [path.name for path in index.iterdir()] == ["documents.npy"]
+    assert (index / "documents.npy").read_bytes() == b"postings"
+
+
 def test_a_fork_bomb_is_ended(stranger: Stranger) -> None:
     """It is not the machine that runs out of processes."""
     outcome = stranger.run(
