@@ -60,7 +60,7 @@ class Site:
         web, intake = processes.free_port(), processes.free_port()
         self._start(web_command(web), "web")
         self._start(Command("intake", intake_command(intake)), "intake")
-        for command in (services.scorer({}), services.retriever({}), services.notifier({})):
+        for command in (services.scorer({}), *services.retrievers({}), services.notifier({})):
             self._start(command, "workers")
         self._start(services.beat(self.folder, {}), "workers")
         configuration = proxy.write_configuration(

@@ -11,8 +11,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from evaluation.efficiency.hardware import visible_gpus
 from leaderboard.management.supervisor import services
 
-#: The queues, and how many processes serve each by default; of 0, the worker works in its own.
-QUEUES = {"score": services.SCORING_PROCESSES, "notices": 0, "cpu": 1, "gpu": 1}
 _DEVICE = re.compile(r"(cpu|cuda):(\d{1,3})")
 
 
@@ -22,7 +20,7 @@ class Command(BaseCommand):
     help = "Start one worker. Any number of them, on any number of machines, serve one site."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--queue", choices=QUEUES, required=True)
+        parser.add_argument("--queue", choices=services.WORKER_KINDS, required=True)
         parser.add_argument(
             "--device",
             help="cuda:3: the fourth GPU of those that this process may see; a worker for each. cpu:0 and so on name "
@@ -40,15 +38,11 @@ class Command(BaseCommand):
         queue, device, idle = options["queue"], options["device"], options["until_idle"]
         if idle is not None and idle < 1:
             raise CommandError(f"--until-idle {idle:g} is no time; give at least one second.")
-        environment = {"PRIVATE_STORAGE": "off"} if queue == "notices" else {}
-        if idle is not None:
-            environment["WORKER_UNTIL_IDLE"] = str(idle)
+        environment = {"WORKER_UNTIL_IDLE": str(idle)} if idle is not None else {}
         if device is not None:
             environment |= _device_environment(device, queue)
-        processes = options["processes"] if options["processes"] is not None else QUEUES[queue]
         name = f"{queue}-{device.replace(':', '-')}" if device else queue
-        queues = "score,dispatch" if queue == "score" else queue
-        command = services.worker(f"{name}-{os.getpid()}", queues, processes, environment)
+        command = services.worker_for(queue, f"{name}-{os.getpid()}", environment, options["processes"])
         os.execvpe(command.arguments[0], list(command.arguments), {**os.environ, **command.environment})  # noqa: S606
 
 

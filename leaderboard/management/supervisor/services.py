@@ -7,6 +7,8 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from django.conf import settings
 
@@ -41,17 +43,41 @@ def web(port: int, environment: Mapping[str, str]) -> Command:
     )
 
 
+class WorkerKind(NamedTuple):
+    """What a worker that is asked for by a queue serves, in how many processes, and the variables that it needs."""
+
+    queues: str
+    processes: int
+    environment: Mapping[str, str] = MappingProxyType({})
+
+
+#: By the queue that each is for. Who sends mail and webhooks is apart from whoever may read private storage, and works
+#: in the process that takes messages, without a pool: it waits for servers, and the memory counts.
+WORKER_KINDS = {
+    "score": WorkerKind("score,dispatch", SCORING_PROCESSES),
+    "notices": WorkerKind("notices", 0, MappingProxyType({"PRIVATE_STORAGE": "off"})),
+    "cpu": WorkerKind("cpu", 1),
+    "gpu": WorkerKind("gpu", 1),
+}
+
+
+def worker_for(
+    queue: str, name: str, environment: Mapping[str, str], processes: int | None = None
+) -> Command:
+    """A Celery worker for a queue, with as many processes as its kind has or as are asked for."""
+    kind = WORKER_KINDS[queue]
+    count = kind.processes if processes is None else processes
+    return worker(name, kind.queues, count, {**environment, **kind.environment})
+
+
 def scorer(environment: Mapping[str, str]) -> Command:
     """A Celery worker that scores runs and dispatches."""
-    return worker("scorer", "score,dispatch", SCORING_PROCESSES, environment)
+    return worker_for("score", "scorer", environment)
 
 
 def notifier(environment: Mapping[str, str]) -> Command:
-    """A Celery worker that sends mail and webhooks, apart from whoever may read private storage.
-
-    It works in the process that takes messages, without a pool: it waits for servers, and the memory counts.
-    """
-    return worker("notifier", "notices", 0, {**environment, "PRIVATE_STORAGE": "off"})
+    """A Celery worker that sends mail and webhooks."""
+    return worker_for("notices", "notifier", environment)
 
 
 def retrievers(environment: Mapping[str, str]) -> list[Command]:
@@ -68,8 +94,8 @@ def retrievers(environment: Mapping[str, str]) -> list[Command]:
         if name not in os.environ
     }
     environment = {**environment, **shares}
-    return [worker("retriever", "cpu", 1, environment)] + [
-        worker(f"retriever-{number}", "gpu", 1, {**environment, "CUDA_VISIBLE_DEVICES": gpu})
+    return [worker_for("cpu", "retriever", environment)] + [
+        worker_for("gpu", f"retriever-{number}", {**environment, "CUDA_VISIBLE_DEVICES": gpu})
         for number, gpu in enumerate(gpus)
     ]
 
