@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain
 from operator import and_
@@ -52,9 +52,14 @@ def search(query: str, kind: str = "") -> list[Found]:
     systems = System.objects.filter(pk__in=public)
     named = systems.exclude(anonymity.anonymous_now())
     most = MOST_OF_ONE if kind else MOST_FOUND
-    found = [*_boards(query, words, most), *_systems(query, words, systems, most),
-             *_teams(query, words, named, most), *_authors(words, named, most)]  # fmt: skip
-    return [one for one in found if kind in ("", one.kind)]
+    finders: dict[str, Callable[[], list[Found]]] = {
+        "benchmark": lambda: _benchmarks(query, words, most),
+        "dataset": lambda: _datasets(query, words, most),
+        "system": lambda: _systems(query, words, systems, most),
+        "team": lambda: _teams(query, words, named, most),
+        "author": lambda: _authors(words, named, most),
+    }
+    return [one for name, find in finders.items() if kind in ("", name) for one in find()]
 
 
 def _has(words: Sequence[str], *columns: str) -> Q:
@@ -72,24 +77,20 @@ def _first(rows: QuerySet[Any], query: str, most: int) -> QuerySet[Any]:
     return rows.annotate(of=Window(Count("*"))).order_by(place, "name")[:most]
 
 
-def _boards(query: str, words: Sequence[str], most: int) -> list[Found]:
-    benchmarks = _first(Benchmark.objects.filter(_has(words, "name", "slug")), query, most).values_list(
-        "name", "slug", "of"
-    )
-    datasets = _first(
-        Dataset.objects.listed().filter(_has(words, "name", "slug", "task", "domain")), query, most
-    )
+def _benchmarks(query: str, words: Sequence[str], most: int) -> list[Found]:
+    rows = _first(Benchmark.objects.filter(_has(words, "name", "slug")), query, most)
     return [
-        *(
-            Found("benchmark", name, reverse("benchmark", args=[slug]), "", of)
-            for name, slug, of in benchmarks
-        ),
-        *(
-            Found(
-                "dataset", name, reverse("dataset", args=[slug]), ", ".join(filter(None, (task, domain))), of
-            )
-            for name, slug, task, domain, of in datasets.values_list("name", "slug", "task", "domain", "of")
-        ),
+        Found("benchmark", name, reverse("benchmark", args=[slug]), "", of)
+        for name, slug, of in rows.values_list("name", "slug", "of")
+    ]
+
+
+def _datasets(query: str, words: Sequence[str], most: int) -> list[Found]:
+    listed = Dataset.objects.listed().filter(_has(words, "name", "slug", "task", "domain"))
+    rows = _first(listed, query, most).values_list("name", "slug", "task", "domain", "of")
+    return [
+        Found("dataset", name, reverse("dataset", args=[slug]), ", ".join(filter(None, (task, domain))), of)
+        for name, slug, task, domain, of in rows
     ]
 
 
