@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from django.db.models import Count, Sum
 from django.utils import timezone
 
 from evaluation.engines import ENGINES
@@ -156,26 +157,24 @@ def _shards(job: Job) -> ShardProgress | None:
         encoding is None or job.lease_expires_at is not None
     ):  # where it runs, it only keeps them from the sweep
         return None
-    done = list(encoding.shards.exclude(done_at=None).order_by("done_at"))
-    lately = done[-_LATELY:]
-    moments = [shard.done_at for shard in lately if shard.done_at]
-    taken = (moments[-1] - moments[0]).total_seconds() if moments else 0.0
-    rate = sum(shard.documents for shard in lately[1:]) / taken if taken > 0 else None
-    left = (encoding.shards_expected - len(done)) * encoding.shard_size
-    prices = prices_today({shard.hardware for shard in done}, "hardware__slug")
-    costs = [
-        (shard.seconds / 3600 * prices[shard.hardware][0], prices[shard.hardware][1])
-        for shard in done
-        if shard.hardware in prices
-    ]
-    one_currency = len(costs) == len(done) and len({currency for _, currency in costs}) == 1
+    made = encoding.shards.exclude(done_at=None)
+    by_machine = list(made.order_by("hardware").values_list("hardware").annotate(Count("pk"), Sum("seconds")))
+    done = sum(count for _, count, _ in by_machine)
+    lately = list(made.order_by("-done_at").values_list("done_at", "documents")[:_LATELY])
+    moments = [moment for moment, _ in lately if moment]
+    taken = (moments[0] - moments[-1]).total_seconds() if moments else 0.0
+    rate = sum(documents for _, documents in lately[:-1]) / taken if taken > 0 else None
+    left = (encoding.shards_expected - done) * encoding.shard_size
+    prices = prices_today((machine for machine, *_ in by_machine), "hardware__slug")
+    currencies = {prices[machine][1] if machine in prices else "" for machine, *_ in by_machine}
+    currency = currencies.pop() if len(currencies) == 1 else ""
     return ShardProgress(
-        len(done),
+        done,
         encoding.shards_expected,
         rate,
         timedelta(seconds=left / rate) if rate else None,
-        sum(cost for cost, _ in costs) if one_currency else None,
-        costs[0][1] if one_currency else "",
+        sum(seconds / 3600 * prices[machine][0] for machine, _, seconds in by_machine) if currency else None,
+        currency,
     )
 
 

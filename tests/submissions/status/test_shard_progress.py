@@ -11,12 +11,12 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import Dataset, HardwareClass, Price
-from leaderboard.systems.records import SystemFields, create_system
-from submissions.jobs.models.encodings import EncodingSetting, wait_for_shards
+from submissions.jobs.models.encoding_settings import EncodingSetting
+from submissions.jobs.models.encodings import wait_for_shards
 from submissions.models import Checkpoint, Job, Shard, State, Submission
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import claim
-from tests.factories import make_dataset, make_job, make_user, make_version, team_of
+from tests.factories import make_dataset, make_job, make_model_submission, make_user, make_version, team_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -32,13 +32,7 @@ def waiting(settings: Any, tmp_path: Path) -> Submission:
     checkpoint = Checkpoint.objects.create(
         team=team, sha256="a" * 64, model_sha256="b" * 64, kind="static-embeddings", description={}, size=1
     )
-    submission = Submission.objects.create(
-        kind=Submission.Kind.MODEL,
-        submitter=team.members.get(),
-        team=team,
-        system=create_system(team, SystemFields("Waiting", "dense")),
-        checkpoint=checkpoint,
-    )
+    submission = make_model_submission(team, checkpoint=checkpoint)
     make_job(dataset, kind=Job.Kind.MODEL, queue="cpu", submission=submission)
     job = claim(["cpu"], "worker")
     assert job is not None
