@@ -15,10 +15,11 @@ from evaluation.engines.base import (
     Stage,
     StageProgress,
 )
+from evaluation.engines.corpus_encoding import encode
 from evaluation.engines.facts import FACTS, Fact
 from evaluation.engines.parts import Part
 from evaluation.engines.registry import ENGINES, describe
-from evaluation.engines.retrieval import encode, merge, retrieve
+from evaluation.engines.retrieval import merge, retrieve
 from evaluation.engines.run_writing import run_lines
 
 __all__ = [

@@ -259,8 +259,7 @@ class LateInteraction(DividedEngine):
         self, documents: NDArray[np.int64], scores: NDArray[np.float32], depth: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The `depth` documents of greatest score in trec_eval's order; those without vectors have none."""
-        least = np.partition(scores, -depth)[-depth] if depth < len(scores) else -np.inf
-        kept = np.flatnonzero((scores >= least) & np.isfinite(scores))
+        kept = _may_be_best(scores, depth, 0.0)
         documents, scores = documents[kept], scores[kept]
         order = np.lexsort((opened(self.ids).ranks[documents], -scores))[:depth]
         return documents[order], scores[order]

@@ -161,12 +161,13 @@ def merge_results(found: Sequence[SearchResult], depth: int) -> SearchResult:
     return SearchResult(found[0].query_id, [ids[place] for place in order.tolist()], scores[order])
 
 
-def merge_runs(paths: Sequence[Path], queries: Sequence[str], write: Callable[[SearchResult], None]) -> None:
+def merge_runs(
+    paths: Sequence[Path], queries: Sequence[str], depth: int, write: Callable[[SearchResult], None]
+) -> None:
     """Give `write` the ranking of each of these queries, from the runs of all parts. One query is in memory at a time.
 
-    Raises InvalidContent where they are not all parts of one run, or name another query.
+    Raises InvalidContent where a part names another query.
     """
-    depth = _check_parts(paths).depth
     streams = [_rankings(path) for path in paths]
     waiting = [next(stream, None) for stream in streams]
     for query in queries:
@@ -183,7 +184,7 @@ def merge_runs(paths: Sequence[Path], queries: Sequence[str], write: Callable[[S
         raise _unusable("other_queries", what, "Give the queries that the parts were made with.")
 
 
-def _check_parts(paths: Sequence[Path]) -> PartOfRun:
+def read_parts(paths: Sequence[Path]) -> PartOfRun:
     """What all parts have in common. Raises InvalidContent where one is missing, given twice, or of another run."""
     headers = [PartOfRun.read(path) for path in paths]
     first = headers[0]

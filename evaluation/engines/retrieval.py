@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collections.beir import Document, Query, count_documents, read_corpus, read_queries
+from evaluation.collections.beir import Query, read_corpus, read_queries
 from evaluation.engines.base import (
     SHARD_SIZE,
     Engine,
@@ -27,10 +23,10 @@ from evaluation.engines.base import (
     SearchResult,
     ShardedEngine,
     StageProgress,
-    shard_name,
 )
+from evaluation.engines.corpus_encoding import EncodedCorpus, encode_corpus
 from evaluation.engines.kept_rankings import KeptRankings
-from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for, merge_runs
+from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for, merge_runs, read_parts
 from evaluation.engines.precision import computed_in, precision_loss
 from evaluation.engines.registry import describe
 from evaluation.engines.run_writing import MAIN, RunWriter, complete_or_absent, open_writers, variant_paths
@@ -40,29 +36,6 @@ Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
 
 #: Share of indexing that reading the corpus takes; the rest is merging and writing.
 _SHARE_OF_READING = 0.9
-
-
-def encode(
-    engine: str,
-    corpus: Path,
-    shards: Path,
-    parameters: Mapping[str, object],
-    resources: Resources,
-    part: Part | None = None,
-    progress: StageProgress | None = None,
-    shard_size: int = SHARD_SIZE,
-) -> EncodedCorpus:
-    """Encode the corpus, or a part of its shards, into the folder `shards`, where `retrieve` finds them.
-
-    Shards that are there already stay. Raises what `retrieve` does.
-    """
-    description = describe(engine)
-    description.check(resources)
-    if description.encoding_parameters is None:
-        raise InvalidParameter(f"{description.name} encodes no shards.")
-    made = description.create(description.complete(parameters), resources)
-    assert isinstance(made, ShardedEngine)
-    return encode_corpus(made, corpus, shards, shard_size, progress or (lambda stage, share: None), part)
 
 
 def retrieve(
@@ -103,36 +76,44 @@ def retrieve(
     complete, tag = description.complete(parameters or {}), tag or description.name
     report = progress or (lambda stage, share: None)
     _check_run_options(k, tag)
-    description.check(resources)
-    report("loading", 0.0)
-    made = description.create(complete, resources)
-    asked = list(read_queries(queries))
-    report("loading", 1.0)
+    made, asked = _load(description, complete, resources, queries, report)
     with tempfile.TemporaryDirectory(prefix="index-", dir=work_folder) as name:
         folder = Path(name)
         started = perf_counter()
         encoded = _build(made, description, complete, corpus, folder, shards, shard_size, part, report)
-        build_seconds = perf_counter() - started
-        report("indexing", 1.0)
+        built = perf_counter() - started
         whole = ""
         if part or rankings:
             whole = _made_from(description, complete, resources, corpus, queries, drop_self_matches)
+        kept = KeptRankings(rankings and rankings / f"{whole[:16]}-{k}")
         with ExitStack() as files:
             written = open_writers(files, made, out, tag, k, drop_self_matches)
             if part is not None:
-                for label, writer in written.items():
-                    writer.begin_part(PartOfRun(part.number, part.count, k, tag, f"{label} {whole}".strip()))
-            some = None if _divides_shards(made) else part
-            kept = KeptRankings(rankings and rankings / f"{whole[:16]}-{k}")
-            search_seconds = _search(made, asked, written, some, kept, report)
+                _begin_part(written, part, k, tag, whole)
+            searched = _search(made, asked, written, part, kept, report)
         main = written[MAIN if not made.variants else made.variants[-1]]
-        done = _what_was_done(made, description, complete, out, encoded, main)
-        done = replace(done, queries=len(asked), build_seconds=build_seconds, search_seconds=search_seconds)
+        done = _what_was_done(made, description, complete, out, encoded, main, len(asked), (built, searched))
         if afterwards is not None:
             afterwards(made, asked, done)
         if part is None:
             _tell_precision(made, description, done, resources, asked, main.first, corpus, folder)
         return done
+
+
+def _load(
+    description: EngineDescription,
+    parameters: Mapping[str, ParameterValue],
+    resources: Resources,
+    queries: Path,
+    report: StageProgress,
+) -> tuple[Engine, list[Query]]:
+    """The engine with its model, and the queries. Raises InvalidParameter, InvalidContent and ModelFailure."""
+    description.check(resources)
+    report("loading", 0.0)
+    engine = description.create(parameters, resources)
+    asked = list(read_queries(queries))
+    report("loading", 1.0)
+    return engine, asked
 
 
 def _what_was_done(
@@ -142,19 +123,21 @@ def _what_was_done(
     out: Path,
     encoded: EncodedCorpus | None,
     main: RunWriter,
+    queries: int,
+    seconds: tuple[float, float],
 ) -> Retrieval:
-    """All but the queries and the times."""
+    """What the retrieval did; `seconds` are those of building and of searching."""
     return Retrieval(
         engine=description.name,
         parameters=dict(parameters),
         analyser=engine.analyser_name,
         documents=engine.documents,
-        queries=0,
+        queries=queries,
         queries_without_results=main.empty_rankings,
         lines=main.lines,
         index_bytes=engine.size(),
-        build_seconds=0.0,
-        search_seconds=0.0,
+        build_seconds=seconds[0],
+        search_seconds=seconds[1],
         facts=dict(engine.facts()),
         variants=variant_paths(engine.variants, out),
         variant_facts={label: dict(engine.variant_facts(label)) for label in engine.variants},
@@ -162,6 +145,12 @@ def _what_was_done(
         encoded_documents=encoded.documents if encoded else None,
         encoding_seconds=encoded.seconds if encoded else 0.0,
     )
+
+
+def _begin_part(writers: Mapping[str, RunWriter], part: Part, depth: int, tag: str, whole: str) -> None:
+    """Have each run begin with what it is a part of."""
+    for label, writer in writers.items():
+        writer.begin_part(PartOfRun(part.number, part.count, depth, tag, f"{label} {whole}".strip()))
 
 
 def _divides_shards(engine: Engine) -> bool:
@@ -238,10 +227,12 @@ def _build(
             engine.build_part(encoded.folders, learned, index, lambda share: report("indexing", share))
         else:
             engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
-        return encoded
-    read = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
-    engine.build(read if description.reads_corpus else (), folder)
-    return None
+    else:
+        encoded = None
+        read = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
+        engine.build(read if description.reads_corpus else (), folder)
+    report("indexing", 1.0)
+    return encoded
 
 
 def _check_run_options(depth: int, tag: str) -> None:
@@ -252,70 +243,6 @@ def _check_run_options(depth: int, tag: str) -> None:
         raise InvalidParameter(f"The tag {tag!r} would break the run's lines; use one word.")
 
 
-class EncodedCorpus(NamedTuple):
-    """All encoded shards in corpus order; how many documents were encoded just now, and in how many wall seconds.
-
-    Of a part they are those of its shards; `shards` is how many the corpus has.
-    """
-
-    folders: list[Path]
-    documents: int
-    seconds: float
-    shards: int
-
-
-def encode_corpus(
-    engine: ShardedEngine,
-    corpus: Path,
-    folder: Path,
-    shard_size: int,
-    report: StageProgress,
-    part: Part | None = None,
-) -> EncodedCorpus:
-    """All encoded shards of the corpus, or of a part: those that `folder` has already, and the others made there.
-
-    A shard takes its name only once it is whole.
-    """
-    folder.mkdir(exist_ok=True)
-    report("encoding", 0.0)
-    total = max(count_documents(corpus), 1)
-    shards = -(-total // shard_size)
-    wanted = part.of(shards, "shards") if part else range(shards)
-    folders = [folder / shard_name(number) for number in wanted]
-    encoded, seconds = 0, 0.0
-    reading: Iterator[Document] = iter(())
-    at = -1  # the number of the document that is read next
-    for number, shard in zip(wanted, folders, strict=True):
-        first = number * shard_size
-        if not shard.exists():
-            if at != first:
-                reading = read_corpus(corpus, first=first)
-            documents = list(islice(reading, shard_size))
-            at = first + len(documents)
-            started = perf_counter()
-            _encode_shard(engine, documents, shard, first, total, report)
-            seconds += perf_counter() - started
-            encoded += len(documents)
-        report("encoding", min((first + shard_size) / total, 1.0))
-    return EncodedCorpus(folders, encoded, seconds, shards)
-
-
-def _encode_shard(
-    engine: ShardedEngine,
-    documents: Sequence[Document],
-    shard: Path,
-    before: int,
-    total: int,
-    report: StageProgress,
-) -> None:
-    partial = shard.with_name(f"{shard.name}.part-{os.getpid()}")
-    partial.mkdir()
-    engine.encode_shard(
-        documents, partial, lambda share: report("encoding", (before + share * len(documents)) / total)
-    )
-    partial.rename(shard)
-
-
 def _search(
     engine: Engine,
     queries: list[Query],
@@ -324,7 +251,7 @@ def _search(
     kept: KeptRankings,
     report: StageProgress,
 ) -> float:
-    """Search all queries, or those of a part, and write what is found; return the seconds that searching took.
+    """Search all queries, or those of a part that is not of shards, and write what is found; return the seconds.
 
     Queries are searched in the same groups whatever the part, since what a model computes together decides the last
     bits of scores.
@@ -333,7 +260,9 @@ def _search(
     seconds = 0.0
     report("searching", 0.0)
     groups = -(-len(queries) // engine.queries_at_once)
-    wanted = part.of(groups, f"groups of {engine.queries_at_once} queries") if part else range(groups)
+    wanted = range(groups)
+    if part and not _divides_shards(engine):
+        wanted = part.of(groups, f"groups of {engine.queries_at_once} queries")
     for number in wanted:
         some = queries[number * engine.queries_at_once :][: engine.queries_at_once]
 
@@ -356,8 +285,8 @@ def merge(parts: Sequence[Path], queries: Path, out: Path) -> int:
 
     Raises InvalidContent where they are not the parts of one run over these queries.
     """
-    header = PartOfRun.read(parts[0])
+    header = read_parts(parts)
     with complete_or_absent(out) as file:
         writer = RunWriter(file, header.tag, header.depth, drop_self_matches=False)
-        merge_runs(parts, [query.id for query in read_queries(queries)], writer.write)
+        merge_runs(parts, [query.id for query in read_queries(queries)], header.depth, writer.write)
     return writer.lines

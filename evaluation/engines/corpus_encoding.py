@@ -1,0 +1,109 @@
+"""A corpus encoded in shards: those that a folder has already, and the others made there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from evaluation.collections.beir import Document, count_documents, read_corpus
+from evaluation.engines.base import (
+    SHARD_SIZE,
+    InvalidParameter,
+    Resources,
+    ShardedEngine,
+    StageProgress,
+    shard_name,
+)
+from evaluation.engines.parts import Part
+from evaluation.engines.registry import describe
+
+
+class EncodedCorpus(NamedTuple):
+    """All encoded shards in corpus order; how many documents were encoded just now, and in how many wall seconds.
+
+    Of a part they are those of its shards; `shards` is how many the corpus has.
+    """
+
+    folders: list[Path]
+    documents: int
+    seconds: float
+    shards: int
+
+
+def encode_corpus(
+    engine: ShardedEngine,
+    corpus: Path,
+    folder: Path,
+    shard_size: int,
+    report: StageProgress,
+    part: Part | None = None,
+) -> EncodedCorpus:
+    """All encoded shards of the corpus, or of a part: those that `folder` has already, and the others made there.
+
+    A shard takes its name only once it is whole.
+    """
+    folder.mkdir(exist_ok=True)
+    report("encoding", 0.0)
+    total = max(count_documents(corpus), 1)
+    shards = -(-total // shard_size)
+    wanted = part.of(shards, "shards") if part else range(shards)
+    folders = [folder / shard_name(number) for number in wanted]
+    encoded, seconds = 0, 0.0
+    reading: Iterator[Document] = iter(())
+    at = -1  # the number of the document that is read next
+    for number, shard in zip(wanted, folders, strict=True):
+        first = number * shard_size
+        if not shard.exists():
+            if at != first:
+                reading = read_corpus(corpus, first=first)
+            documents = list(islice(reading, shard_size))
+            at = first + len(documents)
+            started = perf_counter()
+            _encode_shard(engine, documents, shard, first, total, report)
+            seconds += perf_counter() - started
+            encoded += len(documents)
+        report("encoding", min((first + shard_size) / total, 1.0))
+    return EncodedCorpus(folders, encoded, seconds, shards)
+
+
+def _encode_shard(
+    engine: ShardedEngine,
+    documents: Sequence[Document],
+    shard: Path,
+    before: int,
+    total: int,
+    report: StageProgress,
+) -> None:
+    partial = shard.with_name(f"{shard.name}.part-{os.getpid()}")
+    partial.mkdir()
+    engine.encode_shard(
+        documents, partial, lambda share: report("encoding", (before + share * len(documents)) / total)
+    )
+    partial.rename(shard)
+
+
+def encode(
+    engine: str,
+    corpus: Path,
+    shards: Path,
+    parameters: Mapping[str, object],
+    resources: Resources,
+    part: Part | None = None,
+    progress: StageProgress | None = None,
+    shard_size: int = SHARD_SIZE,
+) -> EncodedCorpus:
+    """Encode the corpus, or a part of its shards, into the folder `shards`, where `retrieve` finds them.
+
+    Shards that are there already stay. Raises what `retrieve` does.
+    """
+    description = describe(engine)
+    description.check(resources)
+    if description.encoding_parameters is None:
+        raise InvalidParameter(f"{description.name} encodes no shards.")
+    made = description.create(description.complete(parameters), resources)
+    assert isinstance(made, ShardedEngine)
+    return encode_corpus(made, corpus, shards, shard_size, progress or (lambda stage, share: None), part)
