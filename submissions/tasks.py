@@ -26,7 +26,7 @@ from submissions.accounts.sessions import delete_expired_sessions
 from submissions.jobs.cleanup import remove_unreferenced
 from submissions.jobs.kinds.rescore import fail_lost_rescores
 from submissions.jobs.kinds.significance import retry_failed_certainty
-from submissions.jobs.models.encodings import settle_waiting_jobs
+from submissions.jobs.models.shard_jobs import settle_waiting_jobs
 from submissions.jobs.worker import TURNS, dispatcher_is_late, drain_if_idle
 from submissions.models import Worker
 from submissions.notifications.sending import NOTIFY, send_notifications, wake_notifier

@@ -23,8 +23,8 @@ from submissions.core.errors import INVALID_RUN
 from submissions.jobs import kinds, models
 from submissions.jobs.kinds.score import delete_upload
 from submissions.jobs.models.embedding_cache import trim_cache
-from submissions.jobs.models.encodings import settle_shard_waiters
 from submissions.jobs.models.running import reject_model
+from submissions.jobs.models.shard_jobs import settle_shard_waiters
 from submissions.jobs.models.shards import WARM
 from submissions.jobs.registry import WORK
 from submissions.models import Job, State

@@ -14,7 +14,7 @@ from leaderboard.results.history.revisions import Kind, board_changed, lock_boar
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from submissions.intake.actors import actor_label, is_team_member, record_curator_action
 from submissions.jobs.kinds.score import delete_upload
-from submissions.jobs.models.encodings import cancel_unneeded_shards
+from submissions.jobs.models.shard_jobs import cancel_unneeded_shards
 from submissions.models import TERMINAL, State, Submission
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import request_cancel

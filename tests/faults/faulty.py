@@ -211,7 +211,7 @@ def follow_all(orders: Orders, name: str) -> None:
     orders.note_worker()
     from submissions.jobs import runner, worker
     from submissions.jobs.kinds import handover, score, significance
-    from submissions.jobs.models import encodings
+    from submissions.jobs.models import encodings, shard_jobs
     from submissions.queue import lifecycle, queue
     from submissions.sandbox import supervision
 
@@ -226,7 +226,7 @@ def follow_all(orders: Orders, name: str) -> None:
     _follow_jobs(runner)
     _wrap(runner, "prepare_query_pages", before="settled")
     _wrap(handover, "_hand_over", before="handing over", after="handed over", everywhere=False)
-    _wrap(encodings, "_make_jobs", after="shards made")  # before the commit
+    _wrap(shard_jobs, "make_shard_jobs", after="shards made")  # before the commit
     _wrap(encodings, "finish_shard", before="encoded")  # copied from the child, which stays
     _wrap(encodings, "_store_shard", after="shard")
     _follow_warm_children(supervision.Supervision)

@@ -41,14 +41,8 @@ from submissions.jobs.kinds.score import begin, judged_version
 from submissions.jobs.models.baseline import measure_bm25
 from submissions.jobs.models.checking import check_with_library
 from submissions.jobs.models.embedding_files import remove_other_files
-from submissions.jobs.models.encodings import (
-    EncodedCorpus,
-    EncodingSetting,
-    WaitsForShards,
-    require_room,
-    store_single_shard,
-    use_encoding,
-)
+from submissions.jobs.models.encoding_settings import EncodingSetting, require_room
+from submissions.jobs.models.encodings import EncodedCorpus, WaitsForShards, store_single_shard, use_encoding
 from submissions.jobs.models.kept_indexes import with_kept_index
 from submissions.jobs.models.running import device_of, job_folder, run_child
 from submissions.jobs.registry import register_kind

@@ -29,7 +29,8 @@ from submissions.jobs.models.embedding_storage import (
     send_shard,
     stored_keys,
 )
-from submissions.jobs.models.encodings import EncodingSetting, store_single_shard, use_encoding
+from submissions.jobs.models.encoding_settings import EncodingSetting
+from submissions.jobs.models.encodings import store_single_shard, use_encoding
 from submissions.jobs.runner import run_job
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost

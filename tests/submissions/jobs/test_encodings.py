@@ -14,18 +14,20 @@ from django.conf import LazySettings
 from django.utils import timezone
 
 from leaderboard.models import Dataset
-from submissions.jobs.models import encodings
+from submissions.jobs.models import encoding_settings, shard_jobs
 from submissions.jobs.models.embedding_cache import sweep_embeddings
 from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder
+from submissions.jobs.models.encoding_settings import DiskTooSmall, EncodingSetting, require_room
 from submissions.jobs.models.encodings import (
-    EncodingSetting,
-    cancel_unneeded_shards,
     finish_shard,
-    settle_shard_waiters,
-    settle_waiting_jobs,
     store_single_shard,
     use_encoding,
     wait_for_shards,
+)
+from submissions.jobs.models.shard_jobs import (
+    cancel_unneeded_shards,
+    settle_shard_waiters,
+    settle_waiting_jobs,
 )
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import Cancelled, LeaseLost
@@ -122,7 +124,7 @@ def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
 def test_of_a_large_corpus_a_part_waits_and_the_dispatcher_brings_the_rest(
     dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encodings, "_MOST_WAITING", 2)
+    monkeypatch.setattr(shard_jobs, "_MOST_WAITING", 2)
     parent = model_job(dataset)
     assert wait_for_shards(parent, setting)
     shards = Job.objects.filter(kind=Job.Kind.SHARD)
@@ -372,3 +374,26 @@ def test_what_was_used_longest_ago_goes_first_and_what_is_in_use_stays(
     settings.EMBEDDINGS_CACHE_BYTES = 0
     sweep_embeddings()
     assert not Encoding.objects.exists()
+
+
+def test_room_is_asked_for_what_is_not_there_yet(
+    dataset: Dataset,
+    setting: EncodingSetting,
+    encode: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    settings: LazySettings,
+) -> None:
+    """A job that comes back for one lost shard does not wait for the room of all."""
+    setting.checkpoint.description = {"dimension": 8}  # 25 documents take 800 bytes, and each shard here 100
+    free = {"bytes": 700}
+    monkeypatch.setattr(
+        encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"]
+    )
+    with pytest.raises(DiskTooSmall):
+        require_room(setting)
+    wait_for_shards(model_job(dataset), setting)
+    encode(next_shard())
+    require_room(setting)
+    free["bytes"] = 699
+    with pytest.raises(DiskTooSmall):
+        require_room(setting)

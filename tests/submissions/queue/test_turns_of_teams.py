@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from leaderboard.models import Dataset, Team
-from leaderboard.systems.records import SystemFields, create_system
-from submissions.jobs.models.encodings import SHARDS_A_TURN, EncodingSetting, wait_for_shards
-from submissions.models import Checkpoint, Job, State, Submission
+from submissions.jobs.models.encoding_settings import EncodingSetting
+from submissions.jobs.models.encodings import wait_for_shards
+from submissions.jobs.models.shard_jobs import SHARDS_A_TURN
+from submissions.models import Checkpoint, Job, State
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import claim, next_turn, queue_position
-from tests.factories import make_dataset, make_job, make_user, make_version, team_of
+from tests.factories import make_dataset, make_job, make_model_submission, make_user, make_version, team_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -25,12 +26,7 @@ def two_teams(db: None) -> tuple[Team, Team]:
 
 def send(team: Team, dataset: Dataset, **fields: Any) -> Job:
     """A job of the team, as it comes in."""
-    submission = Submission.objects.create(
-        kind=Submission.Kind.MODEL,
-        submitter=team.members.first(),
-        team=team,
-        system=create_system(team, SystemFields(f"system {Submission.objects.count()}", "dense")),
-    )
+    submission = make_model_submission(team)
     turn = next_turn("cpu", team)
     return make_job(dataset, kind=Job.Kind.MODEL, queue="cpu", submission=submission, turn=turn, **fields)
 

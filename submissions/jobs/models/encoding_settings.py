@@ -1,0 +1,102 @@
+"""What decides the bytes of an encoded corpus, and whether there is room for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Sum
+
+from leaderboard.models import DatasetVersion
+from submissions.jobs.models.embedding_files import embeddings_root
+from submissions.models import Checkpoint, Job, Shard
+from submissions.queue.lease import WorkEnded
+from submissions.queue.lifecycle import write_log
+from submissions.queue.queue import BACKOFF, requeue
+from submissions.sandbox.processes import free_bytes
+
+logger = logging.getLogger(__name__)
+
+#: Said once, though the job looks again every minute.
+_WAITS_FOR_ROOM = "The job waits for room."
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingSetting:
+    """What decides the bytes of encoded documents, and so which jobs share them.
+
+    `parameters` are those that the engine names as its `encoding_parameters`; `hardware` is the slug of the machine's
+    class. Embeddings stay with the owner of the checkpoint, as the checkpoint does.
+    """
+
+    checkpoint: Checkpoint
+    version: DatasetVersion
+    engine: str
+    parameters: dict[str, Any]
+    hardware: str
+    device: str
+    threads: int
+    shard_size: int = field(default_factory=lambda: settings.SHARD_SIZE)
+
+    @property
+    def key(self) -> str:
+        """The name of the embeddings: a sha256 over all of it."""
+        what = {
+            "owner": self.checkpoint.team_id,
+            "model": self.checkpoint.model_sha256,
+            "corpus": self.version.corpus_sha256,
+            "engine": self.engine,
+            "parameters": self.parameters,
+            "hardware": self.hardware,
+            "device": self.device,
+            "threads": self.threads,
+            "shard_size": self.shard_size,
+        }
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def documents(self) -> int:
+        """How many documents the corpus has."""
+        return int(self.version.statistics.get("documents", 0))
+
+    @property
+    def shards(self) -> int:
+        """How many shards the corpus has, at least one."""
+        return max(1, -(-self.documents // self.shard_size))
+
+    @property
+    def least_bytes(self) -> int:
+        """What the vectors take at least: one of float32 for each document; 0 where their dimension is not known."""
+        dimension = self.parameters.get("truncate_dimension") or self.checkpoint.description.get("dimension")
+        return self.documents * int(dimension or 0) * 4
+
+
+class DiskTooSmall(WorkEnded):
+    """The embeddings would not fit on this machine's disk now."""
+
+    def __init__(self, needed: int, free: int) -> None:
+        self.needed, self.free = needed, free
+        super().__init__(f"{needed} bytes are needed, {free} are free")
+
+    def settle(self, job: Job) -> None:
+        """Put the job back for a while: an operator, or the sweep, makes room."""
+        if requeue(job, counted=False, delay=BACKOFF[-1]) and _WAITS_FOR_ROOM not in job.log:
+            needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
+            write_log(
+                job.pk, f"The embeddings take {needed} or more; {free} of disk are free. {_WAITS_FOR_ROOM}"
+            )
+            logger.error("job %s waits for room on the disk: %s", job.pk, self)
+
+
+def require_room(setting: EncodingSetting) -> None:
+    """Raise DiskTooSmall where the embeddings will not fit, rather than after hours of encoding."""
+    embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
+    free = max(free_bytes(embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
+    made = Shard.objects.filter(encoding__key=setting.key).exclude(done_at=None)
+    needed = setting.least_bytes - (made.aggregate(size=Sum("size"))["size"] or 0)
+    if needed > free:
+        raise DiskTooSmall(needed, free)

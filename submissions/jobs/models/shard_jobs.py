@@ -1,0 +1,146 @@
+"""Jobs of shards, and the jobs that wait for them: made, requeued, ended and cancelled together.
+
+Whoever calls what writes here holds the encoding's row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from submissions.models import TERMINAL, Encoding, Job, Shard, State
+from submissions.queue.capability import UNPROTECTED
+from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.queue import next_turn, request_cancel, wake_worker
+
+logger = logging.getLogger(__name__)
+
+#: States of a shard's job that end the jobs which wait for it. A cancelled one is made again if somebody waits.
+_ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
+#: Shards that are one turn of their team's: a worker that goes on to another model has to load it.
+SHARDS_A_TURN = 8
+#: So many shards of a corpus wait in the queue: each claim looks at all that waits. The dispatcher makes more when half
+#: of them are taken, which is enough for 50 shards a second.
+_MOST_WAITING = 512
+
+
+def settle_shard_waiters(job: Job) -> None:
+    """See to those who wait for a shard whose job has just ended, or may have; where it is there, they know it."""
+    unmade = Shard.objects.filter(job=job.pk).exclude(job__state=State.DONE)
+    for encoding in unmade.values_list("encoding_id", flat=True):
+        _settle(encoding)
+
+
+def settle_waiting_jobs() -> None:
+    """Requeue jobs whose shards are there, after a crash or a lost wakeup too, and cancel shards that nobody needs."""
+    for pk in (
+        Encoding.objects.filter(waiting_jobs__in=waiting_jobs()).distinct().values_list("pk", flat=True)
+    ):
+        _settle(pk)
+    cancel_unneeded_shards()
+
+
+def cancel_unneeded_shards() -> None:
+    """Cancel the shards that no job waits for any more."""
+    under_way = Job.objects.filter(kind=Job.Kind.SHARD, cancel_requested=False).exclude(state__in=TERMINAL)
+    for job in under_way.filter(shard__encoding__waiting_jobs=None):
+        request_cancel(job)
+
+
+def _settle(encoding_id: int) -> None:
+    with transaction.atomic():
+        encoding = lock_encodings(Encoding.objects.filter(pk=encoding_id))
+        waiting = list(waiting_jobs().filter(waits_for=encoding_id))
+        if encoding is None or not waiting:
+            return
+        missing = encoding.shards.filter(done_at=None)
+        failed = missing.filter(job__state__in=_ENDED_BADLY).select_related("job").first()
+        if failed is not None and failed.job is not None:
+            _fail_waiting(waiting, failed, failed.job)
+        elif not missing.exists():
+            requeue_waiting(encoding)
+        elif make_shard_jobs(encoding, waiting[0]):
+            wake_worker(waiting[0].queue)
+        else:
+            report_progress(encoding)
+
+
+def waiting_jobs() -> QuerySet[Job]:
+    """Jobs that gave their claim up for an encoding."""
+    return Job.objects.filter(state=State.RETRIEVING, lease_expires_at=None, waits_for__isnull=False)
+
+
+def lock_encodings(encodings: QuerySet[Encoding]) -> Encoding | None:
+    return encodings.select_for_update(of=("self",)).first()
+
+
+def make_shard_jobs(encoding: Encoding, like: Job) -> int:
+    """Jobs, in the queue of the one that waits, for shards that nobody makes, where few wait; returns how many."""
+    room = _MOST_WAITING - encoding.shards.filter(job__state=State.QUEUED).count()
+    if room < _MOST_WAITING // 2:
+        return 0
+    unmade = encoding.shards.filter(Q(job=None) | Q(job__state__in=TERMINAL), done_at=None).order_by("number")
+    shards = list(unmade[:room])
+    if not shards:
+        return 0
+    turn = next_turn(like.queue, like.submission.team if like.submission else None)
+    jobs = Job.objects.bulk_create(
+        Job(
+            kind=Job.Kind.SHARD,
+            queue=like.queue,
+            turn=turn + count // SHARDS_A_TURN,
+            dataset=like.dataset,
+            state=State.QUEUED,
+            validated=True,
+            payload={
+                **_unprotected_payload(like),
+                "shard": shard.number,
+                "shards": encoding.shards_expected,
+            },
+        )
+        for count, shard in enumerate(shards)
+    )
+    for shard, job in zip(shards, jobs, strict=True):
+        shard.job = job
+    Shard.objects.bulk_update(shards, ["job"])
+    return len(shards)
+
+
+def _unprotected_payload(job: Job) -> dict[str, bool]:
+    """Whether the job, and so its shards, may run without a sandbox."""
+    return {UNPROTECTED: True} if job.payload.get(UNPROTECTED) is True else {}
+
+
+def report_progress(encoding: Encoding) -> None:
+    """Show whoever waits how far the shards are, those under way by their own progress."""
+    done = encoding.shards.exclude(done_at=None).count()
+    under_way = encoding.shards.filter(done_at=None, job__lease_expires_at__isnull=False)
+    shares: Iterable[float] = under_way.values_list("job__progress", flat=True)
+    waiting_jobs().filter(waits_for=encoding).update(
+        progress=min((done + sum(shares)) / encoding.shards_expected, 1.0),
+    )
+
+
+def requeue_waiting(encoding: Encoding) -> None:
+    """Put everyone who waits back into the queue: all shards are there."""
+    for job in waiting_jobs().filter(waits_for=encoding):
+        if advance(job.pk, State.QUEUED, stage="", progress=0.0, progress_note="", not_before=None):
+            write_log(job.pk, "All shards are encoded.")
+            wake_worker(job.queue)
+
+
+def _fail_waiting(waiting: Iterable[Job], shard: Shard, cause: Job) -> None:
+    """End those who wait as the shard ended, with its reason."""
+    for job in waiting:
+        write_log(job.pk, f"Shard {shard.number + 1} of the corpus could not be encoded.")
+        advance(
+            job.pk,
+            State(cause.state),
+            report=cause.report,
+            error_code=cause.error_code,
+            fault=cause.fault,
+        )
+    logger.warning("shard %s failed %s", shard.pk, cause.error_code)
