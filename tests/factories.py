@@ -7,8 +7,9 @@ from typing import Any
 
 from leaderboard.core.permissions import make_curator
 from leaderboard.models import Dataset, DatasetVersion, Team, User
+from leaderboard.systems.records import SystemFields, create_system
 from submissions.accounts.teams import personal_team
-from submissions.models import Job, State
+from submissions.models import Job, State, Submission
 
 _numbers = count(1)
 
@@ -73,3 +74,10 @@ def make_job(dataset: Dataset, **fields: Any) -> Job:
         **fields,
     }
     return Job.objects.create(dataset=dataset, **values)
+
+
+def make_model_submission(team: Team, **fields: Any) -> Submission:
+    """A submission of a model by the team's first member, for a system of its own."""
+    system = create_system(team, SystemFields(f"System {next(_numbers)}", "dense"))
+    values: dict[str, Any] = {"submitter": team.members.first(), "team": team, "system": system, **fields}
+    return Submission.objects.create(kind=Submission.Kind.MODEL, **values)

@@ -2,18 +2,18 @@
 
     python tests/benchmarks/corpus_shards.py [--documents 8800000] [--shard-size 50000] [--rounds 3]
 
-The corpus is synthetic: passages of 55 words. It is written once, in blocks as an import stores it, beside the same
-lines as ordinary gzip, zstd and Parquet, and read as a worker does: one shard, parsed. *ordinary gzip* is read from its
-beginning, as corpora were before they were in blocks, and its last shard is left out (its cost grows with its place).
-*zstd* has a frame for each block and a table in memory, *Parquet* row groups of a block's documents: these two are read
-by their libraries alone, without any check. Figures are CPU seconds of the reading thread, medians of the rounds; bytes
-are on disk. The bound is the ratio of the middle and the last shard of blocks to the first: at most 1.10.
+The corpus is that of `large_corpus.py`: passages of 55 words. It is written once, in blocks as an import stores it,
+beside the same lines as ordinary gzip, zstd and Parquet, and read as a worker does: one shard, parsed. *ordinary gzip*
+is read from its beginning, as corpora were before they were in blocks, and its last shard is left out (its cost grows
+with its place). *zstd* has a frame for each block and a table in memory, *Parquet* row groups of a block's documents:
+these two are read by their libraries alone, without any check. Figures are CPU seconds of the reading thread, medians
+of the rounds; bytes are on disk. The bound is the ratio of the middle and the last shard of blocks to the first: at
+most 1.10.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 import shutil
 import statistics
 import sys
@@ -34,21 +34,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from evaluation.collections.beir import Document, read_corpus
 from evaluation.collections.blocks import BLOCK_BYTES, COMPRESSION_LEVEL, write_blocks
+from tests.benchmarks.large_corpus import WORDS, make_collection
 from tests.figures import Figures, add_option
 
-_WORDS = 55
 MOST = 1.10
-
-
-def lines(documents: int) -> Iterator[bytes]:
-    """Passages of a vocabulary of 200,000 words, which follow each other as Zipf says."""
-    noise = random.Random(1)
-    words = [f"w{noise.randrange(36**5):x}" for _ in range(200_000)]
-    drawn = [words[min(int(noise.paretovariate(0.7)), len(words)) - 1] for _ in range(1_000_000)]
-    for number in range(documents):
-        start = noise.randrange(len(drawn) - _WORDS)
-        text = " ".join(drawn[start : start + _WORDS])
-        yield b'{"_id": "d%d", "title": "", "text": "%s"}\n' % (number, text.encode())
 
 
 def write_zstd(plain: Path, target: Path) -> list[tuple[int, int]]:
@@ -113,8 +102,7 @@ def seconds(read: Callable[[], list[Document]], rounds: int) -> tuple[float, lis
 def compare(folder: Path, documents: int, size: int, rounds: int, figures: Figures) -> None:
     """Write the corpus in all ways, read its shards, and make the table."""
     plain, blocks, whole = folder / "corpus.jsonl", folder / "blocks.gz", folder / "whole.gz"
-    with plain.open("wb") as file:
-        file.writelines(lines(documents))
+    make_collection(folder, documents)
     with plain.open("rb") as source:
         write_blocks(source, blocks)
     with plain.open("rb") as source, igzip.open(whole, "wb", compresslevel=COMPRESSION_LEVEL) as target:
@@ -137,13 +125,13 @@ def compare(folder: Path, documents: int, size: int, rounds: int, figures: Figur
             if name == "whole.gz" and place == "last":
                 continue
             found[place], got = seconds(partial(read, number * size), rounds)
-            assert (got[0].id, len(got)) == (f"d{number * size}", size)
+            assert (got[0].id, len(got)) == (f"p{number * size}", size)
         apart = max(found.values()) / found["first"]
         bound = figures.bound(name, apart, MOST, " × the first") if name == "blocks.gz" else ""
         cells = [f"{found[place]:.3f}" if place in found else "–" for place in wanted]
         table.append([name, *cells, f"{apart:.2f}", bound, f"{(folder / name).stat().st_size / 2**20:,.0f}"])
     figures.say(
-        f"{documents:,} documents of {_WORDS} words, {shards} shards of {size:,}; medians of {rounds} rounds."
+        f"{documents:,} documents of {WORDS} words, {shards} shards of {size:,}; medians of {rounds} rounds."
     )
     figures.table(["", "first, CPU s", "middle", "last", "× the first", "bound", "MiB"], table)
 
