@@ -15,7 +15,7 @@ from evaluation.collections.excerpts import DocumentTexts, write_document_texts
 from evaluation.core.errors import InvalidContent
 from evaluation.runs.top_documents import TopDocuments, by_query, write_top_documents
 from leaderboard.core.storage.runs import run_path
-from leaderboard.core.storage.store import Area, atomic_write, path_of
+from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
 from leaderboard.models import Dataset, Run
 from leaderboard.models.datasets import Visibility
 
@@ -44,7 +44,7 @@ def excerpts(dataset: Dataset) -> DocumentTexts | None:
         return None
     path = path_of(Area.EXCERPTS, version.corpus_sha256)
     if not path.exists():
-        corpus = path_of(Area.FILES, version.corpus_sha256)
+        corpus = local_path(Area.FILES, version.corpus_sha256)
         if not corpus.exists() or corpus.stat().st_size > QUICK_CORPUS_BYTES:
             return None
         if not _try_make(lambda: prepare_corpus(version.corpus_sha256)):
@@ -111,7 +111,7 @@ def prepare_corpus(sha256: str) -> None:
     target = path_of(Area.EXCERPTS, sha256)
     if not target.exists():
         with atomic_write(target) as file:
-            write_document_texts(path_of(Area.FILES, sha256), file)
+            write_document_texts(local_path(Area.FILES, sha256), file)
 
 
 def _try_make(make: Callable[[], None]) -> bool:

@@ -20,7 +20,7 @@ from evaluation.collections.blocks import COMPRESSION_LEVEL, write_blocks
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades
 from leaderboard.core.permissions import may_read_judgements, sees
-from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User
 from leaderboard.models.datasets import Visibility
 
@@ -70,7 +70,7 @@ def store_judgements(path: Path, work: Path) -> StoredFile:
 
 def stored_file(sha256: str) -> StoredFile:
     """A file that is in the store already."""
-    return StoredFile(sha256, path_of(Area.FILES, sha256).stat().st_size)
+    return StoredFile(sha256, local_path(Area.FILES, sha256).stat().st_size)
 
 
 def offer_file(
@@ -123,7 +123,7 @@ def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> Datase
 
 def open_file(file: DatasetFile) -> BinaryIO:
     """The file's bytes, as a stream."""
-    return path_of(Area.FILES, file.sha256).open("rb")
+    return local_path(Area.FILES, file.sha256).open("rb")
 
 
 def _may_download(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -> bool:

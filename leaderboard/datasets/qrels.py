@@ -27,7 +27,8 @@ from evaluation.judgements.splits import QueryParts, read_parts, write_parts
 from evaluation.runs.score import ScoringTarget
 from evaluation.verification.comparing import Judgements as VerifyingJudgements
 from leaderboard.core.audit import record
-from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.core.storage import shared
+from leaderboard.core.storage.store import Area, local_path, path_of, put
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.models.datasets import Visibility
 
@@ -114,6 +115,7 @@ def copy_open_judgements() -> int:
     for path in (Path(settings.VAR) / Area.OPEN_QRELS.value).glob("*/*"):
         if path.name not in wanted and not path.name.startswith(".partial-"):
             path.unlink(missing_ok=True)
+            shared.remove(path)
     if gone:
         raise FileNotFoundError(f"judgements that are not in private storage: {', '.join(sorted(gone))}")
     return len(wanted)
@@ -162,7 +164,7 @@ def _target(
 
 @lru_cache(maxsize=_KEPT)
 def _open_judgements(sha256: str) -> judged.Qrels:
-    return judged.read_qrels(path_of(Area.OPEN_QRELS, sha256))
+    return judged.read_qrels(local_path(Area.OPEN_QRELS, sha256))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -183,12 +185,12 @@ def _parts(sha256: str) -> QueryParts:
 @lru_cache(maxsize=_KEPT)
 def topic_ids(sha256: str) -> frozenset[str]:
     """The ids of the queries in a stored file."""
-    return frozenset(query.id for query in read_queries(path_of(Area.FILES, sha256)))
+    return frozenset(query.id for query in read_queries(local_path(Area.FILES, sha256)))
 
 
 @lru_cache(maxsize=_KEPT)
 def _document_ids(sha256: str) -> DocumentIds:
-    return DocumentIds.open(path_of(Area.INDEXES, sha256))
+    return DocumentIds.open(local_path(Area.INDEXES, sha256))
 
 
 def recorded_qrels_path(qrels: Qrels) -> Path:

@@ -20,7 +20,7 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.import_file import guard_cell
 from evaluation.runs.pooling import DrawnPool, draw_pool
 from leaderboard.core.storage.runs import run_path
-from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.models import Pool, Qrels
@@ -54,7 +54,7 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredP
     dataset, version = pool.dataset, pool.version
     qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
     record_compared(pool, dataset, qrels)
-    topics = path_of(Area.FILES, version.topics_sha256)
+    topics = local_path(Area.FILES, version.topics_sha256)
     known = version.document_ids_sha256
     drawn = draw_pool(
         # In the order of their bytes' names, so that nothing depends on which was asked for first.
@@ -63,7 +63,7 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredP
         seed=secrets.randbits(64),
         qrels=load_qrels(qrels) if qrels is not None else None,
         queries={query.id for query in read_queries(topics)},
-        documents=DocumentIds.open(path_of(Area.INDEXES, known)) if known else None,
+        documents=DocumentIds.open(local_path(Area.INDEXES, known)) if known else None,
         drop_self_matches=dataset.drop_self_matches,
         progress=lambda share: progress(0.5 * share),
     )
@@ -74,8 +74,10 @@ def _stored(
     pool: Pool, qrels: Qrels | None, drawn: DrawnPool, folder: Path, progress: Callable[[float], None]
 ) -> StoredPool:
     version = pool.version
-    asked = texts_of_queries(path_of(Area.FILES, version.topics_sha256), {query for query, _ in drawn.pairs})
-    corpus = path_of(Area.FILES, version.corpus_sha256) if version.corpus_sha256 else None
+    asked = texts_of_queries(
+        local_path(Area.FILES, version.topics_sha256), {query for query, _ in drawn.pairs}
+    )
+    corpus = local_path(Area.FILES, version.corpus_sha256) if version.corpus_sha256 else None
     table, lines = folder / "pool.csv", folder / "pool.qrels"
     wanted = {document for _, document in drawn.pairs}
     with texts_of_documents(corpus, wanted, folder, progress) as texts:

@@ -11,7 +11,7 @@ from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.import_file import HIGHEST_GRADE, NewJudgements, read_judgements
 from leaderboard.core.audit import actor, record
-from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements.disclosure import is_secret
 from leaderboard.judgements.pools import ConcurrentChange, JudgingRefused
@@ -45,8 +45,8 @@ def read_import(
     known = max(map(int, grades), default=0)
     return read_judgements(
         path,
-        {query.id for query in read_queries(path_of(Area.FILES, version.queries_sha256))},
-        DocumentIds.open(path_of(Area.INDEXES, table)) if table else None,
+        {query.id for query in read_queries(local_path(Area.FILES, version.queries_sha256))},
+        DocumentIds.open(local_path(Area.INDEXES, table)) if table else None,
         highest=max(HIGHEST_GRADE, known),
         # Where nothing is judged relevant yet there is no scale to keep to.
         scale=known if known > 0 and not scale_grew else None,

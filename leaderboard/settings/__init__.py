@@ -10,7 +10,7 @@ from pathlib import Path
 
 from leaderboard.core.logging import init_sentry
 from leaderboard.settings.environment import *
-from leaderboard.settings.environment import BASE_DIR, VAR, embeddings_storage, env
+from leaderboard.settings.environment import BASE_DIR, VAR, env, storages_of_several_hosts
 from leaderboard.settings.security import *
 from leaderboard.settings.security import ALLAUTH_TRUSTED_PROXY_COUNT
 from leaderboard.settings.services import *
@@ -107,8 +107,10 @@ STATICFILES_FINDERS = [
 #: Where this machine has its embeddings; empty: `store/embeddings` in `VAR`.
 EMBEDDINGS_FOLDER = env.str("EMBEDDINGS_FOLDER", default="")
 STORAGES = {
-    "embeddings": embeddings_storage(
-        env.str("EMBEDDINGS_STORAGE", default=""), Path(EMBEDDINGS_FOLDER or VAR / "store" / "embeddings")
+    **storages_of_several_hosts(
+        env.str("STORE_STORAGE", default=""),
+        env.str("EMBEDDINGS_STORAGE", default=""),
+        Path(EMBEDDINGS_FOLDER or VAR / "store" / "embeddings"),
     ),
     "default": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",

@@ -38,17 +38,30 @@ def site_address(url: str) -> str:
     return url.rstrip("/")
 
 
-def embeddings_storage(url: str, folder: Path) -> dict[str, Any]:
-    """The entry of `STORAGES` for encoded corpora: the folder, or the bucket that the URL names.
+def storages_of_several_hosts(store: str, embeddings: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """The entries of `STORAGES` for the store, where a bucket has it, and for encoded corpora, in a bucket or a folder.
+
+    Raises ImproperlyConfigured.
+    """
+    embeddings = embeddings or (store and f"{store.rstrip('/')}/embeddings")
+    entries = (
+        {"embeddings": bucket(embeddings, "EMBEDDINGS_STORAGE")}
+        if embeddings
+        else {"embeddings": _folder(folder)}
+    )
+    return {**entries, "store": bucket(store, "STORE_STORAGE")} if store else entries
+
+
+def _folder(folder: Path) -> dict[str, Any]:
+    return {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": str(folder)}}
+
+
+def bucket(url: str, variable: str) -> dict[str, Any]:
+    """The entry of `STORAGES` for the bucket that a variable names.
 
     Keys stay in the environment, where boto3 looks for them, so that no setting holds a secret. Raises
     ImproperlyConfigured, without repeating what may hold one.
     """
-    if not url:
-        return {
-            "BACKEND": "django.core.files.storage.FileSystemStorage",
-            "OPTIONS": {"location": str(folder)},
-        }
     parts = urlsplit(url)
     if (
         parts.scheme != "s3"
@@ -58,7 +71,7 @@ def embeddings_storage(url: str, folder: Path) -> dict[str, Any]:
         or parts.fragment
     ):
         raise ImproperlyConfigured(
-            "EMBEDDINGS_STORAGE is to be s3://BUCKET or s3://BUCKET/PREFIX. Keys and address of the server belong into "
+            f"{variable} is to be s3://BUCKET or s3://BUCKET/PREFIX. Keys and address of the server belong into "
             "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL."
         )
     own_server = any(os.environ.get(name) for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"))

@@ -177,6 +177,8 @@ SHARD_SIZE = env.int("SHARD_SIZE", default=50_000)
 EMBEDDINGS_CACHE_BYTES = env.int("EMBEDDINGS_CACHE_BYTES", default=50 * 2**30)
 #: The same for kept indexes of BM25.
 INDEX_CACHE_BYTES = env.int("INDEX_CACHE_BYTES", default=50 * 2**30)
+#: What a host of workers alone may have of the store that `STORE_STORAGE` shares, in bytes; 0: everything stays.
+STORE_COPIES_BYTES = env.int("STORE_COPIES_BYTES", default=0)
 
 #: auto (the first of bwrap and docker that works), bwrap, docker, or none (staff on this machine only).
 SANDBOX = env.str("SANDBOX", default="auto")

@@ -31,7 +31,7 @@ from evaluation.checkpoints import (
 from evaluation.checkpoints.description import FILE_NAME
 from evaluation.core.problems import Problem, ProblemCode
 from evaluation.engines.prompts import prompt_remarks, template_of
-from leaderboard.core.storage import deletion_lock
+from leaderboard.core.storage import deletion_lock, shared
 from leaderboard.core.storage.store import Area, sha256_of, sync
 from leaderboard.models import Team, User
 from submissions.checkpoints.concurrency import checking_slot
@@ -90,8 +90,8 @@ class StoredFiles:
 
 
 def folder_of(checkpoint: Checkpoint) -> Path:
-    """Where the checkpoint's rebuilt files lie."""
-    return _folder(checkpoint.team, checkpoint.model_sha256)
+    """Where the checkpoint's rebuilt files lie, on this host."""
+    return shared.local(_folder(checkpoint.team, checkpoint.model_sha256))
 
 
 def check_checkpoint(source: CheckpointArchive, wanted: Kinds = ()) -> FileReport:
@@ -276,12 +276,13 @@ def _move_into_place(rebuilt: Path, target: Path) -> None:
         os.utime(target)
         shutil.rmtree(rebuilt)
     sync(target.parent)
+    shared.send(target)
 
 
 def sweep_checkpoints(grace: float) -> int:
     """Remove the folders that no row names, and unfinished ones, untouched for `grace` seconds. Returns how many."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
-    named = {folder_of(row) for row in Checkpoint.objects.select_related("team")}
+    named = {_folder(row.team, row.model_sha256) for row in Checkpoint.objects.select_related("team")}
     if deletion_lock.deletions_are_paused():  # by whoever copied rows that were gone when we asked
         return 0
     folders = [*area.glob(f"{_PARTIAL}*"), *(path for path in area.glob("[!.]*/*") if path not in named)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sized
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from django.conf import settings
 from django.db import models
 
 from evaluation.checkpoints.description import FILE_NAME
-from leaderboard.core.storage import deletion_lock
-from leaderboard.core.storage.store import PARTIAL, Area, path_of
+from leaderboard.core.storage import deletion_lock, shared
+from leaderboard.core.storage.store import PARTIAL, Area, local_path, path_of
 from leaderboard.models import CollectionProfile, Pool, Qrels, Rescore, Run, WorkRequest
 from submissions.checkpoints.service import folder_of, sweep_checkpoints
 from submissions.jobs.kinds.handover import RetrievalResult
@@ -68,6 +68,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         "embeddings": sweep_embeddings,
         "indexes of words": sweep_indexes,
         "checkpoints": lambda: sweep_checkpoints(grace),
+        "the shared storage": lambda: _sweep_shared(grace),
     }
     count = 0
     for name, step in steps.items():
@@ -105,7 +106,7 @@ def _remove_old(paths: Iterable[Path], grace: float) -> int:
 def _sweep_datasets(grace: float) -> int:
     """What datasets are made of, judgements among it. There every checksum in any row keeps its file.
 
-    Where most of an area would go, nothing does: this is another site's database, or an empty one.
+    Where most of an area would go, nothing does.
     """
     named = referenced_checksums()
     if deletion_lock.deletions_are_paused():
@@ -115,13 +116,30 @@ def _sweep_datasets(grace: float) -> int:
         files = [path for path in _folder(area).rglob("*") if path.is_file()]
         unnamed = [path for path in files if path.name not in named]
         whole = [path for path in unnamed if not path.name.startswith(PARTIAL)]
-        if len(whole) > _FEW and 2 * len(whole) > len(files):
-            logger.error(
-                "no row names %s of %s files in %s: none is removed", len(whole), len(files), area.value
-            )
+        if _are_too_many(whole, files, area.value):
             unnamed = [path for path in unnamed if path.name.startswith(PARTIAL)]
         count += _remove_old(unnamed, grace)
     return count
+
+
+def _sweep_shared(grace: float) -> int:
+    """What was sent to a storage for several hosts, by a worker that died before its row, say, or was removed here."""
+    named = referenced_checksums() | referenced_runs()
+    if deletion_lock.deletions_are_paused():
+        return 0
+    sent = list(shared.sent_paths())
+    unnamed = [path for path in sent if path.name not in named]
+    if _are_too_many(unnamed, sent, "the shared storage"):
+        return 0
+    return sum(shared.remove(path, grace) for path in unnamed)
+
+
+def _are_too_many(unnamed: Sized, files: Sized, where: str) -> bool:
+    """Whether most of a place would go: then this is another site's database, or an empty one."""
+    if len(unnamed) <= _FEW or 2 * len(unnamed) <= len(files):
+        return False
+    logger.error("no row names %s of %s files in %s: none is removed", len(unnamed), len(files), where)
+    return True
 
 
 def _remove_folders(parent: Path, pattern: str, grace: float) -> int:
@@ -187,7 +205,7 @@ def _named_files(*, private: bool) -> Iterator[tuple[Path, str]]:
     for key in Upload.objects.values_list("pk", flat=True):
         yield storage.path_of(key), f"upload {key}"
     for sha256 in sorted(referenced_runs() - {""}):
-        yield path_of(Area.RUNS, sha256), "a run or a job that waits"
+        yield local_path(Area.RUNS, sha256), "a run or a job that waits"
     for row in Checkpoint.objects.select_related("team"):
         yield folder_of(row) / FILE_NAME, f"checkpoint {row.pk} ({row})"
     if private:

@@ -16,6 +16,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from evaluation.core.errors import InvalidRun, ModelFailure
 from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.audit import acting
+from leaderboard.core.storage import shared
 from leaderboard.core.storage.disk import is_disk_full
 from leaderboard.datasets.derived_files import lacks_excerpts, prepare_files
 from leaderboard.datasets.qrels import JudgementsNotCopied
@@ -23,6 +24,7 @@ from submissions.core.errors import INVALID_RUN
 from submissions.jobs import kinds, models
 from submissions.jobs.kinds.score import delete_upload
 from submissions.jobs.models.embedding_cache import trim_cache
+from submissions.jobs.models.kept_indexes import sweep_indexes
 from submissions.jobs.models.running import reject_model
 from submissions.jobs.models.shard_jobs import settle_shard_waiters
 from submissions.jobs.models.shards import WARM
@@ -64,13 +66,23 @@ def drain_queue(queue: str, worker: str) -> int:
                 WARM.close()
             run_job(job)
             done += 1
-            if (
-                queue != Job.Queue.SCORE
-            ):  # the worker runs models, and so has what the storage of embeddings takes
-                trim_cache()
-    if not done and queue != Job.Queue.SCORE:  # woken for this, perhaps
-        trim_cache()
+            _trim_disk(queue)
+    if not done:  # woken for this, perhaps
+        _trim_disk(queue)
     return done
+
+
+def _trim_disk(queue: str) -> None:
+    """Keep what a worker that runs models brought to its host within its bounds. Logs what fails."""
+    if queue == Job.Queue.SCORE:
+        return
+    trim_cache()
+    if settings.STORE_COPIES_BYTES:
+        try:
+            shared.trim_copies(settings.STORE_COPIES_BYTES)
+            sweep_indexes()
+        except Exception:
+            logger.exception("copies of the store could not be trimmed")
 
 
 def run_job(job: Job) -> None:

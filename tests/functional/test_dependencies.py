@@ -90,7 +90,7 @@ def loaded_by(program: str, **environment: str) -> list[set[str]]:
 )
 def test_a_fresh_process_loads_no_library_of_models(imports: str, tmp_path: Path) -> None:
     program = f"import json, sys\n{imports}\nprint(json.dumps(sorted(sys.modules)))"
-    (loaded,) = loaded_by(program, RUNBOARD_VAR=str(tmp_path), EMBEDDINGS_STORAGE="s3://bucket/prefix")
+    (loaded,) = loaded_by(program, RUNBOARD_VAR=str(tmp_path), STORE_STORAGE="s3://bucket/prefix")
     assert not loaded & (OF_MODELS | OF_STORAGE | ON_DEMAND)
 
 
@@ -144,6 +144,6 @@ def test_what_the_web_needs_is_part_of_what_everything_needs_and_has_no_models()
     web, everything = (
         requirements(ROOT / name) for name in ("docker/requirements-web.txt", "requirements.txt")
     )
-    assert not web & (OF_MODELS | OF_STORAGE)
+    assert not web & OF_MODELS
     assert {"torch", "sentence-transformers", "transformers"} <= everything
     assert not web & everything, "each version is written once"

@@ -13,7 +13,7 @@ from django.urls import reverse
 from evaluation.collections.beir import read_queries
 from evaluation.judgements.qrels import Qrels
 from leaderboard.core.measures import better
-from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.storage.store import Area, local_path
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.datasets.qrels import JudgementsNotOpen, open_judgements
 from leaderboard.models import Dataset, Entry
@@ -111,4 +111,4 @@ def _natural_order(query_ids: tuple[str, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=16)
 def _query_texts(sha256: str) -> Mapping[str, str]:
-    return {query.id: query.text for query in read_queries(path_of(Area.FILES, sha256))}
+    return {query.id: query.text for query in read_queries(local_path(Area.FILES, sha256))}

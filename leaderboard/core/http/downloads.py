@@ -15,7 +15,7 @@ from django.conf import settings
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotModified
 from django.utils.http import content_disposition_header
 
-from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.storage.store import Area, local_path
 
 #: Where the proxy has the store.
 PROTECTED = "/protected/"
@@ -30,7 +30,7 @@ def send_stored(area: Area, sha256: str, name: str, content_type: str) -> HttpRe
     """
     if not area.value.startswith("store/"):
         raise ValueError(f"{area.value} is sent by send_private")
-    path = path_of(area, sha256)
+    path = local_path(area, sha256)
     if not settings.ACCEL_REDIRECT:
         return as_attachment(FileResponse(path.open("rb"), content_type=content_type), name)
     if not path.is_file():

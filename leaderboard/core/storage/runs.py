@@ -16,8 +16,16 @@ from isal import isal_zlib
 
 from evaluation.archives.compression import FileLimits, open_blocks
 from evaluation.runs.header import BYTE_ORDER_MARK
+from leaderboard.core.storage import shared
 from leaderboard.core.storage.disk import disk_errors
-from leaderboard.core.storage.store import Area, atomic_write, path_of, temporary_file, touch_existing
+from leaderboard.core.storage.store import (
+    Area,
+    atomic_write,
+    local_path,
+    path_of,
+    temporary_file,
+    touch_existing,
+)
 
 _BLOCK = 1 << 20
 #: What tells zlib to write gzip.
@@ -61,12 +69,13 @@ def store_run(path: Path | bytes, limits: FileLimits | None = None) -> StoredRun
             with atomic_write(target) as whole:
                 whole.unlink()
                 whole.hardlink_to(temporary)
+        shared.send(target)
     return StoredRun(sha256, size)
 
 
 def run_path(sha256: str) -> Path:
     """Where the compressed run lies; every reader of runs in `evaluation` takes it as it is."""
-    return path_of(Area.RUNS, sha256)
+    return local_path(Area.RUNS, sha256)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Where bytes are kept: content-addressed files under `var/store`, judgements and what tells of them apart under
 `var/private`.
 
-No URL maps to either folder. A file is written aside, synced and renamed, and only then named by a row, so a crash
-leaves at most a file without a row, never a row without its file.
+No URL maps to either folder. A file is written aside, synced and renamed, sent to where other hosts find it
+(`shared`), and only then named by a row, so a crash leaves at most a file without a row, never a row without its file.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from pathlib import Path
 
 from django.conf import settings
 
+from leaderboard.core.storage import shared
 from leaderboard.core.storage.disk import disk_errors
-
-#: How the names of files begin that are not whole yet.
-PARTIAL = ".partial-"
+from leaderboard.core.storage.shared import PARTIAL
 
 
 class Area(StrEnum):
@@ -60,14 +59,20 @@ def path_of(area: Area, sha256: str) -> Path:
     return Path(settings.VAR) / area.value / sha256[:2] / sha256
 
 
+def local_path(area: Area, sha256: str) -> Path:
+    """`path_of` for reading: the content is brought to this host where it lies elsewhere (`shared`)."""
+    return shared.local(path_of(area, sha256)) if area not in _PRIVATE else path_of(area, sha256)
+
+
 def put(area: Area, source: Path, sha256: str | None = None) -> str:
     """Copy the file into the store under the sha256 of its bytes (or a given one) and return that."""
     key = sha256 or sha256_of(source)
     target = path_of(area, key)
-    if touch_existing(target):
-        return key
-    with atomic_write(target) as temporary, source.open("rb") as reader, temporary.open("wb") as writer:
-        shutil.copyfileobj(reader, writer, 1 << 20)
+    if not touch_existing(target):
+        with atomic_write(target) as temporary, source.open("rb") as reader, temporary.open("wb") as writer:
+            shutil.copyfileobj(reader, writer, 1 << 20)
+    if area not in _PRIVATE:
+        shared.send(target)
     return key
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluation.collections.beir import FileProblems, iterate_queries, read_queries
 from evaluation.collections.check import check_queries
-from leaderboard.core.storage.store import Area, path_of, work_folder
+from leaderboard.core.storage.store import Area, local_path, path_of, work_folder
 from leaderboard.datasets import files
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
@@ -54,7 +54,7 @@ def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
     version = qrels.version
     if version.topics_sha256 == version.queries_sha256:
         return "", {}
-    path = path_of(Area.FILES, version.topics_sha256)
+    path = local_path(Area.FILES, version.topics_sha256)
     known = {query.id for query in read_queries(path)}
     judged = set(load_qrels(qrels).query_ids)
     if judged <= known:
@@ -66,7 +66,7 @@ def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
         nonlocal line
         line = read
 
-    every = path_of(Area.FILES, version.queries_sha256)
+    every = local_path(Area.FILES, version.queries_sha256)
     with plain.open("wb") as file:
         for _, query in iterate_queries(every, FileProblems(every.name), on_bytes=remember):
             if query.id in wanted:

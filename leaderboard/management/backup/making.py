@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
+from leaderboard.core.storage import shared
 from leaderboard.core.storage.deletion_lock import pause_deletions
 from leaderboard.core.storage.store import Area, sha256_of
 from leaderboard.management.backup.archives import BackupProblem, FolderArchive, recipients_of, write_file
@@ -91,6 +92,7 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
                 migrations = applied_migrations()
                 database = folder / f"database{'.age' if keys else ''}"
                 rows = copy_database(Path(scratch), lambda write: write_file(database, write, keys))
+            shared.fetch_all()
             _write_folders(FolderArchive(root, STORE, MADE_ANEW, CUT), folder, "store", keys)
             _write_folders(FolderArchive(root, PRIVATE), folder, "private", private_keys)
         files: dict[str, dict[str, int | str]] = {

@@ -24,7 +24,7 @@ from evaluation.collections.profiles.corpus import (
 from evaluation.collections.profiles.lengths import LengthDistribution
 from evaluation.collections.profiles.unigrams import weighted_jaccard
 from evaluation.runs.top_documents import TopDocuments, displayed_documents
-from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.core.storage.store import Area, local_path, path_of, put
 from leaderboard.core.work_requests import request_statistics
 from leaderboard.datasets.derived_files import prepare_run
 from leaderboard.datasets.qrels import load_open_qrels
@@ -90,7 +90,7 @@ def profile_collection(
     version, judged = dataset.current_version, _open_judgements(dataset)
     if version is None or not version.corpus_sha256:
         return None
-    corpus = path_of(Area.FILES, version.corpus_sha256)
+    corpus = local_path(Area.FILES, version.corpus_sha256)
     known = CollectionProfile.objects.filter(version=version).first()
     basis = _basis(dataset)
     if known is not None and known.example.get("basis") == basis:
@@ -163,7 +163,7 @@ def _choose_example(version: DatasetVersion, judged: Qrels | None) -> _ExampleCh
     Without open judgements: the first query, and no document in particular, since any choice would say something.
     """
     dataset = version.dataset
-    topics = path_of(Area.FILES, version.topics_sha256)
+    topics = local_path(Area.FILES, version.topics_sha256)
     relevant: dict[str, tuple[int, str]] = {}
     if judged is not None:
         for query, document, grade in load_open_qrels(judged).judgements():

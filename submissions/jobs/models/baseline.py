@@ -22,7 +22,7 @@ from evaluation.engines import Resources, describe, retrieve
 from evaluation.execution.job import ExecutionJob
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.runs import run_path, store_run, write_text
-from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.storage.store import Area, local_path
 from leaderboard.datasets.qrels import scoring_target, topic_ids
 from leaderboard.models import DatasetVersion, Run
 from leaderboard.systems.baselines import BM25, CONFIGURATIONS, EngineConfiguration, system_of
@@ -100,7 +100,10 @@ def _retrieve(
     job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, out: Path
 ) -> None:
     write_log(job.pk, f"{configuration.name} over {version}")
-    corpus, queries = path_of(Area.FILES, version.corpus_sha256), path_of(Area.FILES, version.topics_sha256)
+    corpus, queries = (
+        local_path(Area.FILES, version.corpus_sha256),
+        local_path(Area.FILES, version.topics_sha256),
+    )
     parameters = describe(configuration.engine).complete(configuration.parameters)
     work = ExecutionJob(
         "retrieve", configuration.engine, out, parameters=parameters, language=job.dataset.language

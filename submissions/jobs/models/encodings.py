@@ -15,6 +15,7 @@ from pathlib import Path
 from django.db import transaction
 from django.utils import timezone
 
+from leaderboard.core.storage.bundles import Manifest
 from submissions.jobs.models import embedding_storage
 from submissions.jobs.models.embedding_files import (
     embeddings_folder,
@@ -23,7 +24,6 @@ from submissions.jobs.models.embedding_files import (
     store_shard,
 )
 from submissions.jobs.models.embedding_storage import (
-    Manifest,
     Report,
     fetch_shards,
     is_remote,

@@ -26,7 +26,7 @@ from evaluation.engines import Resources, describe
 from evaluation.engines.index.inverted_index import FORMAT, InvertedIndex
 from evaluation.engines.index.term_search import resolve_language
 from evaluation.execution.job import INDEX_FOLDER, ExecutionJob
-from leaderboard.core.storage.store import Area, atomic_write, path_of
+from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
 from leaderboard.models import Dataset, DatasetVersion
 from submissions.jobs.models.embedding_files import checked_size, move_into_place
 from submissions.jobs.models.running import ModelTimedOut, job_folder, run_child
@@ -109,7 +109,7 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
             task="index",
             engine=_ENGINE,
             out=folder / "out",
-            corpus=path_of(Area.FILES, version.corpus_sha256),
+            corpus=local_path(Area.FILES, version.corpus_sha256),
             parameters=parameters,
             threads=settings.MODEL_THREADS,
         )

@@ -24,7 +24,7 @@ from evaluation.engines.base import AUTO, shard_name
 from evaluation.engines.prompts import SIDES, prompt_of
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
-from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.storage.store import Area, local_path
 from leaderboard.models import Dataset, DatasetVersion, Run, System, User
 from submissions.checkpoints.hub import fetch
 from submissions.checkpoints.service import describe as describe_checkpoint
@@ -163,8 +163,8 @@ def _retrieve(
         task="retrieve",
         engine=task.engine.name,
         out=folder / "out",
-        corpus=path_of(Area.FILES, version.corpus_sha256),
-        queries=path_of(Area.FILES, version.topics_sha256),
+        corpus=local_path(Area.FILES, version.corpus_sha256),
+        queries=local_path(Area.FILES, version.topics_sha256),
         parameters=task.parameters_on(job.dataset),
         checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
         runs=_write_runs(task.run_ids, folder),

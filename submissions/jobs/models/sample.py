@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evaluation.engines import describe
-from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.storage.store import Area, local_path
 from leaderboard.importing.demo.sample_checkpoint import (
     ARCHIVE_NAME,
     NAME,
@@ -56,7 +56,7 @@ def _make_checkpoint(job: Job) -> Checkpoint:
     with job_folder() as folder:
         model = folder / "sample"
         model.mkdir()
-        make_sample_checkpoint(model, path_of(Area.FILES, version.corpus_sha256))
+        make_sample_checkpoint(model, local_path(Area.FILES, version.corpus_sha256))
         archive = archive_checkpoint(model, folder / "kept.zip")
         checkpoint = store_checkpoint(team=None, archive=archive, file_name=ARCHIVE_NAME, person=None)
         offer_example_runs(version, store_example_models(model, folder))

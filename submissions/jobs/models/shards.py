@@ -14,7 +14,7 @@ from django.conf import settings
 
 from evaluation.engines import describe
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
-from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.storage.store import Area, local_path
 from submissions.checkpoints.service import folder_of
 from submissions.jobs.kinds.score import begin
 from submissions.jobs.models.encodings import finish_shard
@@ -92,7 +92,7 @@ def _encoder(encoding: Encoding, device: str, folder: Path) -> ShardEncoder:
         task="encode_shards",
         engine=encoding.engine,
         out=folder / "out",
-        corpus=path_of(Area.FILES, encoding.version.corpus_sha256),
+        corpus=local_path(Area.FILES, encoding.version.corpus_sha256),
         parameters=describe(encoding.engine).complete(encoding.parameters),
         checkpoint=folder_of(encoding.checkpoint),
         shard_size=encoding.shard_size,

@@ -14,15 +14,14 @@ import boto3
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
+from leaderboard.core.storage.bundles import InvalidManifest, Manifest
 from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset
-from leaderboard.settings.environment import embeddings_storage
+from leaderboard.settings.environment import bucket
 from submissions.jobs.models import embedding_cache
 from submissions.jobs.models.embedding_cache import sweep_embeddings, trim_cache
 from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder, move_into_place
 from submissions.jobs.models.embedding_storage import (
-    InvalidManifest,
-    Manifest,
     fetch_shards,
     mark_used,
     publish_shard,
@@ -95,7 +94,7 @@ class Storage:
 @pytest.fixture
 def storage(server: Any, settings: Any, tmp_path: Path) -> Storage:
     """A prefix of the test's own, seen from machine a."""
-    entry = embeddings_storage(f"s3://{BUCKET}/{tmp_path.name}", tmp_path)
+    entry = bucket(f"s3://{BUCKET}/{tmp_path.name}", "EMBEDDINGS_STORAGE")
     settings.STORAGES = {**settings.STORAGES, "embeddings": entry}
     settings.VAR = tmp_path / "var"
     found = Storage(server, tmp_path.name, settings, tmp_path / "machines")
@@ -278,7 +277,7 @@ def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
 def test_progress_is_told_both_ways(storage: Storage, tmp_path: Path) -> None:
     told: list[tuple[str, float, str]] = []
     size = send(tmp_path, {"a.npy": b"a" * 300, "texts/b.npy": b"b" * 700}, lambda *what: told.append(what))
-    assert told == [("storing", 0.0, ""), ("storing", 0.3, "")]
+    assert [(stage, share) for stage, share, _ in told] == [("storing", 0.3), ("storing", 1.0)]
     told.clear()
     assert fetch_shards(KEY, {0: size}, lambda *what: told.append(what)) == frozenset()
     assert [(stage, share) for stage, share, _ in told] == [("bringing", 0.3), ("bringing", 1.0)]
@@ -290,8 +289,7 @@ def test_progress_is_told_both_ways(storage: Storage, tmp_path: Path) -> None:
 
 def test_a_shard_that_was_sent_by_half_is_not_taken(storage: Storage, tmp_path: Path) -> None:
     def report(stage: str, share: float, note: str) -> None:
-        if share:
-            raise LeaseLost
+        raise LeaseLost
 
     with pytest.raises(LeaseLost):
         send(tmp_path, {"a.npy": b"a" * 300, "b.npy": b"b" * 700}, report)
@@ -384,7 +382,7 @@ def test_a_folder_on_another_disk_is_moved_whole(tmp_path: Path, settings: Any) 
     "url",
     [f"s3://id:{SECRET}@bucket/prefix", f"https://bucket/?key={SECRET}", "s3://", "bucket", "s3://b?x=1"],
 )
-def test_an_address_that_is_no_bucket_says_what_would_be_right(url: str, tmp_path: Path) -> None:
-    with pytest.raises(ImproperlyConfigured, match="s3://BUCKET/PREFIX") as refusal:
-        embeddings_storage(url, tmp_path)
+def test_an_address_that_is_no_bucket_says_what_would_be_right(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="STORE_STORAGE is to be s3://BUCKET or") as refusal:
+        bucket(url, "STORE_STORAGE")
     assert SECRET not in str(refusal.value)

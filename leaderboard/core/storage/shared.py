@@ -1,0 +1,172 @@
+"""The store on storage that several hosts have, such as a bucket: `STORAGES["store"]`, where there is one.
+
+What workers on other hosts need is sent there before a row names it, and brought to a host that lacks it when it is
+read. Judgements stay where they are: nothing but what is listed here travels.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.conf import settings
+from django.core.files.storage import storages
+
+from leaderboard.core.storage.bundles import CONTENT, Bundle, BundleDamaged, Manifest
+
+logger = logging.getLogger(__name__)
+
+#: What travels, by folders of the store: corpora and queries, tables of document ids, runs, checkpoints, and judgements
+#: that everyone may see.
+AREAS = ("files", "indexes", "runs", "checkpoints", "open-qrels")
+#: How the names of files begin that are not whole yet.
+PARTIAL = ".partial-"
+#: A copy that was used within so many seconds stays: a child may be about to open it.
+GRACE = 24 * 3600
+
+
+def is_shared() -> bool:
+    """Whether there is such a storage. Asking loads no client of any."""
+    return "store" in settings.STORAGES
+
+
+def travels(path: Path) -> bool:
+    """Whether this path of the store is on such a storage too."""
+    return is_shared() and path.relative_to(_root()).parts[0] in AREAS
+
+
+def send(path: Path) -> None:
+    """Send a file or folder, unless it is there whole. Nothing where it does not travel.
+
+    Raises the storage's errors, and then nothing is there.
+    """
+    if not travels(path) or _bundle(path).is_there():
+        return
+    manifest = Manifest.of(path)
+    _bundle(path).send(path, manifest, _ignore)
+    _bundle(path).publish(manifest)
+
+
+def send_all() -> int:
+    """Send whatever this host has and the storage has not; returns how much of the store travels."""
+    paths = [path for area in AREAS for path in _paths(area)]
+    for path in paths:
+        send(path)
+    return len(paths)
+
+
+def local(path: Path) -> Path:
+    """The path, once what has it is on this host: brought if it is not. What is nowhere, or damaged, is not there then.
+
+    What is damaged is marked: whoever has it sends it again. Raises the storage's errors.
+    """
+    if not travels(path):
+        return path
+    if not path.exists():
+        with _one_at_a_time():
+            if not path.exists():
+                try:
+                    _fetch(path)
+                except BundleDamaged as error:
+                    logger.error("%s came back damaged: %s", path.relative_to(_root()), error)
+                    _bundle(path).mark_damaged()
+    if path.exists():
+        os.utime(path)
+    return path
+
+
+def fetch_all() -> None:
+    """Bring all that was sent, as a backup has to. Raises the storage's errors."""
+    for path in sent_paths():
+        local(path)
+
+
+def remove(path: Path, grace: float = 0.0) -> bool:
+    """Delete what was sent of the file or folder, unless it was written within so many seconds; whether it went."""
+    if not travels(path) or (grace and _bundle(path).last_written() > time.time() - grace):
+        return False
+    _bundle(path).remove()
+    return True
+
+
+def sent_paths() -> Iterator[Path]:
+    """The paths of all that was sent, and of what is being sent."""
+    for area in AREAS if is_shared() else ():
+        for group in _folders(area):
+            yield from (_root() / area / group / name for name in _folders(f"{area}/{group}"))
+
+
+def trim_copies(largest: int) -> int:
+    """Remove this host's copies beyond so many bytes, those used longest ago first; returns how many.
+
+    None that was used within `GRACE`, nor one that could not be brought again.
+    """
+    copies = {path: path.stat().st_mtime for area in AREAS for path in _paths(area)}
+    sizes = {path: _size(path) for path in copies}
+    total, count = sum(sizes.values()), 0
+    for path in sorted(copies, key=copies.__getitem__):
+        if total <= largest or copies[path] > time.time() - GRACE:
+            break
+        if _bundle(path).is_there():
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            total -= sizes[path]
+            count += 1
+    return count
+
+
+def _fetch(path: Path) -> None:
+    bundle = _bundle(path)
+    if not bundle.exists():
+        return
+    manifest = bundle.manifest()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=PARTIAL) as folder:
+        arriving = Path(folder) / "arriving"
+        arriving.mkdir(mode=0o700)
+        bundle.fetch(manifest, arriving, _ignore)
+        single = arriving / CONTENT
+        (single if single.is_file() else arriving).rename(path)
+
+
+def _bundle(path: Path) -> Bundle:
+    return Bundle(storages["store"], path.relative_to(_root()).as_posix())
+
+
+def _paths(area: str) -> Iterator[Path]:
+    """What this host has of an area, whole."""
+    return (_root() / area).glob("[!.]*/[!.]*")
+
+
+def _folders(name: str) -> list[str]:
+    try:
+        return storages["store"].listdir(name)[0]
+    except FileNotFoundError:  # of a folder that nobody wrote to yet
+        return []
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else (path,)))
+
+
+def _root() -> Path:
+    return Path(settings.VAR) / "store"
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Wait until no other process of this host brings anything."""
+    _root().mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (_root() / f"{PARTIAL}fetching").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _ignore(size: int) -> None:
+    """Report nothing."""
