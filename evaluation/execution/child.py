@@ -176,6 +176,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
         resources=_resources(job),
         shards=job.shards,
         shard_size=job.shard_size,
+        rankings=job.rankings,
         afterwards=afterwards,
     )
     shutil.rmtree(work)

@@ -63,7 +63,8 @@ class ExecutionJob:
     it takes the checkpoint, and sees nothing else: no corpus, no queries; "index" leaves BM25's index of the corpus.
     `index` is such an index, which the engine opens instead of building its own, and `index_seconds` and `index_memory`
     are what that had taken: the parent adds them to what the child tells of building.
-    `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to.
+    `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to. `rankings` is one where
+    "retrieve" keeps what it has found of this very work, to go on behind it.
     """
 
     task: Task
@@ -75,6 +76,7 @@ class ExecutionJob:
     checkpoint: Path | None = None
     runs: tuple[Path, ...] = ()
     shards: Path | None = None
+    rankings: Path | None = None
     shard: int | None = None
     shard_size: int = SHARD_SIZE
     depth: int = 1000
@@ -96,7 +98,7 @@ class ExecutionJob:
     def from_json(cls, text: str) -> Self:
         """The job that `to_json` wrote."""
         values = json.loads(text)
-        for name in ("out", "corpus", "queries", "checkpoint", "shards", "index"):
+        for name in ("out", "corpus", "queries", "checkpoint", "shards", "rankings", "index"):
             if values[name] is not None:
                 values[name] = Path(values[name])
         return cls(**{**values, "runs": tuple(Path(run) for run in values["runs"])})

@@ -172,15 +172,14 @@ def _started(
     _prepare(job, isolates=backend.isolates)
     require_free_disk(job.out, limits)
     _compile_once()
-    folders = [job.out]
+    kept = [folder for folder in (job.shards, job.rankings) if folder is not None]
     measures = job.measure and job.task not in ("encode_shards", "check", "index")
     with tempfile.TemporaryDirectory(prefix="runboard-job-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         contained = backend.start(_program(backend, job, limits, folder))
-        if job.shards is not None:
-            folders.append(job.shards)
-            limits = replace(limits, output_bytes=limits.output_bytes + size_of([job.shards]))
+        limits = replace(limits, output_bytes=limits.output_bytes + size_of(kept))
+        folders = [job.out, *kept]
         try:
             yield contained, Supervision(contained, limits, folders, lock, on_progress, measures=measures)
         finally:
@@ -206,6 +205,7 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
         checkpoint=job.checkpoint and place(job.checkpoint, "/in/model"),
         runs=tuple(place(run, f"/in/run-{n}{_ending(run)}") for n, run in enumerate(job.runs, 1)),
         shards=job.shards and place(job.shards, "/shards", writable=True),
+        rankings=job.rankings and place(job.rankings, "/rankings", writable=True),
         index=job.index and place(job.index, "/in/index"),
     )
     if job.shards is not None:  # what others encoded can be read, not changed
@@ -277,7 +277,7 @@ def _prepare(job: ExecutionJob, *, isolates: bool) -> None:
     job.out.mkdir(exist_ok=True)
     if not isolates or os.geteuid() != 0:
         return
-    for folder in filter(None, (job.out, job.shards)):
+    for folder in filter(None, (job.out, job.shards, job.rankings)):
         os.chown(folder, NOBODY, NOBODY)
     for path in filter(None, (job.corpus, job.queries, job.checkpoint, job.shards, job.index, *job.runs)):
         _make_readable(path)

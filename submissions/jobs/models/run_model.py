@@ -49,7 +49,7 @@ from submissions.jobs.registry import register_kind
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import write_log
-from submissions.sandbox.processes import remove_unexpected_files
+from submissions.sandbox.processes import remove, remove_unexpected_files
 
 #: How deep a run goes.
 DEPTH = 1000
@@ -126,7 +126,13 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     with job_folder() as folder:
         done = _retrieve(job, lease, task, version, folder, setting, encoded)
         found = _store_runs(job, task, version, done, encoded)
+    remove(_rankings_folder(job))
     finish_retrieval(job, lease, found)
+
+
+def _rankings_folder(job: Job) -> Path:
+    """Where this host keeps what the job has found, for its next attempt. What nobody comes back for is swept."""
+    return Path(settings.VAR) / "work" / f"rankings-{job.pk}"
 
 
 def _setting(job: Job, task: ModelTask, version: DatasetVersion) -> EncodingSetting | None:
@@ -170,6 +176,7 @@ def _retrieve(
         runs=_write_runs(task.run_ids, folder),
         shards=shards,
         shard_size=encoded.shard_size if encoded else settings.SHARD_SIZE,
+        rankings=_rankings_folder(job),
         depth=DEPTH,
         drop_self_matches=job.dataset.drop_self_matches,
         tag=task.system.slug,
@@ -178,6 +185,7 @@ def _retrieve(
         threads=settings.MODEL_THREADS,
     )
     work = with_kept_index(lease, work, version)
+    _rankings_folder(job).mkdir(exist_ok=True, mode=0o700)
     try:
         result = run_child(work, lease, counted=_progress_totals(version), trusted=task.is_ours)
     finally:

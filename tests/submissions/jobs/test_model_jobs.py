@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -228,6 +229,32 @@ def test_what_our_own_process_does_wrong_is_tried_three_times_and_not_counted(
     job = finished(job)
     assert (job.state, job.error_code) == (State.FAILED, "fault")
     assert quota_of(submission.team).used == 0
+
+
+def test_the_next_attempt_goes_on_behind_what_was_found(
+    small: Dataset, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    job = queue_model(small, make_submission())
+
+    def lose(*_: Any) -> None:
+        raise RuntimeError("the host is lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("submissions.jobs.models.run_model._store_runs", lose)
+        finished(job)
+    Job.objects.update(not_before=None)
+    kept = settings.VAR / "work" / f"rankings-{job.pk}"
+    [found] = kept.rglob("*.json")
+    document = json.loads(found.read_bytes())
+    _, documents, _ = document["rankings"][0][""]
+    documents.reverse()  # what the next attempt publishes tells whether it has searched again
+    found.write_text(json.dumps(document))
+    job = finished(job)
+    assert job.state == State.DONE, job.log
+    assert job.entry is not None
+    published = [line.split()[2] for line in run_of(job.entry).splitlines() if line.startswith("q1 ")]
+    assert published == documents
+    assert not kept.exists()
 
 
 @pytest.mark.long
