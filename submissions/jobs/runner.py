@@ -34,7 +34,7 @@ from submissions.queue.capability import own_capability, reset_own_capability, r
 from submissions.queue.lease import WorkEnded, hold_lease, keep_leases
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.process import STOPPING, refusal
-from submissions.queue.queue import ATTEMPTS, claim, end_cancelled, release, requeue
+from submissions.queue.queue import ATTEMPTS, BACKOFF, claim, end_cancelled, release, requeue
 from submissions.sandbox import SandboxUnavailable
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,10 @@ def _settle_outcome(job: Job) -> None:
             raise
         if isinstance(error, SandboxUnavailable):
             reset_own_capability()
-        _fail(job, error)
+        if shared.is_away(error):
+            _wait_for_storage(job, error)
+        else:
+            _fail(job, error)
 
 
 def _wait_for_judgements(job: Job) -> None:
@@ -135,6 +138,15 @@ def _wait_for_judgements(job: Job) -> None:
     line = "The judgements are not laid out here yet: the job waits for them."
     if requeue(job, counted=False, delay=timedelta(seconds=2 * settings.DISPATCH_SECONDS)):
         logger.info("job %s: open qrels are not copied yet", job.pk)
+        if line not in job.log:
+            write_log(job.pk, line)
+
+
+def _wait_for_storage(job: Job, error: Exception) -> None:
+    """Put the job back for a while: as long as the bucket is away, no attempt can do better."""
+    line = "The site's storage cannot be reached: a fault of ours. The job waits for it."
+    if requeue(job, counted=False, delay=BACKOFF[-1]):
+        logger.error("job %s waits for the storage", job.pk, exc_info=error)
         if line not in job.log:
             write_log(job.pk, line)
 

@@ -10,6 +10,7 @@ import fcntl
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -35,6 +36,12 @@ GRACE = 24 * 3600
 def is_shared() -> bool:
     """Whether there is such a storage. Asking loads no client of any."""
     return "store" in settings.STORAGES
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether a bucket cannot be reached, or refuses us: a fault of ours that passes by itself, or with an operator."""
+    raised = sys.modules.get("botocore.exceptions")
+    return raised is not None and isinstance(error, (raised.BotoCoreError, raised.ClientError))
 
 
 def travels(path: Path) -> bool:

@@ -30,6 +30,7 @@ from submissions.jobs.models.embedding_storage import (
 )
 from submissions.jobs.models.encoding_settings import EncodingSetting
 from submissions.jobs.models.encodings import store_single_shard, use_encoding
+from submissions.jobs.models.shards import WARM
 from submissions.jobs.runner import run_job
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost
@@ -142,6 +143,8 @@ def work(storage: Storage, machine: str, kind: Job.Kind) -> Job:
     assert job is not None
     assert job.kind == kind
     run_job(job)
+    if kind != Job.Kind.SHARD:
+        WARM.close()
     job.refresh_from_db()
     return job
 
@@ -194,6 +197,28 @@ def test_two_machines_with_a_bucket_between_them_write_the_run_of_one_process(
     assert run_of(work(storage, "c", Job.Kind.MODEL)) == single
     assert claim(["cpu"], "d") is None
     assert SECRET not in caplog.text + waiting.log
+
+
+@pytest.mark.long
+@pytest.mark.django_db
+def test_a_job_waits_for_a_bucket_that_is_away(
+    small: Dataset, storage: Storage, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue_model(small, make_submission())
+    assert work(storage, "a", Job.Kind.MODEL).state == State.RETRIEVING
+    there = settings.STORAGES
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        patch.setenv("AWS_MAX_ATTEMPTS", "1")
+        settings.STORAGES = {**there}  # Django makes its storages anew
+        waiting = work(storage, "a", Job.Kind.SHARD)
+    assert (waiting.state, waiting.attempts) == (State.QUEUED, 0)
+    assert "storage cannot be reached" in waiting.log
+    settings.STORAGES = {**there}
+    Job.objects.update(not_before=None)
+    for _ in range(3):
+        assert work(storage, "b", Job.Kind.SHARD).state == State.DONE
+    assert run_of(work(storage, "b", Job.Kind.MODEL))
 
 
 # --- encodings
