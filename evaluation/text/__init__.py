@@ -1,18 +1,23 @@
 """From text to the terms of an index: words, lower case, stop words, stems.
 
 English is analysed as Lucene's EnglishAnalyzer does (and with it Anserini, whose BM25 is the field's reference):
-StandardTokenizer, possessive 's, lower case, 33 stop words, Porter. Other languages: the same words, lower case,
-Snowball's stemmer for the language where there is one, and no stop words.
+StandardTokenizer, possessive 's, lower case, 33 stop words, Porter. Other languages go through the steps of Lucene's
+analysers for them: words or pairs of characters (`segmentation`), lower case, stop words, Arabic letters and decimal
+digits written in one way, and Snowball's stemmer, each where there is one. Stop words are Snowball's own lists, which
+Lucene takes as well; languages without one keep all words (docs/decisions/0051).
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import Stemmer
+from whoosh.lang.stopwords import stoplists
 
 from evaluation.text import porter
+from evaluation.text.segmentation import CJK_LANGUAGES, DICTIONARY_LANGUAGES, cjk_bigrams, dictionary_words
 from evaluation.text.words import words
 
 #: Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
@@ -39,6 +44,8 @@ SNOWBALL_LANGUAGES = {
     "sv": "swedish", "ta": "tamil", "tr": "turkish", "yi": "yiddish",
 }  # fmt: skip
 
+_NAMED = {*SNOWBALL_LANGUAGES, *DICTIONARY_LANGUAGES}
+
 
 @dataclass(frozen=True)
 class Analyser:
@@ -49,6 +56,8 @@ class Analyser:
     stem: Callable[[str], str] | None = None
     stop_words: frozenset[str] = frozenset()
     possessives: tuple[str, ...] = ()
+    cut: Callable[[str], list[str]] = words
+    normalise: Callable[[str], str] | None = None
 
     def __call__(self, text: str) -> list[str]:
         """The terms of the text, in order, with repetitions."""
@@ -56,7 +65,7 @@ class Analyser:
 
     def words(self, text: str) -> list[str]:
         """The words that `term` takes, long ones cut into pieces."""
-        found = words(text)
+        found = self.cut(text)
         if found and len(max(found, key=len)) > MAX_WORD_LENGTH:
             found = [piece for word in found for piece in pieces(word)]
         return found
@@ -68,6 +77,8 @@ class Analyser:
             term = term[:-2]
         if not term or term in self.stop_words or not term.strip("_"):
             return None
+        if self.normalise is not None:
+            term = self.normalise(term)
         return self.stem(term) if self.stem is not None else term
 
 
@@ -76,10 +87,29 @@ def pieces(word: str) -> list[str]:
     return [word[start : start + MAX_WORD_LENGTH] for start in range(0, len(word), MAX_WORD_LENGTH)]
 
 
+#: Lucene's ArabicNormalizer: one alef, yeh for alef maksura, heh for teh marbuta, neither tatweel nor vowel marks.
+_ARABIC_LETTERS = str.maketrans(
+    "\u0622\u0623\u0625\u0649\u0629",
+    "\u0627\u0627\u0627\u064a\u0647",
+    "\u0640" + "".join(map(chr, range(0x064B, 0x0653))),
+)
+
+
+def _decimal_digits(term: str) -> str:
+    """The term, digits of any script as 0 to 9 (Lucene's DecimalDigitFilter)."""
+    if term.isascii() or not any(map(str.isdecimal, term)):
+        return term
+    return "".join(str(unicodedata.decimal(each)) if each.isdecimal() else each for each in term)
+
+
+def _arabic_letters(term: str) -> str:
+    return _decimal_digits(term).translate(_ARABIC_LETTERS)
+
+
 def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
     """The analyser of a language, given by its ISO 639-1 code (`de`; also `de-AT`).
 
-    A language without a stemmer is analysed into lower-case words.
+    A language that has neither a stemmer nor a list of stop words is analysed into lower-case words.
     """
     language = language.lower().replace("_", "-").split("-")[0]
     if language == "en":
@@ -91,12 +121,32 @@ def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
             stop_words=ENGLISH_STOP_WORDS,
             possessives=_POSSESSIVES,
         )
-    algorithm = SNOWBALL_LANGUAGES.get(language)
-    if algorithm is None or not stemming:
-        name = algorithm.capitalize() if algorithm else language
-        return Analyser(name=f"{name}, no stemming", description="UAX #29 words, lower case")
+    if language in CJK_LANGUAGES:
+        return Analyser(
+            name=f"{CJK_LANGUAGES[language]}, pairs of characters",
+            description="UAX #29 words, Chinese, Japanese and Korean in pairs of characters, NFKC, lower case",
+            cut=cjk_bigrams,
+        )
+    return _analyser_of_lists(language, stemming)
+
+
+def _analyser_of_lists(language: str, stemming: bool) -> Analyser:
+    """What a stemmer, a list of stop words and a dictionary make of a language, as far as it has them."""
+    algorithm = SNOWBALL_LANGUAGES.get(language) if stemming else None
+    stop_words = stoplists.get(language, frozenset())
+    dictionary = DICTIONARY_LANGUAGES.get(language)
+    spoken = dictionary or SNOWBALL_LANGUAGES.get(language, language)
+    method = "words by ICU" if dictionary else "Snowball" if algorithm else "no stemming"
+    steps = ["words by ICU's dictionary" if dictionary else "UAX #29 words", "lower case"]
+    steps += [f"{len(stop_words)} stop words (Snowball's)"] if stop_words else []
+    steps += ["one form of Arabic letters"] if language == "ar" else []
+    steps += ["decimal digits as 0 to 9"]
+    steps += [f"Snowball stemmer for {spoken.capitalize()}"] if algorithm else []
     return Analyser(
-        name=f"{algorithm.capitalize()}, Snowball",
-        description=f"UAX #29 words, lower case, Snowball stemmer for {algorithm.capitalize()}",
-        stem=Stemmer.Stemmer(algorithm, 0).stemWord,
+        name=f"{spoken.capitalize() if language in _NAMED else language}, {method}",
+        description=", ".join(steps),
+        stem=Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else None,
+        stop_words=stop_words,
+        cut=dictionary_words(language) if dictionary else words,
+        normalise=_arabic_letters if language == "ar" else _decimal_digits,
     )

@@ -58,13 +58,12 @@ CONFIGURATIONS: Mapping[str, EngineConfiguration] = {each.slug: each for each in
 def describe_bm25(language: str) -> str:
     """How the site's BM25 of a dataset was made, as it stands beside differences to it."""
     analyser = analyser_for(language)
-    method = analyser.name.rpartition(", ")[2]
-    if analyser.stem is None:
-        words = method
-    elif analyser.stop_words:
+    spoken, _, method = analyser.name.rpartition(", ")
+    if spoken == "English":
         words = f"{method} stemming, English stop words"
     else:
-        words = f"{method} stemming for {analyser.name.partition(',')[0]}, no stop words"
+        stemming = f"{method} stemming for {spoken}" if analyser.stem else method
+        words = f"{stemming}, {len(analyser.stop_words) or 'no'} stop words"
     return f"BM25: k1 = 0.9, b = 0.4, {words}, title and text in one field."
 
 

@@ -40,7 +40,6 @@ from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.text import MAX_WORD_LENGTH, Analyser, pieces
-from evaluation.text.words import words
 
 #: Raise it when files, or what analysers make of a text, change: indexes that were kept are built again then.
 FORMAT = 1
@@ -119,7 +118,7 @@ class IndexBuilder:
         """Index a document: one text for each field."""
         self._ids.write(identifier)
         for text, numbers in zip(texts, self._words, strict=True):
-            found = words(text)
+            found = self._analyser.cut(text)
             start = len(self._tokens)
             self._tokens.extend(map(numbers.__getitem__, found))
             if numbers.long_word_met:

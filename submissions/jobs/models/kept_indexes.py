@@ -26,6 +26,7 @@ from evaluation.engines import Resources, describe
 from evaluation.engines.index.inverted_index import FORMAT, InvertedIndex
 from evaluation.engines.index.term_search import resolve_language
 from evaluation.execution.job import INDEX_FOLDER, ExecutionJob
+from evaluation.text import analyser_for
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
 from leaderboard.models import Dataset, DatasetVersion
 from submissions.jobs.models.embedding_files import checked_size, move_into_place
@@ -82,7 +83,9 @@ def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -
 
 def _key(version: DatasetVersion, parameters: Mapping[str, Any]) -> str:
     """A checksum of what decides an index's bytes."""
-    what = [version.corpus_sha256, _ENGINE, parameters, FORMAT, version_of("PyStemmer")]
+    analyser = analyser_for(parameters["language"], parameters["stemming"]).description
+    packages = [version_of(name) for name in ("PyStemmer", "icu4py", "whoosh-reloaded")]
+    what = [version.corpus_sha256, _ENGINE, parameters, FORMAT, analyser, packages]
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 

@@ -62,6 +62,6 @@ def test_a_long_line_of_marks_takes_no_time() -> None:
 
 def test_other_languages_are_stemmed_by_snowball_or_left_alone() -> None:
     german = analyser_for("de-AT")
-    assert german("Die Häuser") == ["die", "haus"]
+    assert german("Die Häuser") == ["haus"]
     assert german.name == "German, Snowball"
-    assert analyser_for("zh")("信息 Retrieval") == ["信", "息", "retrieval"]
+    assert analyser_for("xx")("Two Words") == ["two", "words"]

@@ -226,7 +226,7 @@ def test_in_domain_systems_are_marked(client: Client) -> None:
         ("en", "k1 = 0.9, b = 0.4, Porter stemming, English stop words, title and text in one field."),
         (
             "de",
-            "k1 = 0.9, b = 0.4, Snowball stemming for German, no stop words, title and text in one field.",
+            "k1 = 0.9, b = 0.4, Snowball stemming for German, 231 stop words, title and text in one field.",
         ),
     ],
 )
