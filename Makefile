@@ -57,7 +57,7 @@ TARGET ?= web
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install assets run test test-long test-faults lint measure-structure benchmark load-test attack fuzz sanitize \
-	fuzz-checkpoints check-containers try-dockerfile lock check-locks audit pin-images clean
+	fuzz-checkpoints check-containers try-dockerfile lock check-locks audit docs pin-images clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -134,6 +134,9 @@ check-locks: $(TOOLS_STAMP) ## resolve every lock for Linux and macOS, each Pyth
 
 audit: $(TOOLS_STAMP) ## known vulnerabilities of what is locked, secrets in files and history: needs the internet
 	$(TOOLS)/bin/python locks/audit.py
+
+docs: $(TOOLS_STAMP) ## docs/ as a site, in build/docs
+	@NO_MKDOCS_2_WARNING=1 $(TOOLS)/bin/mkdocs build --strict --quiet && echo 'build/docs/index.html'
 
 pin-images: ## ask the registry for the digests of the images that docker/ names, and write them: needs Docker
 	python3 docker/pin_images.py

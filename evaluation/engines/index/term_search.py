@@ -33,7 +33,7 @@ STEMMING = Parameter("stemming", True, "whether words are reduced to stems")
 LANGUAGE = Parameter(
     "language",
     AUTO_LANGUAGE,
-    "ISO 639-1 code, which decides how text is cut into terms; auto is the corpus's language, English where none is named",
+    "ISO 639-1 code: how text is cut into terms; auto is the corpus's language, English where none is named",
 )
 
 
