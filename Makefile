@@ -19,6 +19,9 @@ INSTALL_TORCH := $(if $(TORCH_LOCK),$(LOCKED),$(PIP) install) --requirement $(TO
 
 # A stamp is named by what it was installed from, so a changed file, or one changed back, is noticed.
 stamp = $(VENV)/installed-$(1)-$(shell cat $(LOCKS)/$(1).txt $(LOCKS)/build.txt $(TORCH) | cksum | tr ' ' '-')
+# Where there is no C compiler, one comes as a package: for the kernel that reads runs (docs/decisions/0052).
+INSTALL_COMPILER := command -v $(firstword $(CC) cc) gcc cc clang >/dev/null || { \
+	echo "No C compiler was found: installing the package ziglang, which brings one ..."; $(LOCKED) --requirement $(LOCKS)/compiler.txt; }
 RUN_STAMP  := $(call stamp,run)
 TEST_STAMP := $(call stamp,test)
 
@@ -57,7 +60,7 @@ TARGET ?= web
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install assets run test test-long test-faults lint measure-structure benchmark load-test attack fuzz sanitize \
-	fuzz-checkpoints check-containers try-dockerfile lock check-locks audit docs pin-images clean
+	fuzz-checkpoints check-containers try-dockerfile lock check-locks audit docs wheels pin-images clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +141,9 @@ audit: $(TOOLS_STAMP) ## known vulnerabilities of what is locked, secrets in fil
 docs: $(TOOLS_STAMP) ## docs/ as a site, in build/docs
 	@NO_MKDOCS_2_WARNING=1 $(TOOLS)/bin/mkdocs build --strict --quiet && echo 'build/docs/index.html'
 
+wheels: $(TEST_STAMP) ## the packages runboard-eval (evaluation/) and runboard (client/), in build/wheels
+	$(PY) packages/evaluation_wheel.py build/wheels
+
 pin-images: ## ask the registry for the digests of the images that docker/ names, and write them: needs Docker
 	python3 docker/pin_images.py
 
@@ -148,11 +154,13 @@ clean: ## remove .venv, build/ and caches; never var/
 $(RUN_STAMP): $(VENV)/created
 	@echo "Installing what requirements.txt names, as locked in $(LOCKS)/, into $(VENV) (once; two minutes or so) ..."
 	@$(INSTALL_LOCKED) --requirement $(LOCKS)/run.txt && $(INSTALL_TORCH)
+	@$(INSTALL_COMPILER)
 	@touch $@
 
 $(TEST_STAMP): $(VENV)/created
 	@echo "Installing what requirements-test.txt names, as locked in $(LOCKS)/, into $(VENV) (once; two minutes or so) ..."
 	@$(INSTALL_LOCKED) --requirement $(LOCKS)/test.txt && $(INSTALL_TORCH)
+	@$(INSTALL_COMPILER)
 	@touch $@
 
 $(CLIENT_STAMP): $(TEST_STAMP)

@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from evaluation.cli import merge, pack, retrieve, score, train_augmentation, upload
+from evaluation.cli import compare, merge, pack, retrieve, score, train_augmentation, upload
 
 
 def main(words: list[str] | None = None) -> int:
@@ -19,6 +19,7 @@ def main(words: list[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     score.add_parser(commands)
+    compare.add_parser(commands)
     retrieve.add_parser(commands)
     merge.add_parser(commands)
     pack.add_parser(commands)

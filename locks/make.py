@@ -33,7 +33,7 @@ LISTS = {
     "postgresql": ["docker/requirements-postgresql.txt", "--no-deps"],
 }
 #: What builds and checks things runs apart from the site.
-APART = {"build": "locks/build.in", "tools": "locks/tools.in"}
+APART = {"build": "locks/build.in", "tools": "locks/tools.in", "compiler": "locks/compiler.in"}
 #: torch itself, and what only its builds for CUDA bring.
 OF_TORCH = re.compile(r"torch|triton|(nvidia|cuda)-[a-z0-9-]+")
 

@@ -33,8 +33,7 @@ def add_parser(subparsers: Subparsers) -> None:
     score.add_argument(
         "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
     )
-    score.add_argument("--measures", type=_measures, default=_measures(",".join(registry.DEFAULT_MEASURES)),
-                       help=f"comma-separated (default: {','.join(registry.DEFAULT_MEASURES)})")  # fmt: skip
+    measures_option(score)
     score.add_argument("--per-query", action="store_true", help="a row for every judged query as well")
     score.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
                        help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
@@ -55,6 +54,14 @@ def add_parser(subparsers: Subparsers) -> None:
     check.add_argument("--qrels", type=Path, help="qrels: tells judged queries that are missing")
     _add_common(check)
     check.set_defaults(run=run_check)
+
+
+def measures_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--measures`."""
+    default = ",".join(registry.DEFAULT_MEASURES)
+    parser.add_argument(
+        "--measures", type=_measures, default=_measures(default), help=f"comma-separated (default: {default})"
+    )
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
 """The kernel's C compiled on first use, and kept: in a folder of ours, under the hash of all that it was made from.
 
 An image without a compiler brings it compiled: `python -m evaluation.kernel FOLDER` while the image is built, and
-`RUNBOARD_KERNEL_PREBUILT=FOLDER` in it.
+`RUNBOARD_KERNEL_PREBUILT=FOLDER` in it; so does a wheel, in the folder `prebuilt` beside this file. Where there is no
+compiler at all, that of the package `ziglang` serves (docs/decisions/0052).
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from evaluation.core.errors import KernelUnavailable
@@ -33,8 +36,8 @@ FLAGS = (
 
 _ROOT = 0
 _NO_COMPILER = (
-    "Reading runs needs a C compiler, and none was found ({tried}). Install gcc, or name a compiler in the "
-    "environment variable CC."
+    "Reading runs needs a C compiler, and none was found ({tried}). Install gcc, or `pip install ziglang`, or name a "
+    "compiler in the environment variable CC."
 )
 
 
@@ -64,11 +67,11 @@ def _copy_prebuilt(library: Path) -> bool:
 
     A sandbox gets a copy of our cache, in which this one is ours as any other.
     """
-    folder = os.environ.get("RUNBOARD_KERNEL_PREBUILT")
-    if not folder or not _is_trusted(Path(folder) / library.name, stat.S_ISREG, owners=(_ROOT,)):
-        return False
-    _write_atomically(library, partial(shutil.copyfile, Path(folder) / library.name))
-    return True
+    for folder in (os.environ.get("RUNBOARD_KERNEL_PREBUILT"), SOURCES / "prebuilt"):
+        if folder and _is_trusted(Path(folder) / library.name, stat.S_ISREG, owners=(_ROOT,)):
+            _write_atomically(library, partial(shutil.copyfile, Path(folder) / library.name))
+            return True
+    return False
 
 
 def _name(digest: str) -> str:
@@ -81,7 +84,10 @@ def cache_folder() -> Path:
     if named := os.environ.get("RUNBOARD_KERNEL_CACHE"):
         return _private(Path(named))
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    choices = (SOURCES.parents[1] / "build" / "kernel", user_cache / "runboard" / "kernel")
+    project = SOURCES.parents[1]
+    choices = [user_cache / "runboard" / "kernel"]
+    if (project / "pyproject.toml").is_file():
+        choices.insert(0, project / "build" / "kernel")
     for folder in choices[:-1]:
         try:
             return _private(folder)
@@ -114,6 +120,8 @@ def _candidates() -> Iterator[list[str]]:
     for named in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
         if isinstance(named, str) and named.split():
             yield shlex.split(named)
+    if find_spec("ziglang"):
+        yield [sys.executable, "-m", "ziglang", "cc"]
 
 
 def _compiler() -> list[str]:

@@ -142,10 +142,11 @@ def installing(*arguments: str) -> list[str]:
 
 def test_make_installs_by_hash_and_torch_by_its_version_where_no_build_is_named() -> None:
     for target, lock in (("run", "run"), ("test", "test")):
-        build, packages, torch = installing(target)
+        build, packages, torch, compiler = installing(target)
         assert "--no-deps --require-hashes --requirement locks/build.txt" in build
         assert f"--no-deps --require-hashes --no-build-isolation --requirement locks/{lock}.txt" in packages
         assert torch.rstrip().endswith("install --requirement locks/torch.txt")
+        assert "--no-deps --require-hashes --requirement locks/compiler.txt" in compiler
     for build in ("cpu", "cuda"):
         commands = installing("run", f"TORCH_LOCK={build}")
         assert (

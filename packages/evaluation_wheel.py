@@ -1,0 +1,150 @@
+"""Build the distribution `runboard-eval`: the folder `evaluation` as the package `runboard_eval`, its kernel compiled.
+
+    python packages/evaluation_wheel.py FOLDER
+    python packages/evaluation_wheel.py --sources FOLDER
+
+leaves a wheel for this platform in FOLDER. Imports are rewritten, and the commands that texts name, nothing else.
+Version and packages are the project's own. `--sources` leaves what the wheel is made of, the kernel not compiled.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+#: What every command needs, of the lists in which the project says which version and why.
+BASE = (
+    "pytrec-eval-terrier", "numpy", "numba", "PyStemmer", "whoosh-reloaded", "icu4py", "orjson", "zstandard", "isal",
+    "PyYAML",
+)  # fmt: skip
+#: What runs a model.
+NEURAL = (
+    "torch", "sentence-transformers", "transformers", "tokenizers", "huggingface-hub", "safetensors", "faiss-cpu",
+    "scipy",
+)  # fmt: skip
+#: In this order: a command, then a module.
+RENAMED = (
+    (re.compile(r"python -m evaluation(?= |\b(?!\.))"), "runboard-eval"),
+    (re.compile(r"\b(from|import) evaluation\b"), r"\1 runboard_eval"),
+    (re.compile(r"\bevaluation\.(?=[a-z])"), "runboard_eval."),
+)
+
+PROJECT = """[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "runboard-eval"
+version = "{version}"
+description = "Information retrieval, evaluated: check, score, compare, fuse and make runs as a Runboard site does"
+readme = "README.md"
+requires-python = "{python}"
+license = "Apache-2.0"
+license-files = ["LICENSE", "NOTICE"]
+dependencies = {base}
+optional-dependencies = {{neural = {neural}}}
+scripts = {{runboard-eval = "runboard_eval.__main__:main"}}
+
+[tool.setuptools]
+packages = {{find = {{include = ["runboard_eval*"]}}}}
+package-data = {{"*" = ["*.c", "*.h", "*.json", "py.typed", "prebuilt/*.so"]}}
+"""
+SETUP = """from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+
+class Compiled(Distribution):
+    def has_ext_modules(self):
+        return True
+
+class PlatformWheel(bdist_wheel):
+    # The kernel is loaded by ctypes: it fits every Python, on one platform.
+    def get_tag(self):
+        return ("py3", "none", super().get_tag()[2])
+
+setup(distclass=Compiled, cmdclass={"bdist_wheel": PlatformWheel})
+"""
+README = """# runboard-eval
+
+Information retrieval, evaluated as a Runboard site does it: `runboard-eval check`, `score`, `compare`, `fuse`,
+`retrieve` and `pack`. `pip install runboard-eval[neural]` runs models too.
+
+```
+runboard-eval retrieve --corpus corpus.jsonl.gz --queries queries.jsonl.gz --out run.txt
+runboard-eval score --qrels qrels/test.tsv --run run.txt
+```
+"""
+
+
+def requirements() -> dict[str, str]:
+    """What the project pins, by canonical name, as a lower bound."""
+    found = {}
+    for name in ("docker/requirements-web.txt", "requirements.txt"):
+        for line in (ROOT / name).read_text().splitlines():
+            line = line.partition(" #")[0].strip()
+            if line and not line.startswith(("#", "-r")):
+                wanted = Requirement(line)
+                (pinned,) = wanted.specifier
+                found[canonicalize_name(wanted.name)] = f"{wanted.name}>={pinned.version}"
+    return found
+
+
+def renamed(text: str) -> str:
+    """The source of a module under the package's other name."""
+    for pattern, name in RENAMED:
+        text = pattern.sub(name, text)
+    return text
+
+
+def write_tree(folder: Path, kernel: bool) -> None:
+    """The sources of the distribution, with the compiled kernel where asked for."""
+    package = folder / "runboard_eval"
+    for source in sorted((ROOT / "evaluation").rglob("*")):
+        if source.suffix not in (".py", ".c", ".h", ".json"):
+            continue
+        target = package / source.relative_to(ROOT / "evaluation")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.suffix == ".py":
+            target.write_text(renamed(source.read_text("utf-8")), "utf-8")
+        else:
+            shutil.copyfile(source, target)
+    (package / "py.typed").touch()
+    for name in ("LICENSE", "NOTICE"):
+        shutil.copyfile(ROOT / name, folder / name)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = requirements()
+    base, neural = ([pinned[canonicalize_name(name)] for name in names] for names in (BASE, NEURAL))
+    (folder / "pyproject.toml").write_text(
+        PROJECT.format(
+            version=project["version"], python=project["requires-python"], base=base, neural=neural
+        )
+    )
+    (folder / "setup.py").write_text(SETUP)
+    (folder / "README.md").write_text(README)
+    if kernel:
+        prebuilt = package / "kernel" / "prebuilt"
+        command = [sys.executable, "-m", "runboard_eval.kernel", str(prebuilt)]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def build(target: Path) -> None:
+    """Leave the wheel in a folder."""
+    with tempfile.TemporaryDirectory(prefix="runboard-eval-") as name:
+        write_tree(Path(name), kernel=True)
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+        subprocess.run([*command, "--wheel-dir", str(target), name], check=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--sources":
+        write_tree(Path(sys.argv[2]).resolve(), kernel=False)
+    else:
+        build(Path(sys.argv[1]).resolve())
