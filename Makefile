@@ -20,7 +20,7 @@ INSTALL_TORCH := $(if $(TORCH_LOCK),$(LOCKED),$(PIP) install) --requirement $(TO
 # A stamp is named by what it was installed from, so a changed file, or one changed back, is noticed.
 stamp = $(VENV)/installed-$(1)-$(shell cat $(LOCKS)/$(1).txt $(LOCKS)/build.txt $(TORCH) | cksum | tr ' ' '-')
 # Where there is no C compiler, one comes as a package: for the kernel that reads runs (docs/decisions/0052).
-INSTALL_COMPILER := command -v $(firstword $(CC) cc) gcc cc clang >/dev/null || { \
+INSTALL_COMPILER := { command -v $(firstword $(CC)) || command -v gcc || command -v clang; } >/dev/null || { \
 	echo "No C compiler was found: installing the package ziglang, which brings one ..."; $(LOCKED) --requirement $(LOCKS)/compiler.txt; }
 RUN_STAMP  := $(call stamp,run)
 TEST_STAMP := $(call stamp,test)
