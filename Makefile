@@ -143,6 +143,7 @@ docs: $(TOOLS_STAMP) ## docs/ as a site, in build/docs
 
 wheels: $(TEST_STAMP) ## the packages runboard-eval (evaluation/) and runboard (client/), in build/wheels
 	$(PY) packages/evaluation_wheel.py build/wheels
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/wheels ./client
 
 pin-images: ## ask the registry for the digests of the images that docker/ names, and write them: needs Docker
 	python3 docker/pin_images.py

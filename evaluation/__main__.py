@@ -1,4 +1,4 @@
-"""`python -m evaluation`: retrieve, check and score as the site does, offline; and send it large files.
+"""`python -m evaluation`: retrieve, check and score as the site does, offline.
 
 Exit status: 0 all well, 1 problems in the files, 2 wrong usage.
 """
@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from evaluation.cli import compare, merge, pack, retrieve, score, train_augmentation, upload
+from evaluation.cli import compare, merge, pack, retrieve, score, train_augmentation
 
 
 def main(words: list[str] | None = None) -> int:
@@ -24,7 +24,6 @@ def main(words: list[str] | None = None) -> int:
     merge.add_parser(commands)
     pack.add_parser(commands)
     train_augmentation.add_parser(commands)
-    upload.add_parser(commands)
     arguments = parser.parse_args(words)
     try:
         status: int = arguments.run(arguments)

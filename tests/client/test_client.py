@@ -1,0 +1,276 @@
+"""The client against a site that gunicorn serves: every verb, what is refused, connections that break."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderboard.core.storage import deletion_lock
+from leaderboard.models import Dataset, User
+from runboard import Client, Refused, SiteUnavailable, uploading
+from runboard.cli import main
+from runboard.client import config_path
+from submissions.accounts.tokens import make_token
+from submissions.jobs.runner import drain_queue
+from submissions.models import State, Upload
+from submissions.queue.queue import create_requested_jobs
+from tests.factories import make_user
+from tests.servers.web import serving
+from tests.submissions.model_jobs import make_published
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MB = 1024 * 1024
+RUN = "".join(
+    f"q{query} Q0 d{number} {number} {9 - number} mine\n" for query in (1, 2) for number in range(1, 8)
+)
+
+
+@pytest.fixture(scope="module")
+def site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("web")) as started:
+        yield started[0]
+
+
+@pytest.fixture
+def alice() -> User:
+    return make_user()
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of a developer's own login is seen, or changed."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("RUNBOARD_URL", "RUNBOARD_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def client(site: str, alice: User) -> Client:
+    return Client(site, make_token(alice, "test"))
+
+
+@pytest.fixture
+def logged_in(site: str, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNBOARD_URL", site)
+    monkeypatch.setenv("RUNBOARD_TOKEN", make_token(alice, "test"))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Dataset:
+    return make_published(tmp_path / "collection")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / "run.txt"
+    path.write_text(RUN)
+    return path
+
+
+def work() -> None:
+    """What a scorer does."""
+    create_requested_jobs()
+    drain_queue("score", "test-worker")
+
+
+def test_from_a_collection_to_a_row_of_a_frame(
+    client: Client, small: Dataset, run: Path, tmp_path: Path
+) -> None:
+    assert [each["slug"] for each in client.datasets()] == ["small"]
+    paths = client.download("small", tmp_path / "data", ["queries", "corpus"])
+    assert sorted(path.name for path in paths) == ["corpus.jsonl.gz", "queries.jsonl.gz"]
+    before = [path.stat().st_mtime_ns for path in paths]
+    assert [
+        path.stat().st_mtime_ns for path in client.download("small", tmp_path / "data", ["queries", "corpus"])
+    ] == before
+    assert client.check("small", run)["valid"]
+    sent = client.submit(["small"], [run], system="Mine", architecture="dense", training_datasets="none")
+    assert not sent.ended
+    work()
+    *_, ended = client.watch(sent.id)
+    assert ended["state"] == State.DONE
+    board = client.board("small", sort="AP")
+    assert set(board["System"]) == {"BM25", "Mine"}
+    row = board.set_index("slug").loc["mine"]
+    assert row["AP"] == pytest.approx(ended["jobs"][0]["scores"]["AP"])
+    assert board.columns.is_unique
+    assert "/at/" in board.attrs["permalink"]
+    assert client.export("small", "tex").startswith(b"%")
+
+
+def test_the_command_says_what_it_does(
+    logged_in: None, small: Dataset, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["datasets"]) == 0
+    assert "small" in capsys.readouterr().out
+    assert main(["download", "small", "--to", str(tmp_path / "here"), "--kind", "queries"]) == 0
+    assert capsys.readouterr().out.strip().endswith("queries.jsonl.gz")
+    broken = tmp_path / "broken.txt"
+    broken.write_text("q1 Q0 d1 1 much mine\n")
+    assert main(["check", "small", str(run), str(broken)]) == 1
+    told = capsys.readouterr().out
+    assert f"{run}: valid" in told
+    assert "line 1" in told
+    assert main(["submit", "small", str(broken), "--system", "Mine", "--set", "architecture=dense"]) == 1
+    assert "line 1" in capsys.readouterr().err
+    assert (
+        main(["submit", "small", str(run), "--system", "Mine", "--set", "architecture=dense", "--json"]) == 0
+    )
+    identifier = json.loads(capsys.readouterr().out)["id"]
+    work()
+    assert main(["watch", identifier]) == 0
+    assert "small: done" in capsys.readouterr().out
+    assert main(["status"]) == 0
+    assert identifier in capsys.readouterr().out
+    assert main(["board", "small", "--view", "sort=AP"]) == 0
+    assert "Mine" in capsys.readouterr().out
+    assert main(["export", "small", "--format", "csv", "--out", str(tmp_path / "board.csv")]) == 0
+    assert "Mine" in (tmp_path / "board.csv").read_text()
+
+
+def test_a_login_is_kept_for_nobody_else(
+    site: str,
+    alice: User,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(make_token(alice, "test") + "\n")
+    with token.open() as given:
+        monkeypatch.setattr("sys.stdin", given)
+        assert main(["login", site]) == 0
+    assert stat.S_IMODE(config_path().stat().st_mode) == 0o600
+    assert main(["status"]) == 0
+    token.write_text("rb_wrong\n")
+    with token.open() as given:
+        monkeypatch.setattr("sys.stdin", given)
+        assert main(["login", site]) == 1
+    assert "no such token" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--url", "http://127.0.0.1:1", "datasets"], 3, "cannot be reached: Connection refused"),
+        (["datasets"], 2, "runboard login"),
+        (["--url", "nowhere", "datasets"], 2, "https://"),
+    ],
+)
+def test_a_site_that_is_not_there_is_said_in_a_line(
+    words: list[str],
+    status: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("urllib3.util.retry.Retry.sleep", lambda *_: None)
+    assert main(words) == status
+    told = capsys.readouterr().err
+    assert said in " ".join(told.split())
+    assert "Traceback" not in told
+
+
+def test_what_is_not_there_is_refused_in_words(client: Client, small: Dataset, run: Path) -> None:
+    with pytest.raises(Refused) as refusal:
+        client.board("nothing")
+    assert refusal.value.status == 404
+    with pytest.raises(Refused, match="measure"):
+        client.board("small", measure="nonsense")
+    with pytest.raises(Refused, match="runboard login"):
+        Client(client.url, "rb_wrong").submissions()
+
+
+# --- large files
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of three pieces."""
+    path = tmp_path / "large.txt"
+    path.write_bytes(os.urandom(3 * MB - 5))
+    monkeypatch.setattr(uploading, "PIECE", MB)
+    return path
+
+
+def killed_after_its_first_piece(words: list[str]) -> int:
+    """How the client ended, in a process of its own."""
+    child = os.fork()
+    if child == 0:
+        whole = uploading._send_piece
+
+        def further(*arguments: Any) -> None:
+            whole(*arguments)
+            os._exit(9)
+
+        try:
+            uploading._send_piece = further  # type: ignore[assignment]
+            main(words)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_an_upload_goes_on_after_its_process_was_killed(
+    logged_in: None, large: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["upload", str(large), "--kind", "run"]
+    assert killed_after_its_first_piece(words) == 9
+    assert Upload.objects.get().offset == MB
+    assert main(words) == 0
+    found = Upload.objects.get()
+    assert capsys.readouterr().out.strip() == found.pk
+    assert found.sha256 == uploading.hashlib.sha256(large.read_bytes()).hexdigest()
+    assert main(words) == 0  # it is there, and nothing is sent again
+    assert capsys.readouterr().out.strip() == found.pk
+
+
+def test_a_file_that_changed_meanwhile_is_not_taken_though_a_backup_keeps_it(
+    logged_in: None, large: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = uploading._send_piece
+
+    def changing(*arguments: Any) -> Any:
+        found = whole(*arguments)
+        large.write_bytes(os.urandom(3 * MB - 5))
+        return found
+
+    monkeypatch.setattr(uploading, "_send_piece", changing)
+    with deletion_lock.pause_deletions():
+        assert main(["upload", str(large), "--kind", "run"]) == 1
+    assert "it changed meanwhile" in capsys.readouterr().err
+    assert Upload.objects.exists()  # and counts, until it is deleted
+
+
+def test_a_large_run_goes_in_pieces_by_itself(
+    client: Client, small: Dataset, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runboard.client.IN_PIECES", 10)
+    sent = client.submit(["small"], [run], system="Mine", architecture="dense")
+    work()
+    assert client.status(sent.id)["state"] == State.DONE
+    assert not Upload.objects.exists()
+
+
+def test_a_site_that_goes_away_is_tried_again(
+    client: Client, large: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(uploading, "WAITS", (0, 0))
+    whole, failures = uploading._send_piece, iter([True, False, True])
+
+    def failing(*arguments: Any) -> Any:
+        if next(failures, False):
+            raise SiteUnavailable("the connection broke")
+        return whole(*arguments)
+
+    monkeypatch.setattr(uploading, "_send_piece", failing)
+    identifier = uploading.upload(client, large, "run", lambda *_: None)
+    assert Upload.objects.get().pk == identifier
+    assert capsys.readouterr().err.count("Trying again") == 2
