@@ -50,7 +50,7 @@ FOLDERS = {
     "boards and pages": ["tests/leaderboard"],
     "evaluation": ["tests/evaluation"],
     "who attacks it": ["tests/leaks", "tests/attack", "tests/doors"],
-    "the whole site": ["tests/functional", "tests/faults", "tests/load"],
+    "the whole site": ["tests/functional", "tests/client", "tests/packages", "tests/faults", "tests/load"],
 }
 
 
