@@ -64,6 +64,7 @@ MIDDLEWARE = [
     # Around what follows: who is asked to show again who they are is no fault.
     "leaderboard.core.http.middleware.FaultMiddleware",  # 500 and 503 with an id
     "allauth.account.middleware.AccountMiddleware",
+    "submissions.accounts.middleware.MembersMiddleware",  # 302 or 401 for a stranger, with ACCESS=members
     # No rights without a second factor, where a session was used, how long to wait after a 429.
     "submissions.accounts.middleware.PersonMiddleware",
     "django_htmx.middleware.HtmxMiddleware",

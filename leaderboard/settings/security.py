@@ -147,6 +147,10 @@ AUTH_USER_MODEL = "leaderboard.User"
 SIGNUP = env.str("SIGNUP", default="open")
 if SIGNUP not in ("open", "approval", "closed"):
     raise ImproperlyConfigured(f"SIGNUP is open, approval or closed, not {SIGNUP!r}.")
+#: Who may read the site: everybody (`public`), or whoever is signed in (`members`).
+ACCESS = env.str("ACCESS", default="public")
+if ACCESS not in ("public", "members"):
+    raise ImproperlyConfigured(f"ACCESS is public or members, not {ACCESS!r}.")
 #: Mail domains whose addresses may sign up, those below them included; empty: all.
 SIGNUP_DOMAINS = [domain.strip().lower() for domain in env.list("SIGNUP_DOMAINS", default=[]) if domain]
 if wrong := [

@@ -81,6 +81,18 @@ def has_good_address(person: User) -> bool:
     return EmailAddress.objects.filter(user=person, verified=True).exists()
 
 
+def is_good_token(request: HttpRequest) -> bool:
+    """Whether the request brings a token that is good for anything."""
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not token:
+        return False
+    try:
+        TokenAuthentication().authenticate_credentials(token.strip().encode())
+    except AuthenticationFailed:
+        return False
+    return True
+
+
 def scope_of(request: Request) -> Scope | None:
     """What the call that is asked needs a token to have; None where it says nothing."""
     view = request.parser_context.get("view") if request.parser_context else None

@@ -3,22 +3,75 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from allauth.usersessions.models import UserSession
 from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
 from django.core.cache import cache
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.functional import SimpleLazyObject
 
+from evaluation.core.problems import ProblemCode
 from leaderboard.models import User
+from submissions.accounts.authentication import is_good_token
 from submissions.accounts.second_factor import session_has_second_factor
 
 logger = logging.getLogger(__name__)
 
 #: A session's place and time in the list are at most so many seconds old.
 SEEN_SECONDS = 300
+
+
+MEMBERS_ONLY = ProblemCode(
+    "members_only", "The site is for its members.", "Sign in, or send a token of yours."
+)
+
+#: What a site for members alone answers to everybody: to a monitor, a browser and a finder of faults …
+_OPEN = {"healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon"}
+#: … and to who signs in, by the beginnings of names: allauth's, and those of other providers.
+_SIGNING_IN = (
+    "account_login", "account_logout", "account_signup", "account_reset", "account_confirm",
+    "account_inactive", "account_email_verification", "mfa_authenticate", "socialaccount_", "github_",
+    "openid_connect_",
+)  # fmt: skip
+
+
+class MembersMiddleware(MiddlewareMixin):
+    """With ACCESS=members, asks whoever is not signed in to sign in: every page, file, feed and call of the API.
+
+    A good token is as good here; what it may be used for, the view asks. No cache keeps an answer for others.
+    """
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], arguments: Any, options: Any
+    ) -> HttpResponseBase | None:
+        """None for whoever is a member, and for what everybody may ask for."""
+        if settings.ACCESS == "public" or request.user.is_authenticated or is_good_token(request):
+            return None
+        name = (request.resolver_match.url_name if request.resolver_match else None) or ""
+        if name in _OPEN or name.startswith(_SIGNING_IN):
+            return None
+        if request.path.startswith("/api/"):
+            told = {
+                "code": MEMBERS_ONLY,
+                "detail": f"{MEMBERS_ONLY.meaning} {MEMBERS_ONLY.remedy}",
+                "problems": [],
+            }
+            return JsonResponse(told, status=401, headers={"WWW-Authenticate": "Bearer"})
+        answer = redirect_to_login(request.get_full_path())
+        if request.headers.get("HX-Request"):
+            return HttpResponse(status=401, headers={"HX-Redirect": answer.url})
+        return answer
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        """Keep what members are answered out of caches that others ask."""
+        if settings.ACCESS == "members" and "no-store" not in response.headers.get("Cache-Control", ""):
+            response.headers["Cache-Control"] = "private, no-cache"
+        return response
 
 
 class PersonMiddleware(MiddlewareMixin):

@@ -108,6 +108,37 @@ def _askers(door: Door, method: str, turn: int) -> list[str]:
     return list(dict.fromkeys(asked))
 
 
+@pytest.mark.long
+def test_a_site_for_members_lets_in_nobody_else(site: Site, settings: Any) -> None:
+    """A stranger gets the health of the site, where to report a fault, and the way to sign in: nothing else."""
+    settings.ACCESS = "members"
+    let_in = set()
+    with unrendered():
+        for door in doors_of(site, ROWS):
+            for person in ("anonymous", "expired"):
+                for method in ("GET", "POST"):
+                    got, _ = knock(site.people[person], method, door.address)
+                    if got not in ">15" and not (got == "4" and door.address.startswith("/admin/")):
+                        let_in.add(door.name)
+            if door.name in ("dataset", "api-dataset", "dataset_csv", "news_atom", "dataset_share"):
+                assert knock(site.people["other"], "GET", door.address)[0] == ".", door.name
+    signing_in = {
+        name
+        for name in let_in
+        if name.startswith(("account_", "mfa_", "socialaccount_", "github_", "openid_"))
+    }
+    assert let_in - signing_in == {"healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon"}
+    assert signing_in >= {"account_login", "account_reset_password"}
+    assert not signing_in & {
+        "account_email",
+        "account_change_password",
+        "account_reauthenticate",
+        "mfa_index",
+    }
+    answer = site.people["other"].get("/")
+    assert answer.headers["Cache-Control"] == "private, no-cache"
+
+
 def test_the_table_is_held_against_what_is_answered(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that lets in whom the site turns away, or the other way round, is found."""
     door = next(each for each in doors_of(site, ROWS) if each.name == "submission")
