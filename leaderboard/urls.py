@@ -118,6 +118,7 @@ api_calls = [
     path("benchmarks/", board_api.BenchmarksView.as_view(), name="api-benchmarks"),
     path("benchmarks/<slug:slug>/board/", board_api.benchmark_board, name="api-benchmark-board"),
     path("systems/<slug:slug>/", follow_merged(board_api.SystemView.as_view()), name="api-system"),
+    path("systems/<slug:slug>/recipes/", board_api.RecipesView.as_view(), name="api-recipes"),
     path("search/", board_api.search_results, name="api-search"),
     path("rounds/", RoundsView.as_view(), name="api-rounds"),
     path("rounds/<slug:slug>/", RoundView.as_view(), name="api-round"),

@@ -105,6 +105,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     sending.add_argument("file", type=Path)
     sending.add_argument("--kind", required=True, choices=["run", "model"])
+    again = command("reproduce", _reproduce, "make a system's results again, and compare runs and scores")
+    again.add_argument("system", help="the address of its page, or its slug")
+    again.add_argument("--checkpoint", type=Path, help="its model: a folder or zip")
+    again.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("reproduced"),
+        help="for downloads and runs (default: %(default)s)",
+    )
     for each in (datasets, check, submit, status, board):
         each.add_argument("--json", action="store_true", help="print what the API answers")
     _add_retrieve(command)
@@ -275,6 +284,27 @@ def _retrieve(arguments: argparse.Namespace) -> int:
 
     retrieve(arguments)
     return 0
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    """A line for each result; 1 where one differs."""
+    try:
+        import runboard_eval  # noqa: F401
+
+        from runboard.reproducing import reproduce, slug_of
+    except ImportError as error:
+        raise ValueError(
+            f"This command needs another package: pip install runboard[retrieve] ({error})."
+        ) from error
+    site = Client(
+        arguments.url or (arguments.system.split("/systems/")[0] if "://" in arguments.system else None),
+        progress=_Bars(),
+    )
+    status = 0
+    for found in reproduce(site, slug_of(arguments.system), arguments.folder, arguments.checkpoint):
+        print(found)
+        status = max(status, 1 if found.differs else 0)
+    return status
 
 
 def _print_submission(found: Submission) -> None:

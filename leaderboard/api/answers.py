@@ -216,6 +216,27 @@ ChallengeSerializer = shape(
 )
 
 
+class RecipeSerializer(serializers.Serializer[Any]):
+    """How one result is made again; only `reason` where it cannot be."""
+
+    dataset = serializers.CharField()
+    configuration = serializers.CharField()
+    reason = serializers.CharField(help_text="Why nobody else can make it again; empty where somebody can.")
+    engine = serializers.CharField()
+    parameters = serializers.DictField(help_text="All parameters of the engine.")
+    checkpoint = serializers.DictField(
+        help_text="`sha256`, `hub_name` and `hub_commit`, or a `file` of the dataset."
+    )
+    language = serializers.CharField()
+    drop_self_matches = serializers.BooleanField()
+    depth = serializers.IntegerField(help_text="Documents a query.")
+    tag = serializers.CharField(help_text="The run's last column.")
+    run_sha256 = serializers.CharField(help_text="Of the run's text.")
+    files = serializers.DictField(child=serializers.CharField(), help_text="Checksums of corpus and queries.")
+    scores = serializers.DictField(child=serializers.FloatField(), help_text="Unrounded means by measure.")
+    software = serializers.CharField(help_text="The version of the site.")
+
+
 class SystemSerializer(NamedSerializer):
     """A system with all its public results."""
 

@@ -31,6 +31,7 @@ from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import announced_rounds
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
+from leaderboard.systems.recipes import recipes_of
 from leaderboard.views.board_views import Kind, board_citation, site_revision
 from leaderboard.views.exports import export_asked
 from leaderboard.views.files import visible_dataset
@@ -244,6 +245,18 @@ class SystemView(ReadView):
             "corrections": corrections_of(key),
         }
         return Response(answers.SystemSerializer(answer).data)
+
+
+class RecipesView(ReadView):
+    """How a system's results are made again."""
+
+    @extend_schema(operation_id="recipes", parameters=[SLUG], responses=answers.RecipeSerializer(many=True))
+    def get(self, request: Request, slug: str) -> Response:
+        """For each public result what made it of what, or why nobody else can make it again."""
+        facts = system_page.system_facts(slug)
+        if facts is None:
+            raise Http404
+        return Response(answers.RecipeSerializer(recipes_of(facts["pk"]), many=True).data)
 
 
 def _result(result: Result) -> dict[str, Any]:

@@ -155,7 +155,8 @@ _API = {
     **_each(
         Row(".......1", "55555551"),
         "api-datasets", "api-dataset", "api-dataset-board", "api-dataset-files", "api-benchmarks",
-        "api-benchmark-board", "api-system", "api-search", "api-rounds", "api-round", "api-schema", "api-models",
+        "api-benchmark-board", "api-system", "api-recipes", "api-search", "api-rounds", "api-round", "api-schema",
+        "api-models",
     ),
     "api-dataset (unseen)": Row("44444441", "55555551"),
     "api-dataset-files (unseen)": Row("4444.4.1", "55555551"),

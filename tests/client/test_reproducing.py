@@ -1,0 +1,102 @@
+"""Results made again: equal bytes and scores, and what is said where something is another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.models import Dataset, Run
+from packages.evaluation_wheel import write_tree
+from runboard import Client
+from runboard.cli import main
+from runboard.reproducing import reproduce, slug_of
+from tests.servers.web import serving
+from tests.submissions.model_jobs import make_published
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(scope="module")
+def site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("web")) as started:
+        yield started[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """`runboard_eval`, as whoever installs it has it."""
+    folder = tmp_path_factory.mktemp("package")
+    write_tree(folder, kernel=False)
+    sys.path.insert(0, str(folder))
+    yield
+    sys.path.remove(str(folder))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Dataset:
+    return make_published(tmp_path / "collection")
+
+
+class Changed(Client):
+    """A site whose recipes say something else."""
+
+    changes: dict[str, Any] = {}
+
+    def ask(self, method: str, path: str, **options: Any) -> Any:
+        found = super().ask(method, path, **options)
+        return [{**each, **self.changes} for each in found] if path.endswith("/recipes/") else found
+
+
+def test_a_result_is_the_same_byte_for_byte(
+    small: Dataset, site: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", f"{site}/systems/bm25/", "--folder", str(tmp_path / "again")]) == 0
+    assert "small: the same run, byte for byte" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"parameters": {"k1": 3.0, "b": 0.1}}, "the run has other bytes"),
+        ({"tag": "another"}, "the run has other bytes"),
+        ({"parameters": {"surprise": 1}}, "the engine here has other parameters"),
+        ({"files": {"corpus": "0" * 64, "queries": "0" * 64}}, "the site has another corpus by now"),
+        ({"scores": {"nDCG@10": 0.123}}, "nDCG@10 is"),
+    ],
+)
+def test_what_is_another_is_said(
+    small: Dataset, site: str, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    client = Changed(site)
+    client.changes = changes
+    (found,) = reproduce(client, "bm25", tmp_path / "again")
+    assert said in str(found)
+    assert "differs" in str(found)
+
+
+def test_why_a_result_cannot_be_made_again_is_said(small: Dataset, site: str, tmp_path: Path) -> None:
+    Run.objects.update(origin=Run.Origin.UPLOADED)
+    (found,) = reproduce(Client(site), "bm25", tmp_path)
+    assert "cannot be made again. The run was uploaded" in str(found)
+    Run.objects.update(origin=Run.Origin.RETRIEVED)
+    (tmp_path / "collection" / "queries.jsonl").write_text(
+        '{"_id": "q1", "text": "word"}\n{"_id": "q2", "text": "text"}\n'
+    )
+    import_dataset(tmp_path / "collection", ImportOptions(slug="small"))
+    (found,) = reproduce(Client(site), "bm25", tmp_path)
+    assert "other content since" in str(found)
+    Dataset.objects.update(hidden=True)
+    (found,) = reproduce(Client(site), "bm25", tmp_path)
+    assert "judgements are hidden" in str(found)
+
+
+def test_a_page_or_a_name_names_a_system() -> None:
+    assert slug_of("https://x.example/systems/bm25/?a=b") == slug_of("bm25") == "bm25"
+    with pytest.raises(ValueError, match="no system's page"):
+        slug_of("https://x.example/datasets/small/")
