@@ -58,12 +58,12 @@ class DecideForm(ReasonForm):
 
 def _switch(rescore: Rescore, seen: str) -> str:
     dataset = switch_board(rescore, seen=seen)
-    return f"The board of {dataset} stands on qrels {rescore.to_qrels.number} now."
+    return f"The board of {dataset} stands on qrels v{rescore.to_qrels.number} now."
 
 
 def _discard(rescore: Rescore, seen: str) -> str:
     campaigns.discard_rescore(rescore)
-    return f"Discarded: the board of {rescore.dataset} stays on qrels {rescore.from_qrels.number}."
+    return f"Discarded: the board of {rescore.dataset} stays on qrels v{rescore.from_qrels.number}."
 
 
 def _resume(rescore: Rescore, seen: str) -> str:
@@ -115,7 +115,7 @@ class RescoreAdmin(JudgingAdmin):
     @admin.display(description="judgements")
     def judgements(self, rescore: Rescore) -> str:
         """From which to which."""
-        return f"qrels {rescore.from_qrels.number} → {rescore.to_qrels.number}"
+        return f"qrels v{rescore.from_qrels.number} → v{rescore.to_qrels.number}"
 
     @admin.display(description="runs")
     def progress(self, rescore: Rescore) -> str:
@@ -184,7 +184,7 @@ class RescoreAdmin(JudgingAdmin):
         )
         return curation_page(
             request, self, "admin/leaderboard/rescore/comparison.html",
-            f"{dataset}: qrels {rescore.from_qrels.number} → {rescore.to_qrels.number}",
+            f"{dataset}: qrels v{rescore.from_qrels.number} → v{rescore.to_qrels.number}",
             rescore=rescore, dataset=dataset, table=table, stays=unmoved_results(comparison), seen=digest(comparison),
             evaluating=evaluating, later=evaluating and is_secret_preview(rescore), ready=rescore.state == State.READY,
             failed=rescore.state == State.FAILED,

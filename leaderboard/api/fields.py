@@ -57,6 +57,7 @@ _PLAIN: Mapping[Any, Callable[..., Field]] = {
     bool: serializers.BooleanField,
     int: serializers.IntegerField,
     float: serializers.FloatField,
+    datetime.date: serializers.DateField,
     datetime.datetime: serializers.DateTimeField,
     Literal: serializers.CharField,
 }

@@ -5,6 +5,7 @@ Each text is shown only as far as the dataset's own settings let everyone see it
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
@@ -51,7 +52,7 @@ class JudgedVersion(NamedTuple):
     version: str
     split: str
     number: int
-    date: str
+    date: datetime.date
     changes: str
     current: bool
     #: Where it is shown what changed with them; empty where no board was switched to them.
@@ -206,7 +207,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
                 version=row.version__label or f"version {row.version__number}",
                 split=row.split,
                 number=row.number,
-                date=row.created_at.date().isoformat(),
+                date=row.created_at.date(),
                 changes=_changes(before, row, hidden=dataset["hidden"]),
                 current=row.pk == dataset["current_qrels_id"],
                 page=pages.get(row.pk, ""),

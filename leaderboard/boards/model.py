@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.utils.text import slugify
 
@@ -131,6 +131,8 @@ _GROUP_SLUGS = {
     EFFICIENCY: "efficiency",
     REPORTED_BESIDE: "reported",
     ABOUT: "about",
+    "All datasets": "over-all",
+    "Ranks over datasets": "ranks-over-all",
 }
 
 
@@ -244,17 +246,27 @@ def rank_label(rank: int | None, ranked_in: str) -> str:
     return "" if rank is None else f"{_RANK_MARKS.get(ranked_in, '')}{rank}"
 
 
+class Part(NamedTuple):
+    """One thing that a summary says, under its label; `state` is `up` where it is more than chance, `ns` where not."""
+
+    label: str
+    text: str
+    state: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The sentences as `text`, and their facts: slugs of systems, values as published, None where nothing is told.
 
-    `before` and `after` are the text around the `name` of the best. `relative` is to the baseline, 0.1 for 10 % more;
-    `latency` is the mean of the cheapest system near the best, in milliseconds.
+    `label` is what the best is called, `after` follows its `name`, the other `parts` have labels of their own.
+    `relative` is to the baseline, 0.1 for 10 % more; `latency` is the mean of the cheapest system near the best, in
+    milliseconds.
     """
 
-    before: str
+    label: str
     name: str
     after: str
+    parts: Sequence[Part]
     best: str
     measure: str
     score: float
@@ -267,7 +279,8 @@ class Summary:
     @property
     def text(self) -> str:
         """All of it."""
-        return f"{self.before}{self.name}{self.after}"
+        parts = (Part(self.label, f"{self.name}{self.after}"), *self.parts)
+        return " ".join(f"{part.label}: {part.text}." for part in parts)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
 from leaderboard.boards.model import DELTA, RELATIVE, SYSTEM, Block, Board, Column
 from leaderboard.boards.state import PRESETS, BoardState
 from leaderboard.results.kinds import PRIVATE
@@ -20,7 +23,7 @@ OVERVIEW_WIDTH = 9
 class Preset(NamedTuple):
     """A named choice of columns: `label` is its tab, `groups` are slugs of groups, `keys` those of single columns."""
 
-    label: str
+    label: Promise | str
     groups: Collection[str] = ()
     keys: Collection[str] = ()
 
@@ -34,27 +37,27 @@ _PRESETS: Mapping[str, Preset] = dict(
         PRESETS,
         (
             Preset(
-                "Overview",
+                _("Overview"),
                 keys=(
                     *_SCORE, "coverage", "wins", "private", "mean-latency", "index-bytes", "published",
                     "weighted-score", "corpus-index",
                 ),
             ),
             Preset(
-                "Effectiveness",
+                _("Effectiveness"),
                 (
                     "effectiveness", "over-all", "delta", "ranks-over-all", "private-part", "other-measures", "judged",
                 ),
             ),
-            Preset("Efficiency", ("efficiency", "reported"), (*_SCORE, *_SIZES, "weighted-score")),
+            Preset(_("Efficiency"), ("efficiency", "reported"), (*_SCORE, *_SIZES, "weighted-score")),
             Preset(
-                "Training data",
+                _("Training data"),
                 keys=(
                     *_SCORE, "architecture", "provenance", "training-data", "weights", "licence", *_SIZES,
                     "maximum-length", "by", "published",
                 ),
             ),
-            Preset("All"),
+            Preset(_("All")),
         ),
         strict=True,
     )
@@ -68,7 +71,7 @@ def choose_columns(board: Board, state: BoardState) -> None:
     """Choose what a page of the board shows, and offer its presets; exports follow only where the address chooses."""
     board.shown = _chosen(board, state)
     board.presets = [
-        (name, preset.label)
+        (name, str(preset.label))
         for name, preset in _PRESETS.items()
         if name != "efficiency" or any(column.group_slug in preset.groups for column in board.columns)
     ]

@@ -12,6 +12,7 @@ from itertools import groupby, pairwise, repeat
 from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from leaderboard.boards.model import (
     DELTA,
@@ -25,7 +26,7 @@ from leaderboard.boards.model import (
     Row,
     Value,
 )
-from leaderboard.boards.row_heads import Names, escaped, pin_button, row_head, unpin_link
+from leaderboard.boards.row_heads import Names, escaped, row_head
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity
 from leaderboard.results.kinds import REPORTED
 from leaderboard.results.significance.statements import differs
@@ -39,10 +40,13 @@ SYMBOLS = frozenset(f"‡?{SEPARATED}")
 WIDTH = 400
 #: The heads of a board's blocks.
 BLOCKS = {
-    Block.SCORED: "Scored here",
-    Block.REPORTED: "Reported by papers: not scored here, ranked separately",
-    Block.INCOMPLETE: "{number} incomplete {rows}: no result on some of the datasets",
-    Block.NOT_RANKED: "Not ranked",
+    Block.SCORED: gettext_lazy("Scored here"),
+    Block.REPORTED: gettext_lazy("Reported by papers: not scored here, ranked separately"),
+    Block.INCOMPLETE: ngettext_lazy(
+        "%d incomplete row: no result on some of the datasets",
+        "%d incomplete rows: no result on some of the datasets",
+    ),
+    Block.NOT_RANKED: gettext_lazy("Not ranked"),
 }
 #: Steps of an in-cell bar: the classes b0 to b50.
 BAR_STEPS = 50
@@ -87,10 +91,10 @@ def render_rows(
     names = Names.of(board)
     pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
     heads = [
-        row_head(names, row, unpin_link(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned")
+        row_head(names, row, names.unpin_link(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned")
         for row in pinned
     ]
-    heads += [row_head(names, row, pin_button(row) if may_pin else "") for row in others]
+    heads += [row_head(names, row, names.pin_button(row) if may_pin else "") for row in others]
     rows = list(map("".join, zip(heads, *cells, strict=True)))
     return mark_safe("".join(_blocks(board, rows)))  # noqa: S308
 
@@ -109,7 +113,7 @@ def _blocks(board: Board, rows: Sequence[str]) -> Iterator[str]:
         if alone or block is Block.SCORED:
             yield f"<tbody>{_joined(of_block)}</tbody>"
             continue
-        label = BLOCKS[block].format(number=len(of_block), rows="row" if len(of_block) == 1 else "rows")
+        label = BLOCKS[block] if block is not Block.INCOMPLETE else BLOCKS[block] % len(of_block)
         if block is Block.INCOMPLETE:
             checked = " checked" if board.found < board.total else ""
             label = f'<label><input type="checkbox" id="show-incomplete"{checked}> {label}</label>'

@@ -7,6 +7,9 @@ from functools import lru_cache
 from html import escape
 from typing import NamedTuple
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.significance import ranks_text
 from leaderboard.boards.model import Board, Row, Value, reason_gone
@@ -14,72 +17,99 @@ from leaderboard.core.text.numbers import format_quantity
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import GONE, REPORTED, STALE
 
-
-def pin_button(row: Row) -> str:
-    """A button of the board's form, so that no row repeats the whole address."""
-    return (
-        f'<button class="pin" type="submit" form="board-form" name="pin" value="{row.entry.slug}" '
-        f'aria-label="Pin {escaped(row.entry.system)}"></button>'
-    )
-
-
-def unpin_link(row: Row, href: str) -> str:
-    if not href:
-        return ""
-    return f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="Unpin {escape(row.entry.system)}"></a>'
-
-
-#: How a result was obtained, in few words.
-PROVENANCES = {"measured": "run here", "scored": "scored here", "reported": "reported"}
+#: How a result was obtained, and what state it or its system is in, in few words.
+PROVENANCES = {
+    "measured": gettext_lazy("run here"),
+    "scored": gettext_lazy("scored here"),
+    "reported": gettext_lazy("reported"),
+}
+STATES = {
+    "baseline": gettext_lazy("baseline"),
+    "stale": gettext_lazy("stale"),
+    "challenged": gettext_lazy("challenged"),
+    "late": gettext_lazy("late"),
+    "manual": gettext_lazy("manual"),
+    "private": gettext_lazy("private"),
+    "withdrawn": gettext_lazy("withdrawn"),
+    "quarantined": gettext_lazy("quarantined"),
+}
+NBSP = "\u00a0"
+#: Between facts; it ends a line and begins none.
+DOT = f"{NBSP}· "
+#: A fact of so many letters stands in one line, on a telephone too.
+SHORT = 20
 #: What may stand under a system's name: its team, what it is, how it was scored, how large it is.
 _BELOW = ("by", "architecture", "provenance", "declared-parameters")
 
 
 class Names(NamedTuple):
-    """What stands at the names of a board: facts that no column shows, who ties with the best where ranks say it not.
+    """What stands at the names of a board: facts that no column shows, and the best with what ties with it, if any.
 
-    `without_page` are slugs of systems that have no page by now.
+    `without_page` are slugs of systems that have no page by now. Then come texts, which are looked up once for a board:
+    labels of buttons, with a place for the name, and what stands below a rank.
     """
 
     below: tuple[str, ...]
     tied: Collection[int]
     without_page: Collection[str]
+    pin: str
+    unpin: str
+    ties: str
+    open_ranks: str
 
     @classmethod
     def of(cls, board: Board) -> Names:
         """Those of the view."""
         shown = {column.key for column in board.shown}
-        published = board.statements.published
+        tied = board.statements.tied_with_best(board.measure)
         return cls(
             tuple(key for key in _BELOW if key not in shown),
-            published.tied if published and published.measure == board.measure else (),
+            tied if len(tied) > 1 else (),
             board.without_page,
+            _("Pin %s"),
+            _("Unpin %s"),
+            f'<small title="{_("ties with the best")}">{_("ties")}</small>',
+            f'<small title="{_("ranks that the tests leave possible")}">',
+        )
+
+    def pin_button(self, row: Row) -> str:
+        """A button of the board's form, so that no row repeats the whole address."""
+        return (
+            f'<button class="pin" type="submit" form="board-form" name="pin" value="{row.entry.slug}" '
+            f'aria-label="{self.pin % escaped(row.entry.system)}"></button>'
+        )
+
+    def unpin_link(self, row: Row, href: str) -> str:
+        """The way back; empty without an address."""
+        label = self.unpin % escaped(row.entry.system)
+        return (
+            f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="{label}"></a>' if href else ""
         )
 
 
 @lru_cache(4096)
 def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
-    """Facts of a system in one line; rows share them, board after board."""
+    """Facts of a system in one line; rows share them, board after board. It is broken between facts alone."""
     said = []
     for key, value in zip(keys, values, strict=True):
         if isinstance(value, (float, int)):
-            said.append(f"{format_quantity(value)} M parameters")
+            said.append(_("%s M parameters") % format_quantity(value))
         elif value is not None and key == "provenance":
-            said.append(", ".join(PROVENANCES.get(one, one) for one in value.split(", ")))
+            said.append(", ".join(str(PROVENANCES.get(one, one)) for one in value.split(", ")))
         elif value is not None:
             said.append(value)
-    return " · ".join(said)
+    return DOT.join(fact.replace(" ", NBSP) if len(fact) <= SHORT else fact for fact in said)
 
 
-def _rank(row: Row, tied: Collection[int]) -> str:
+def _rank(names: Names, row: Row, *, tied: bool) -> str:
     """The rank, and below it the ranks that tests leave open, unless there is one only."""
     label = str(row.rank or "—") if row.ranked_in == REPORTED else row.rank_label or "—"
     found = row.certainty
-    if found is None and row.entries and row.entries[0] in tied:
-        return f'{label}<small title="ties with the best">ties</small>'
+    if found is None and tied:
+        return label + names.ties
     if found is None or found.rank_low is None or found.rank_low == found.rank_high:
         return label
-    return f'{label}<small title="ranks that the tests leave open">{ranks_text(found)}</small>'
+    return f"{label}{names.open_ranks}{ranks_text(found)}</small>"
 
 
 def row_head(names: Names, row: Row, pin: str, *classes: str) -> str:
@@ -97,15 +127,20 @@ def row_head(names: Names, row: Row, pin: str, *classes: str) -> str:
     if entry.is_baseline:
         states.insert(0, "baseline")
     for state in states:
-        after += f'&ensp;<span class="badge is-{state}">{state}</span>'
-    missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
+        after += f'&ensp;<span class="badge is-{state}">{STATES.get(state, state)}</span>'
+    lacking = entry.missing_queries
+    text = ngettext("%d judged query missing", "%d judged queries missing", lacking) if lacking else ""
+    missing = text and text % lacking
     facts = _facts(names.below, tuple(map(row.values.get, names.below)))
-    if said := " · ".join(filter(None, (facts, entry.configuration, missing, reason_gone(entry)))):
+    if said := DOT.join(filter(None, (facts, entry.configuration, missing, reason_gone(entry)))):
         after += f"<small>{escaped(said)}</small>"
+    tied = bool(names.tied) and bool(row.entries) and row.entries[0] in names.tied
+    if tied:
+        classes = (*classes, "is-tied")
     named = " ".join([*classes, *[f"is-{state}" for state in states]])
     opening = f'<tr class="{named}">' if named else "<tr>"
     return (
-        f'{opening}<td class="rank">{pin}{_rank(row, names.tied)}</td><th scope="row" class="name">'
+        f'{opening}<td class="rank">{pin}{_rank(names, row, tied=tied)}</td><th scope="row" class="name">'
         f"{_named(entry, names.without_page)}{after}</th>"
     )
 

@@ -1,6 +1,7 @@
-"""What a board says, in one or two sentences: who is best, by how much and how surely, who ties, what good costs.
+"""What a board says above its table: which system is best, by how much, how surely, what ties with it, what good costs.
 
-Page, API, exports, feeds and share images say it with these words. What is said of certainty comes from
+Each is a part with a label of its own, so that a reader finds it. Page, API, exports, feeds and share images use these
+words. What is said of certainty comes from
 `results.significance.statements`, which knows how the judgements are protected. It is of the whole board: no filter
 changes it, and where some are on it says so.
 """
@@ -10,17 +11,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from leaderboard.boards.model import Board, Row, Summary
-from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from leaderboard.boards.model import DELTA, Board, Part, Row, Summary
+from leaderboard.core.text.numbers import format_quantity, format_value, signed
 from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement
 
 #: A system that costs least is looked for among those that have this share of the best score.
 NEAR_BEST = 0.95
-#: A longer name of a system is said by its beginning, so that a telephone shows all in three lines.
+#: A longer name of a system is said by its beginning, so that a telephone shows all of a part in two lines.
 LONGEST_NAME = 34
-#: So many systems that tie are named, where their names are short; more are counted.
-MOST_NAMED = 2
+#: So many letters of names of systems that tie are said, the first name always; further ones are counted.
+MOST_NAMED = 64
+
+#: Why the best has no latency, by how it was obtained.
+_NOT_TIMED = {SCORED: gettext_lazy("not measured for an uploaded run"), "measured": gettext_lazy("not timed")}
 
 
 def summarise(
@@ -53,22 +60,20 @@ def summarise(
     statement = said.of(best.entries[0], measure) if best.entries else UNKNOWN
     ties = said.tied_with_best(measure)
     tied = [row for row in rows if row is not best and ties.intersection(row.entries)]
+    tied.sort(key=lambda row: _number(row, key) or 0.0, reverse=not lower_is_better)
     cheapest, latency, cost = _cheapest(rows, best, key, tied, lower_is_better=lower_is_better)
-    least = said.least_difference(measure)
-    lead = _lead(board, best, ratio, statement, least, others=len(rows) - 1)
     certain = (
         _ties(tied, names)
         if ties and len(rows) > 1
         else _untested(board, rows, reported=reported, tested=tested)
     )
-    label = "Best reported" if reported else "Best"
-    whole = f" of all {len(board.rows)} systems" if filtered and len(board.rows) > 1 else ""
-    challenged = " (challenged)" if best.entry.challenged else ""
-    after = f"{challenged}, {measure} {format_value(score, 3)}{lead}. {certain} {cost}"
+    parts = [_lead(board, best, ratio, statement, said.least_difference(measure), others=len(rows) - 1)]
+    parts += [Part(_("Tied with it"), certain)] if certain else []
     return Summary(
-        f"{label}{whole}: ",
+        _label(reported=reported, total=len(board.rows) if filtered else 1),
         _name(best, names),
-        " ".join(after.split()),
+        (_(" (challenged), %s") if best.entry.challenged else ", %s") % f"{measure} {format_value(score, 3)}",
+        [*parts, Part(_("Cost"), cost)],
         best.entry.slug,
         measure,
         score,
@@ -78,6 +83,14 @@ def summarise(
         cheapest.entry.slug if cheapest else None,
         latency,
     )
+
+
+def _label(*, reported: bool, total: int) -> str:
+    """What the best is called; of all `total` systems, where there are several and a view hides some."""
+    if total == 1:
+        return _("Best reported") if reported else _("Best")
+    label = _("Best reported of all %(total)d systems") if reported else _("Best of all %(total)d systems")
+    return label % {"total": total}
 
 
 def _number(row: Row, key: str) -> float | None:
@@ -101,23 +114,29 @@ def _lead(
     least: float | None,
     *,
     others: int,
-) -> str:
+) -> Part:
     """The lead over the baseline, and whether it is more than chance.
 
     Over hidden judgements `least` is the smallest difference that is, of which a smaller one is not shown to be.
     """
     if best.entry.is_baseline:
-        return " (the baseline)" if others else " (the baseline, alone so far)"
+        return Part(_("Lead"), _("it is the baseline") if others else _("the baseline, alone so far"))
     if relative is None:
-        return ", no baseline"
-    side = "below" if relative < 0 else "over"
-    lead = f", {signed(relative, 1, percent=True).lstrip(MINUS)} % {side} {board.baseline}"
-    p = "" if statement.p is None else f", p {p_text(statement.p)}"
+        return Part(_("Lead"), _("no baseline to compare with"))
+    label = _("Against %(baseline)s") % {"baseline": board.baseline}
+    lead = f"{signed(relative, 1, percent=True)} %"
     if statement.better is None:
-        return lead
+        return Part(label, lead)
+    facts = {"lead": lead, "p": p_text(statement.p) if statement.p is not None else ""}
     if least is not None:
-        return f"{lead} ({'significant' if statement.better else 'not significant'}: needs {least:+.3f})"
-    return f"{lead} ({'significant' if statement.better else 'not significant'}{p})"
+        facts |= {"delta": signed(_number(best, DELTA), 3), "least": f"{least:+.3f}"}
+        sure = _("%(lead)s, significant (%(delta)s; at least %(least)s needed)")
+        unsure = _("%(lead)s, not significant (%(delta)s; at least %(least)s needed)")
+    elif statement.p is not None:
+        sure, unsure = _("%(lead)s, significant (p %(p)s)"), _("%(lead)s, not significant (p %(p)s)")
+    else:
+        sure, unsure = _("%(lead)s, significant"), _("%(lead)s, not significant")
+    return Part(label, (sure if statement.better else unsure) % facts, "up" if statement.better else "ns")
 
 
 def p_text(p: float) -> str:
@@ -126,12 +145,17 @@ def p_text(p: float) -> str:
 
 
 def _ties(tied: Sequence[Row], names: Counter[str]) -> str:
+    """The systems that tie with the best: as many by name as there is room for, and how many more."""
     if not tied:
-        return "No system ties with it."
-    named = " and ".join(_name(row, names) for row in tied)
-    if len(tied) > MOST_NAMED or len(named) > LONGEST_NAME:
-        return f"{len(tied)} {'systems tie' if len(tied) > 1 else 'system ties'} with it."
-    return f"{named} {'tie' if len(tied) > 1 else 'ties'} with it."
+        return _("no other system")
+    named = [_name(row, names) for row in tied]
+    room = [sum(map(len, named[: number + 1])) <= MOST_NAMED for number in range(len(named))]
+    told = max(1, sum(room))
+    if told == len(named):
+        return ", ".join(named)
+    more = len(named) - told
+    text = ngettext("%(names)s and %(more)d more", "%(names)s and %(more)d more", more)
+    return text % {"names": ", ".join(named[:told]), "more": more}
 
 
 def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool) -> str:
@@ -139,16 +163,16 @@ def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool
     if len(rows) < 2:
         return ""
     if reported:
-        return "Significance and ties not tested (only means are reported)."
+        return _("not tested (only means are reported)")
     if not tested:
-        return "Significance and ties not tested over datasets."
-    return "Ties are not known yet." if board.awaited else ""
+        return _("not tested over several datasets")
+    return _("not known yet") if board.awaited else ""
 
 
 def _cheapest(
     rows: Sequence[Row], best: Row, key: str, tied: Sequence[Row], *, lower_is_better: bool
 ) -> tuple[Row | None, float | None, str]:
-    """The quickest of the systems that are near the best or tie with it, its latency, and how that is said."""
+    """The quickest of the systems that are near the best or tie with it, its latency, and what the best one costs."""
     score = _number(best, key) or 0.0
     near = [
         (latency, row)
@@ -156,11 +180,17 @@ def _cheapest(
         if (latency := _number(row, "mean-latency")) is not None and (value := _number(row, key)) is not None
         and (row in tied or (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST))
     ]  # fmt: skip
+    own = next((_("%(time)s ms per query") % _time(latency) for latency, row in near if row is best), "")
+    if not own:
+        own = str(_NOT_TIMED.get(best.entry.provenance, _("not measured")))
     if not near:
-        return None, None, "Cost: not measured."
+        return None, None, own
     latency, cheapest = min(near, key=lambda found: found[0])
-    cost = f"{format_quantity(latency, 2)} ms"
     if cheapest is best:
-        return best, latency, f"It is also the cheapest near the best, {cost}."
-    name = _name(cheapest, Counter())
-    return cheapest, latency, f"Cheapest near it: {name}, {cost}."
+        return best, latency, _("%(cost)s, the least of those near it") % {"cost": own}
+    facts = {"cost": own, "name": _name(cheapest, Counter())} | _time(latency)
+    return cheapest, latency, _("%(cost)s; cheapest near it: %(name)s, %(time)s ms") % facts
+
+
+def _time(latency: float) -> dict[str, str]:
+    return {"time": format_quantity(latency, 2)}

@@ -195,8 +195,8 @@ def _plot(
     ]
     numbers = [number for one in series for number in one.values if number is not None]
     numbers += [end for one in series for pair in one.ends if pair for end in pair]
-    colour = " Lines are 95 % intervals" + (
-        "; a difference has a colour where its own excludes 0" if single else ""
+    colour = " Lines are 95 % confidence intervals." + (
+        f" Filled points are significantly better (blue) or worse (orange) than {baseline}." if single else ""
     )
     return Plot(
         data=[*data, _value_column(names, data[0].text)] if single else data,
@@ -204,7 +204,7 @@ def _plot(
             len(names), **_axes(measure, baseline, numbers, lower=lower), showlegend=not single
         ),
         table=Table((what, *titles), list(zip(names, *columns, strict=True)), ("", *[form] * len(columns))),
-        caption=f"{caption}{colour}." if sure else caption,
+        caption=f"{caption}{colour}" if sure else caption,
         subtitle=subtitle,
         notes=list(notes),
         baseline=baseline,

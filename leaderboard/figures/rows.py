@@ -9,6 +9,7 @@ from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import BenchmarkPage
 from leaderboard.core.measures import better
+from leaderboard.core.text.numbers import DECIMALS
 from leaderboard.figures.bars import cut
 from leaderboard.figures.model import FigureRequest
 from leaderboard.results.kinds import REPORTED, STALE
@@ -94,7 +95,7 @@ def mean(row: Row, places: Sequence[Member]) -> float | None:
 
 def score_format(rows: Sequence[Row], sign: str = "") -> str:
     """The format of scores of these rows: as many decimals as the board shows."""
-    return f"{sign}.{max((row.decimals for row in rows), default=3)}f"
+    return f"{sign}.{min(DECIMALS, max((row.decimals for row in rows), default=DECIMALS))}f"
 
 
 def chosen_first(rows: Sequence[Row], slugs: Sequence[str], most: int) -> list[Row]:

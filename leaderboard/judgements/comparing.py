@@ -138,7 +138,7 @@ def record_merge(brought: JudgementImport, merged: MergedJudgements) -> str:
         after={"qrels": qrels.number, "conflicts": present.policy},
     )
     rescore = adopt_qrels(present.dataset, qrels, present.note, merged.content)
-    return f"Qrels {qrels.number}: " + ("the stored runs are rescored." if rescore else "adopted.")
+    return f"Qrels v{qrels.number}: " + ("the stored runs are rescored." if rescore else "adopted.")
 
 
 def split_of(brought: JudgementImport) -> str:

@@ -216,7 +216,7 @@ class Qrels(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.version} {self.split} qrels {self.number}"
+        return f"{self.version} {self.split} qrels v{self.number}"
 
 
 class DatasetFile(models.Model):

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
 
 from leaderboard.boards import formatting, rendering
 from leaderboard.boards.columns.significance import CALLED
@@ -216,17 +217,39 @@ def _legend(board: Board) -> Iterator[str]:
     """What everyone has to know to read the table; the notes say the rest."""
     if any(column.kind in ("delta", "relative") for column in board.shown):
         least = board.statements.least_difference(board.measure)
-        text = f"Δ compares with {board.baseline} on the same dataset version and judgements."
+        facts = {"baseline": board.baseline, "least": f"{least or 0:+.3f}"}
+        yield _("Δ is the difference to %(baseline)s on the same topics and judgements.") % facts
         if least is not None:
-            text += f" In colour: significant at 0.05, which takes {least:+.3f}. In grey: not, or not known."
+            colours = _(
+                "Blue: significantly better than %(baseline)s, by %(least)s or more. Over hidden judgements this one "
+                "threshold (0.05, from the values of the baseline alone) stands in for a test of each system. Grey: "
+                "less, or not known."
+            )
+            yield colours % facts
         elif board.certainty or board.found_with:
-            text += " In colour: the 95 % interval of the difference excludes 0. In grey: not, or not known."
+            colours = _(
+                "Blue: significantly better than %(baseline)s. Orange: significantly worse. The 95 %% confidence "
+                "interval of the difference does not include 0. Grey: neither, or not tested."
+            )
+            yield colours % facts
         if board.compared > FEW_COMPARED:
-            text += f" Chance alone would colour about {board.compared / 20:.0f} of {board.compared} equal systems."
-        yield text
-    lower = [column.label for column in board.shown if column.better == "lower" and column.numeric]
-    better = "Higher is better" + (f", but lower for {', '.join(dict.fromkeys(lower))}" if lower else "")
-    yield f"{better}. Best in bold, second best underlined."
+            few = {"few": f"{board.compared / 20:.0f}", "all": board.compared}
+            yield _("Chance alone would colour about %(few)s of %(all)d equal systems.") % few
+    if len(board.statements.tied_with_best(board.measure)) > 1:
+        ties = _(
+            "The bar at the left marks the best system and all that tie with it: they are behind by less than the "
+            "threshold, which is raised here because all pairs are compared."
+        )
+        if board.certainty is not None:
+            how = board.certainty.settings
+            ties = _(
+                "The bar at the left marks the best system and all that tie with it: paired tests of all pairs at "
+                "%(alpha)g (%(correction)s) do not tell them apart."
+            ) % {"alpha": how.alpha, "correction": how.pairs_correction}
+        yield ties
+    lower = list(dict.fromkeys(c.label for c in board.shown if c.better == "lower" and c.numeric))
+    better = _("Higher is better; lower for %s.") % ", ".join(lower) if lower else _("Higher is better.")
+    yield f"{better} {_('Best in bold, second best underlined.')}"
 
 
 def _options(choices: Iterable[Choice]) -> SafeString:

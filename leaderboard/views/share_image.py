@@ -19,7 +19,7 @@ from leaderboard.core.text.numbers import MINUS, format_value, signed
 #: Pixels, as Open Graph and Twitter want them, and the space around what is drawn.
 WIDTH, HEIGHT, MARGIN = 1200, 630, 72
 PAPER, INK, SOFT, RULE, BLUE = "#fdfcf9", "#1a1b1e", "#55585f", "#e0dbd0", "#1c4f9c"
-ROWS, LINES = 3, 3
+ROWS, LINES = 3, 4
 #: One typeface in several files, by script, in the order in which letters are looked for.
 FONTS = ("inter", "inter-latin-ext", "inter-greek", "inter-cyrillic")
 Fonts = tuple[ImageFont.FreeTypeFont, ...]
@@ -36,8 +36,8 @@ def draw_board(board: Board) -> Image.Image:
     size = 56 if len(board.title) < 32 else 38
     _write(draw, (MARGIN, 96), board.title, size, INK, bold=True)
     said = board.summary.text if board.summary else "No ranked result yet."
-    for number, line in enumerate(wrap(said, 74, max_lines=LINES, placeholder=" ...")):
-        _write(draw, (MARGIN, 184 + 42 * number), line, 28, SOFT)
+    for number, line in enumerate(wrap(said, 86, max_lines=LINES, placeholder=" ...")):
+        _write(draw, (MARGIN, 182 + 36 * number), line, 24, SOFT)
     for number, row in enumerate([row for row in board.rows if row.rank is not None][:ROWS]):
         _draw_row(draw, 342 + 82 * number, row, board)
     return image

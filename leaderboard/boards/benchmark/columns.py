@@ -24,8 +24,8 @@ RANKING = frozenset({MEAN, AVERAGE, MEAN_RELATIVE, BORDA, MEAN_RANK, WEIGHTED})
 #: What depends on the rows in view, or on the reader's weights.
 OF_VIEW = frozenset({COMMON, WEIGHTED})
 
-OVER_ALL = "Over all"
-RANKS = "Ranks over all"
+OVER_ALL = "All datasets"
+RANKS = "Ranks over datasets"
 
 Direction = Literal["higher", "lower"]
 
@@ -178,7 +178,7 @@ def _dataset(place: int, member: Member, measure: str, view: str, good: Directio
     shown = member.measure(measure)
     unit = [
         shown if shown != measure else "",
-        "" if member.counted else "not counted",
+        "" if member.counted else "not in the mean",
         f"mean of {len(member.parts)}" if member.parts else "",
     ]
     kind, head = VIEWED[view]

@@ -225,7 +225,7 @@ def _record(
         stays = dataset.current_version_id == version.pk and is_needed(dataset, wanted)
         qrels = qrels if stays else wanted
         if stays and _rescore(dataset, wanted):
-            changes.append(f"rescore on {wanted.split} qrels {wanted.number}")
+            changes.append(f"rescore on {wanted.split} qrels v{wanted.number}")
     set_corpus(version, stored)
     if (judged is not None or qrels is None) and not stays and set_topics(version, inspected, stored):
         changes.append("topics")
@@ -234,7 +234,7 @@ def _record(
         qrels.pk if qrels else None,
     )
     if moved:
-        changes.append(f"board on {version}" + (f", {qrels.split} qrels {qrels.number}" if qrels else ""))
+        changes.append(f"board on {version}" + (f", {qrels.split} qrels v{qrels.number}" if qrels else ""))
     dataset.current_version, dataset.current_qrels = version, qrels
     # A dataset that is public stays so while the baseline of its new content is made.
     if qrels is None:
@@ -278,7 +278,7 @@ def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
     raise InvalidContent.of(
         problem(
             "rescore_under_way",
-            f"{dataset.slug} is being rescored on qrels {other.to_qrels.number}, which are other judgements than these",
+            f"{dataset.slug} is being rescored on qrels v{other.to_qrels.number}, other judgements than these",
             "Switch its board to those or throw them away, then import again.",
         )
     )

@@ -30,7 +30,7 @@ class RescoreUnderWay(ValueError):
 
     def __init__(self, rescore: Rescore) -> None:
         super().__init__(
-            f"{rescore.dataset} is being rescored on qrels {rescore.to_qrels.number} already "
+            f"{rescore.dataset} is being rescored on qrels v{rescore.to_qrels.number} already "
             f"({rescore.get_state_display()}): switch its board or throw that away first"
         )
         self.rescore = rescore

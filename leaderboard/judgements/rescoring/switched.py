@@ -60,5 +60,5 @@ def news_of(changes: Iterable[BoardChange]) -> dict[int, str]:
         after = [each for each in found if each.decided_at is not None and each.decided_at >= change.at]
         if after:
             why = f": {after[0].reason}" if after[0].reason else ""
-            told[change.pk] = f"on qrels {after[0].to_qrels.number}{why}"
+            told[change.pk] = f"on qrels v{after[0].to_qrels.number}{why}"
     return told

@@ -23,4 +23,4 @@ class Command(CurationCommand):
         if rescore is None:
             raise CommandError(f"{dataset} is not being rescored.")
         discard_rescore(rescore)
-        return f"Thrown away: the board of {dataset} stays on qrels {rescore.from_qrels.number}."
+        return f"Thrown away: the board of {dataset} stays on qrels v{rescore.from_qrels.number}."

@@ -27,6 +27,6 @@ class Command(CurationCommand):
         switch_board(rescore)
         moved, stayed = len(rescore.comparison["rows"]), len(rescore.comparison["stays"])
         return (
-            f"The board of {dataset} stands on qrels {rescore.to_qrels.number}: {moved:,} results moved, {stayed:,} "
+            f"The board of {dataset} stands on qrels v{rescore.to_qrels.number}: {moved:,} results moved, {stayed:,} "
             "stay as they were."
         )

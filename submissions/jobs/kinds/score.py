@@ -231,7 +231,7 @@ def publish_on_current_qrels(
             if (present.version_id, present.split) != (qrels.version_id, qrels.split):
                 raise
         qrels = present
-        write_log(job.pk, f"The board stands on qrels {qrels.number} now: scored again on these.")
+        write_log(job.pk, f"The board stands on qrels v{qrels.number} now: scored again on these.")
         lease.clock.enter("scoring")
         anew = [evaluate_run(each.stored, job.dataset, qrels, lease.report) for each in results]
         results = [replace(each, scored=scored) for each, scored in zip(results, anew, strict=True)]

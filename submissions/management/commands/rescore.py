@@ -47,7 +47,7 @@ class Command(CurationCommand):
             resume_rescore(failed)
             return f"Rescore {failed.pk} goes on: {failed.done:,} of {failed.total:,} runs are evaluated."
         rescore = start_rescore(dataset, qrels, options["note"].strip())
-        return f"Rescore {rescore.pk} of {dataset} on qrels {qrels.number} was started."
+        return f"Rescore {rescore.pk} of {dataset} on qrels v{qrels.number} was started."
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Start, and where that is asked for evaluate."""

@@ -195,7 +195,7 @@ def test_incomplete_rows_are_folded_unless_the_order_or_a_filter_asks_for_them(c
 
 def test_what_no_column_shows_stands_under_the_name(client: Client, demo: Dataset) -> None:
     page = text(client, "/datasets/demo/")
-    assert re.search(r"<small>Team \d+ · dense · scored here", page)
+    assert re.search(r"<small>Team\s\d+\s· dense\s· scored\shere", page)
     page = text(client, "/datasets/demo/?columns=all")
     assert not re.search(r"<small>Team \d+", page)
 
@@ -214,14 +214,14 @@ def test_an_open_board_colours_what_its_intervals_show(client: Client) -> None:
     score_queries(dataset, "Little", spread(0.401, 5))
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
     assert set(differences(page).values()) <= {"ns", "none"}, "nothing is tested yet"
-    assert "In colour" not in page
+    assert "Blue: " not in page
     compute_certainty(dataset)
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
     told = differences(page)
     assert {name: told[name] for name in ("First", "Second", "Little", "Last")} == {
         "First": "up", "Second": "up", "Little": "ns", "Last": "down",
     }  # fmt: skip
-    assert "In colour: the 95 % interval of the difference excludes 0." in page
+    assert "The 95 % confidence interval of the difference does not include 0." in page
     board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
     for row in board["rows"]:
         if row["baseline"]:
@@ -238,11 +238,11 @@ def test_a_hidden_board_colours_what_published_values_show(client: Client) -> No
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
     told = differences(page)
     assert (told["First"], told["Little"], told["Last"]) == ("up", "ns", "ns")
-    assert re.search(r"In colour: significant at 0.05, which takes \+0\.0\d\d\.", page)
+    assert re.search(r"Blue: significantly better than BM25, by \+0\.0\d\d or more\.", page)
 
 
 def test_reported_differences_are_grey(client: Client) -> None:
     load_reported()
     page = text(client, "/datasets/nq/")
     assert set(differences(page).values()) <= {"ns", "none"}
-    assert "In colour" not in page
+    assert "Blue: " not in page

@@ -22,11 +22,14 @@ from tests.leaderboard.entries import (
     scored_dataset,
 )
 from tests.leaderboard.entries_by_query import make_board, score_queries, spread
-from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
-UNTESTED = "Significance and ties not tested (only means are reported)."
+UNTESTED = "Tied with it: not tested (only means are reported)."
 UNMEASURED = "Cost: not measured."
+UPLOADED = "Cost: not measured for an uploaded run."
+UNKNOWN = "Tied with it: not known yet."
+ALONE = "Lead: no baseline to compare with."
+LEAD = "Against BM25: +{} %, significant (p < .001)."
 LONG = "A system whose name goes on and on, for 120 characters at most"
 
 
@@ -81,90 +84,99 @@ def of_two_configurations() -> Dataset:
 CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "significant, one tie": (
         lambda: tested(BM25=0.4, First=0.601, Second=0.6, Last=0.2),
-        f"Best: First, nDCG@10 0.601, +50.2 % over BM25 (significant, p < .001). Second ties with it. {UNMEASURED}",
+        f"Best: First, nDCG@10 0.601. {LEAD.format(50.2)} Tied with it: Second. {UPLOADED}",
         {"better": True, "tied": ["Second"]},
     ),
     "not significant": (
         lambda: tested(BM25=0.4, Little=0.4012),
-        f"Best: Little, nDCG@10 0.401, +0.3 % over BM25 (not significant, p = {{p}}). BM25 ties with it. {UNMEASURED}",
+        "Best: Little, nDCG@10 0.401. Against BM25: +0.3 %, not significant (p = {p}). "
+        f"Tied with it: BM25. {UPLOADED}",
         {"better": False, "tied": ["BM25"]},
     ),
     "no tie": (
         lambda: tested(BM25=0.4, First=0.8),
-        "Best: First, nDCG@10 0.800, +100.0 % over BM25 (significant, p < .001). No system ties with it. "
-        + UNMEASURED,
+        f"Best: First, nDCG@10 0.800. {LEAD.format(100.0)} Tied with it: no other system. {UPLOADED}",
         {"better": True, "tied": []},
     ),
     "two ties": (
         lambda: tested(BM25=0.4, First=0.602, Second=0.601, Third=0.6),
-        "Best: First, nDCG@10 0.602, +50.5 % over BM25 (significant, p < .001). Second and Third tie with it. "
-        + UNMEASURED,
+        f"Best: First, nDCG@10 0.602. {LEAD.format(50.5)} Tied with it: Second, Third. {UPLOADED}",
         {"better": True, "tied": ["Second", "Third"]},
     ),
     "many ties": (
         lambda: tested(BM25=0.4, First=0.603, Second=0.602, Third=0.601, Fourth=0.6),
-        "Best: First, nDCG@10 0.603, +50.7 % over BM25 (significant, p < .001). 3 systems tie with it. "
-        + UNMEASURED,
+        f"Best: First, nDCG@10 0.603. {LEAD.format(50.7)} Tied with it: Second, Third, Fourth. {UPLOADED}",
         {"better": True, "tied": ["Second", "Third", "Fourth"]},
     ),
     "hidden, significant": (
         lambda: protected(BM25=0.4, First=0.601, Second=0.59),
-        "Best: First, nDCG@10 0.601, +50.2 % over BM25 (significant: needs {least}). Second ties with it. "
-        + UNMEASURED,
+        "Best: First, nDCG@10 0.601. Against BM25: +50.2 %, significant (+0.201; at least {least} needed). "
+        f"Tied with it: Second. {UPLOADED}",
         {"better": True, "p": None, "tied": ["Second"]},
     ),
     "hidden, not shown": (
         lambda: protected(BM25=0.4, Little=0.405),
-        "Best: Little, nDCG@10 0.405, +1.2 % over BM25 (not significant: needs {least}). BM25 ties with it. "
-        + UNMEASURED,
+        "Best: Little, nDCG@10 0.405. Against BM25: +1.2 %, not significant (+0.005; at least {least} needed). "
+        f"Tied with it: BM25. {UPLOADED}",
         {"better": False, "p": None, "tied": ["BM25"]},
     ),
     "reported": (
         lambda: reported(baseline=True),
-        f"Best reported: printed, nDCG@10 0.500, +25.0 % over BM25. {UNTESTED} {UNMEASURED}",
+        f"Best reported: printed, nDCG@10 0.500. Against BM25: +25.0 %. {UNTESTED} {UNMEASURED}",
         {"better": None, "p": None, "tied": []},
     ),
     "reported without a baseline": (
         lambda: reported(baseline=False),
-        f"Best reported: printed, nDCG@10 0.500, no baseline. {UNTESTED} {UNMEASURED}",
+        f"Best reported: printed, nDCG@10 0.500. {ALONE} {UNTESTED} {UNMEASURED}",
         {"relative": None, "better": None},
     ),
     "the baseline is best": (
         lambda: tested(BM25=0.6, Worse=0.4),
-        f"Best: BM25, nDCG@10 0.600 (the baseline). No system ties with it. {UNMEASURED}",
+        f"Best: BM25, nDCG@10 0.600. Lead: it is the baseline. Tied with it: no other system. {UPLOADED}",
         {"better": None, "tied": []},
     ),
     "the baseline alone": (
         lambda: untested(BM25=(0.4, None)),
-        f"Best: BM25, nDCG@10 0.400 (the baseline, alone so far). {UNMEASURED}",
+        f"Best: BM25, nDCG@10 0.400. Lead: the baseline, alone so far. {UPLOADED}",
         {"better": None, "tied": [], "cheapest": None},
     ),
     "one system alone": (
         lambda: untested(only=(0.4, None)),
-        f"Best: only, nDCG@10 0.400, no baseline. {UNMEASURED}",
+        f"Best: only, nDCG@10 0.400. {ALONE} {UPLOADED}",
         {"relative": None, "tied": []},
     ),
     "cheapest is another": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0), quick=(0.57, 8.0), slow=(0.58, 90.0)),
-        "Best: best, nDCG@10 0.600, +50.0 % over BM25. Ties are not known yet. "
-        "Cheapest near it: quick, 8.0 ms.",
+        f"Best: best, nDCG@10 0.600. Against BM25: +50.0 %. {UNKNOWN} "
+        "Cost: 40 ms per query; cheapest near it: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
+    ),
+    "the best was uploaded, others were measured": (
+        lambda: untested(BM25=(0.4, 1.0), best=(0.6, None), quick=(0.57, 8.0)),
+        f"Best: best, nDCG@10 0.600. Against BM25: +50.0 %. {UNKNOWN} "
+        "Cost: not measured for an uploaded run; cheapest near it: quick, 8.0 ms.",
+        {"cheapest": "quick", "latency_ms": 8.0},
+    ),
+    "more ties than can be named": (
+        lambda: tested(BM25=0.4, **{f"{LONG[:24]} {n}": 0.6 + n / 1000 for n in range(5)}),
+        f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0)} "
+        f"Tied with it: {LONG[:24]} 3, {LONG[:24]} 2 and 2 more. {UPLOADED}",
+        {"tied": [f"{LONG[:24]} {n}" for n in (3, 2, 1, 0)]},
     ),
     "cheapest is the best": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0)),
-        "Best: best, nDCG@10 0.600, +50.0 % over BM25. Ties are not known yet. "
-        "It is also the cheapest near the best, 40 ms.",
+        f"Best: best, nDCG@10 0.600. Against BM25: +50.0 %. {UNKNOWN} "
+        "Cost: 40 ms per query, the least of those near it.",
         {"cheapest": "best", "latency_ms": 40.0},
     ),
     "long name": (
         lambda: untested(**{LONG: (0.6, None), "other": (0.5, None)}),
-        "Best: A system whose name goes on and o…, nDCG@10 0.600, no baseline. "
-        f"Ties are not known yet. {UNMEASURED}",
+        f"Best: A system whose name goes on and o…, nDCG@10 0.600. {ALONE} {UNKNOWN} {UPLOADED}",
         {"best": LONG},
     ),
     "two configurations": (
         of_two_configurations,
-        "Best: tuned (k = 20), nDCG@10 0.600, no baseline. Ties are not known yet. " + UNMEASURED,
+        f"Best: tuned (k = 20), nDCG@10 0.600. {ALONE} {UNKNOWN} {UPLOADED}",
         {"best": "tuned"},
     ),
 }
@@ -195,9 +207,9 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
 
 
 def verdict(page: str) -> str:
-    found = re.search(r'<p class="verdict" id="verdict">(.*?)</p>', one_line(page))
+    found = re.search(r'<p class="verdict" id="verdict">(.*?)</p>', page, re.DOTALL)
     assert found is not None
-    return unescape(re.sub("<[^>]+>", "", found[1]))
+    return " ".join(unescape(re.sub("<[^>]+>", "", found[1])).split())
 
 
 def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
@@ -205,7 +217,7 @@ def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
     score(dataset, "BM25", baseline=True, ndcg=0.5, **{"Hole@10": 0.2})
     score(dataset, "few", ndcg=0.4, **{"Hole@10": 0.1})
     page = client.get(f"/datasets/{dataset.slug}/?measure=Hole@10").content.decode()
-    assert verdict(page).startswith("Best: few, Hole@10 0.100, 50.0 % below BM25. ")
+    assert verdict(page).startswith("Best: few, Hole@10 0.100. Against BM25: −50.0 %. ")
 
 
 def test_a_board_without_results_says_nothing(client: Client) -> None:

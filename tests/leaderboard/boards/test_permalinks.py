@@ -120,7 +120,7 @@ def test_figures_order_and_names_stay_whatever_comes_later(client: Client) -> No
         assert "Our Great System" not in then
         assert "we found a bug" in then
         unmarked = re.sub(r'&ensp;<span class="badge is-withdrawn">withdrawn</span>', "", then)
-        unmarked = re.sub(r"(?: · )?we found a bug(?: \([^)]*\))?", "", unmarked).replace(
+        unmarked = re.sub(r"(?:\s· )?we found a bug(?: \([^)]*\))?", "", unmarked).replace(
             "<small></small>", ""
         )
         assert unmarked.replace(' class="is-withdrawn"', "") == body

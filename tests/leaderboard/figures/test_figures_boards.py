@@ -125,7 +125,7 @@ def test_differences_are_to_the_baseline_of_the_same_source() -> None:
         ("Second", pytest.approx(-0.1)),
     ]
     assert plot.data[0]["x"] == column(plot, "system")
-    assert plot.data[0]["text"] == ["+0.3000", "−0.1000"]
+    assert plot.data[0]["text"] == ["+0.300", "−0.100"]
     assert column(drawn("deltas", f"dataset={first.slug}"), "System") == ["system"]
 
 

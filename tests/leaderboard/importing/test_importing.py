@@ -196,14 +196,14 @@ def test_other_judgements_of_scored_content_are_a_rescore_and_the_board_stays(tm
     qrels = good_files()["qrels/test.tsv"] + "q3\td1\t1\n"
     more = write_folder(tmp_path / "2", {"qrels/test.tsv": qrels})
     second = tiny(more)
-    assert second.changes == ("rescore on test qrels 2",)
+    assert second.changes == ("rescore on test qrels v2",)
     assert (second.qrels, second.baseline_requested) == (first.qrels, False)
     assert Dataset.objects.get(slug="tiny").current_qrels == first.qrels
     assert list(second.version.files.values_list("name", "sha256")) == offered
     assert WorkRequest.objects.filter(kind=WorkRequest.Kind.RESCORE).count() == 1
     assert tiny(more).changes == ()
     other = write_folder(tmp_path / "3", {"qrels/test.tsv": qrels + "q3\td2\t1\n"})
-    with pytest.raises(InvalidContent, match="tiny is being rescored on qrels 2"):
+    with pytest.raises(InvalidContent, match="tiny is being rescored on qrels v2"):
         tiny(other)
 
 

@@ -132,7 +132,7 @@ def test_judgements_are_compared_and_merged_on_one_page(demo: Dataset, judge: Cl
     assert demo.current_qrels is not None
     assert load_qrels(demo.current_qrels).as_dict()["q1"] == {"d1": 2, "d2": 1, "d3": 2, "d900": 0}
     assert (
-        "They are in qrels 2; where grades disagreed: take the higher grade"
+        "They are in qrels v2; where grades disagreed: take the higher grade"
         in judge.get(address).content.decode()
     )
     late = judge.post(address, {"discard": "Throw away", "why": "no"}, follow=True).content.decode()
@@ -208,7 +208,7 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client
     assert tried.startswith("28 new, 0 the same, 0 conflicts")
     assert not JudgementImport.objects.exists()
     said = run("import_judgements", "demo", str(judged), pool=pool.pk, **by)
-    assert "Qrels 2: the stored runs are rescored." in said
+    assert "Qrels v2: the stored runs are rescored." in said
     merged = JudgementImport.objects.get()
     page = judge.get(f"{IMPORTS}{merged.pk}/change/").content.decode()
     assert "compare the boards, then switch" in page
@@ -264,7 +264,7 @@ def test_hidden_judgements_are_merged_blindly(secret: Dataset, judge: Client) ->
     assert secret.current_qrels is not None
     assert load_qrels(secret.current_qrels).as_dict()["q1"] == {"d1": 1, "d2": 1, "d3": 2, "d900": 0}
     page = judge.get(address).content.decode()
-    assert "They are in qrels 2; where grades disagreed: take the higher grade" in page
+    assert "They are in qrels v2; where grades disagreed: take the higher grade" in page
     assert "New pairs" not in page
     told = "".join(f"{each.before} {each.after}" for each in AuditRecord.objects.all())
     assert not any(name in told for name in ("new", "same", "raised", "lowered"))

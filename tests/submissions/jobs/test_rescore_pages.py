@@ -65,7 +65,7 @@ def test_a_switch_asks_why_and_goes_by_what_was_seen(desk: Client, demo: Dataset
     demo.refresh_from_db()
     assert demo.current_qrels_id == rescore.from_qrels_id
     done = desk.post(address, {"seen": "", "why": "looks right"}, follow=True)
-    assert "stands on qrels 2 now" in done.content.decode()
+    assert "stands on qrels v2 now" in done.content.decode()
     assert AuditRecord.objects.filter(action="rescored", reason="looks right").count() == 2
     again = desk.post(address, {"why": "once more"})
     assert (again.status_code, "on the board by Cora" in again.content.decode()) == (409, True)
@@ -104,10 +104,10 @@ def test_everyone_reads_what_changed_once_the_board_is_switched_and_nothing_befo
 ) -> None:
     assert Client().get("/datasets/demo/rescores/1/").status_code == 404
     before = Client().get("/datasets/demo/").content.decode()
-    assert "qrels 2" not in before
+    assert "qrels v2" not in before
     assert "version 2" not in before
     assert "Rescore to qrels" not in before
-    assert "Rescore to qrels 2" in desk.get("/datasets/demo/").content.decode()
+    assert "Rescore to qrels v2" in desk.get("/datasets/demo/").content.decode()
     with acting(curator, "a pool"):
         switch_board(rescore)
     page = Client().get("/datasets/demo/rescores/1/")
@@ -117,7 +117,7 @@ def test_everyone_reads_what_changed_once_the_board_is_switched_and_nothing_befo
     assert "First" in text
     assert "Third" not in text
     assert "/datasets/demo/rescores/1/" in Client().get("/datasets/demo/").content.decode()
-    assert "on qrels 2: the pool of October" in Client().get("/news/").content.decode()
+    assert "on qrels v2: the pool of October" in Client().get("/news/").content.decode()
 
 
 def test_what_was_taken_off_since_leaves_no_gap_in_the_ranks_and_quarantine_is_named(

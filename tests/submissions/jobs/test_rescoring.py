@@ -52,7 +52,7 @@ def test_one_rescore_at_a_time_and_each_act_is_recorded(
     with acting(curator, "pool of October"):
         rescore = adopt_qrels(demo, second, "pool of October")
         assert rescore is not None
-        with pytest.raises(RescoreUnderWay, match="on qrels 2 already"):
+        with pytest.raises(RescoreUnderWay, match="on qrels v2 already"):
             adopt_qrels(demo, third, "another pool")
         discard_rescore(rescore)
         assert rescore.state == Rescore.State.DISCARDED
@@ -269,12 +269,12 @@ def test_the_commands_do_what_the_pages_do(demo: Dataset, api: Api, curator: Use
     out = StringIO()
     call_command("rescore", "demo", here=True, stdout=out, **who)
     assert "1 of 1 runs, 0 cannot be evaluated: waiting for the curator." in out.getvalue()
-    with pytest.raises(CommandError, match="being rescored on qrels 2 already"):
+    with pytest.raises(CommandError, match="being rescored on qrels v2 already"):
         call_command("rescore", "demo", **who)
     call_command("discard_rescore", "demo", stdout=out, **who)
     call_command("rescore", "demo", here=True, stdout=out, **who)
     call_command("switch_board", "demo", stdout=out, **who)
-    assert "The board of Demo stands on qrels 2: 1 results moved, 0 stay as they were." in out.getvalue()
+    assert "The board of Demo stands on qrels v2: 1 results moved, 0 stay as they were." in out.getvalue()
     with pytest.raises(CommandError, match="Demo is not being rescored"):
         call_command("switch_board", "demo", **who)
 
