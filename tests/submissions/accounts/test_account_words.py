@@ -91,6 +91,9 @@ def test_every_mail_names_the_site_and_carries_no_strangers_words(rf: RequestFac
             "http://evil.example"
         }
         assert not re.search(r"^Bcc", mail.body, re.MULTILINE)
+        text = mail.body.replace("\n-- \n", "\n")
+        assert not re.search(r"\n\n\n|^ | $|  | [,.;:]", text, re.MULTILINE), mail.body
+        assert all(re.search(r"\d$", before) for before in re.findall(r"(\S+) days?\b", text)), mail.body
         assert mail.message()["Bcc"] is None
         assert mail.to == ["ada@example.org"]
         assert "\u202e" not in mail.body
