@@ -33,11 +33,8 @@ STATES = {
     "withdrawn": gettext_lazy("withdrawn"),
     "quarantined": gettext_lazy("quarantined"),
 }
-NBSP = "\u00a0"
 #: Between facts; it ends a line and begins none.
-DOT = f"{NBSP}· "
-#: A fact of so many letters stands in one line, on a telephone too.
-SHORT = 20
+DOT = "\u00a0· "
 #: What may stand under a system's name: its team, what it is, how it was scored, how large it is.
 _BELOW = ("by", "architecture", "provenance", "declared-parameters")
 
@@ -89,7 +86,7 @@ class Names(NamedTuple):
 
 @lru_cache(4096)
 def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
-    """Facts of a system in one line; rows share them, board after board. It is broken between facts alone."""
+    """Facts of a system in one line; rows share them, board after board."""
     said = []
     for key, value in zip(keys, values, strict=True):
         if isinstance(value, (float, int)):
@@ -98,7 +95,7 @@ def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
             said.append(", ".join(str(PROVENANCES.get(one, one)) for one in value.split(", ")))
         elif value is not None:
             said.append(value)
-    return DOT.join(fact.replace(" ", NBSP) if len(fact) <= SHORT else fact for fact in said)
+    return DOT.join(said)
 
 
 def _rank(names: Names, row: Row, *, tied: bool) -> str:

@@ -24,10 +24,10 @@ NEAR_BEST = 0.95
 #: A longer name of a system is said by its beginning, so that a telephone shows all of a part in two lines.
 LONGEST_NAME = 34
 #: So many letters of names of systems that tie are said, the first name always; further ones are counted.
-MOST_NAMED = 64
+MOST_NAMED = 48
 
 #: Why the best has no latency, by how it was obtained.
-_NOT_TIMED = {SCORED: gettext_lazy("not measured for an uploaded run"), "measured": gettext_lazy("not timed")}
+_NOT_TIMED = {SCORED: gettext_lazy("not measured (uploaded run)"), "measured": gettext_lazy("not timed")}
 
 
 def summarise(
@@ -67,12 +67,15 @@ def summarise(
         if ties and len(rows) > 1
         else _untested(board, rows, reported=reported, tested=tested)
     )
-    parts = [_lead(board, best, ratio, statement, said.least_difference(measure), others=len(rows) - 1)]
-    parts += [Part(_("Tied with it"), certain)] if certain else []
+    least, alone = said.least_difference(measure), len(rows) == 1
+    parts = [_lead(board, best, ratio, statement, least, alone=alone, tested=tested and not reported)]
+    if certain:
+        parts.append(Part(_("Tied with it"), certain))
+    shown = _("%(name)s (challenged), %(score)s") if best.entry.challenged else "%(name)s, %(score)s"
     return Summary(
         _label(reported=reported, total=len(board.rows) if filtered else 1),
         _name(best, names),
-        (_(" (challenged), %s") if best.entry.challenged else ", %s") % f"{measure} {format_value(score, 3)}",
+        shown.removeprefix("%(name)s") % {"score": f"{measure} {format_value(score, 3)}"},
         [*parts, Part(_("Cost"), cost)],
         best.entry.slug,
         measure,
@@ -113,25 +116,26 @@ def _lead(
     statement: Statement,
     least: float | None,
     *,
-    others: int,
+    alone: bool,
+    tested: bool,
 ) -> Part:
-    """The lead over the baseline, and whether it is more than chance.
+    """The lead over the baseline, and whether it is more than chance, if that is `tested` on such a board.
 
     Over hidden judgements `least` is the smallest difference that is, of which a smaller one is not shown to be.
     """
     if best.entry.is_baseline:
-        return Part(_("Lead"), _("it is the baseline") if others else _("the baseline, alone so far"))
+        return Part(_("Lead"), _("the baseline, alone so far") if alone else _("it is the baseline"))
     if relative is None:
         return Part(_("Lead"), _("no baseline to compare with"))
     label = _("Against %(baseline)s") % {"baseline": board.baseline}
     lead = f"{signed(relative, 1, percent=True)} %"
     if statement.better is None:
-        return Part(label, lead)
+        return Part(label, lead if tested else _("%(lead)s, not tested") % {"lead": lead})
     facts = {"lead": lead, "p": p_text(statement.p) if statement.p is not None else ""}
     if least is not None:
         facts |= {"delta": signed(_number(best, DELTA), 3), "least": f"{least:+.3f}"}
-        sure = _("%(lead)s, significant (%(delta)s; at least %(least)s needed)")
-        unsure = _("%(lead)s, not significant (%(delta)s; at least %(least)s needed)")
+        sure = _("%(lead)s, significant (%(delta)s, needs %(least)s)")
+        unsure = _("%(lead)s, not significant (%(delta)s, needs %(least)s)")
     elif statement.p is not None:
         sure, unsure = _("%(lead)s, significant (p %(p)s)"), _("%(lead)s, not significant (p %(p)s)")
     else:

@@ -26,7 +26,7 @@ from tests.leaderboard.entries_by_query import make_board, score_queries, spread
 pytestmark = pytest.mark.django_db
 UNTESTED = "Tied with it: not tested (only means are reported)."
 UNMEASURED = "Cost: not measured."
-UPLOADED = "Cost: not measured for an uploaded run."
+UPLOADED = "Cost: not measured (uploaded run)."
 UNKNOWN = "Tied with it: not known yet."
 ALONE = "Lead: no baseline to compare with."
 LEAD = "Against BM25: +{} %, significant (p < .001)."
@@ -110,19 +110,19 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "hidden, significant": (
         lambda: protected(BM25=0.4, First=0.601, Second=0.59),
-        "Best: First, nDCG@10 0.601. Against BM25: +50.2 %, significant (+0.201; at least {least} needed). "
+        "Best: First, nDCG@10 0.601. Against BM25: +50.2 %, significant (+0.201, needs {least}). "
         f"Tied with it: Second. {UPLOADED}",
         {"better": True, "p": None, "tied": ["Second"]},
     ),
     "hidden, not shown": (
         lambda: protected(BM25=0.4, Little=0.405),
-        "Best: Little, nDCG@10 0.405. Against BM25: +1.2 %, not significant (+0.005; at least {least} needed). "
+        "Best: Little, nDCG@10 0.405. Against BM25: +1.2 %, not significant (+0.005, needs {least}). "
         f"Tied with it: BM25. {UPLOADED}",
         {"better": False, "p": None, "tied": ["BM25"]},
     ),
     "reported": (
         lambda: reported(baseline=True),
-        f"Best reported: printed, nDCG@10 0.500. Against BM25: +25.0 %. {UNTESTED} {UNMEASURED}",
+        f"Best reported: printed, nDCG@10 0.500. Against BM25: +25.0 %, not tested. {UNTESTED} {UNMEASURED}",
         {"better": None, "p": None, "tied": []},
     ),
     "reported without a baseline": (
@@ -154,13 +154,13 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "the best was uploaded, others were measured": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, None), quick=(0.57, 8.0)),
         f"Best: best, nDCG@10 0.600. Against BM25: +50.0 %. {UNKNOWN} "
-        "Cost: not measured for an uploaded run; cheapest near it: quick, 8.0 ms.",
+        "Cost: not measured (uploaded run); cheapest near it: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "more ties than can be named": (
         lambda: tested(BM25=0.4, **{f"{LONG[:24]} {n}": 0.6 + n / 1000 for n in range(5)}),
         f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0)} "
-        f"Tied with it: {LONG[:24]} 3, {LONG[:24]} 2 and 2 more. {UPLOADED}",
+        f"Tied with it: {LONG[:24]} 3 and 3 more. {UPLOADED}",
         {"tied": [f"{LONG[:24]} {n}" for n in (3, 2, 1, 0)]},
     ),
     "cheapest is the best": (
