@@ -113,7 +113,7 @@ def _lead(
     board: Board,
     best: Row,
     relative: float | None,
-    statement: Statement,
+    said: Statement,
     least: float | None,
     *,
     alone: bool,
@@ -129,18 +129,18 @@ def _lead(
         return Part(_("Lead"), _("no baseline to compare with"))
     label = _("Against %(baseline)s") % {"baseline": board.baseline}
     lead = f"{signed(relative, 1, percent=True)} %"
-    if statement.better is None:
+    if said.better is None:
         return Part(label, lead if tested else _("%(lead)s, not tested") % {"lead": lead})
-    facts = {"lead": lead, "p": p_text(statement.p) if statement.p is not None else ""}
+    facts = {"lead": lead, "p": p_text(said.p) if said.p is not None else ""}
     if least is not None:
         facts |= {"delta": signed(_number(best, DELTA), 3), "least": f"{least:+.3f}"}
         sure = _("%(lead)s, significant (%(delta)s, needs %(least)s)")
         unsure = _("%(lead)s, not significant (%(delta)s, needs %(least)s)")
-    elif statement.p is not None:
+    elif said.p is not None:
         sure, unsure = _("%(lead)s, significant (p %(p)s)"), _("%(lead)s, not significant (p %(p)s)")
     else:
         sure, unsure = _("%(lead)s, significant"), _("%(lead)s, not significant")
-    return Part(label, (sure if statement.better else unsure) % facts, "up" if statement.better else "ns")
+    return Part(label, (sure if said.better else unsure) % facts, "up" if said.better else "ns")
 
 
 def p_text(p: float) -> str:
