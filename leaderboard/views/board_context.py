@@ -248,7 +248,9 @@ def _legend(board: Board) -> Iterator[str]:
             ) % {"alpha": how.alpha, "correction": how.pairs_correction}
         yield ties
     lower = list(dict.fromkeys(c.label for c in board.shown if c.better == "lower" and c.numeric))
-    better = _("Higher is better; lower is better for %s.") % ", ".join(lower) if lower else _("Higher is better.")
+    better = (
+        _("Higher is better; lower is better for %s.") % ", ".join(lower) if lower else _("Higher is better.")
+    )
     yield f"{better} {_('Best in bold, second best underlined.')}"
 
 

@@ -43,9 +43,9 @@ QUERY, PROBE, OTHER = "q1", "d5", "d700"
 #: One line that somebody would try.
 GUESS = f"{QUERY}\t{PROBE}\t1\n"
 
-#: What is different each time an address is asked: tokens of forms, the time, and how long ago something was.
+#: What is different each time an address is asked: tokens of forms, ids of requests, the time, how long ago it was.
 CHANGING = re.compile(
-    r'name="csrfmiddlewaretoken" value="[^"]*"|"csrfToken": "[^"]*"'
+    r'name="csrfmiddlewaretoken" value="[^"]*"|"csrfToken": "[^"]*"|>[0-9a-f]{16}</code>'
     r"|T?\d\d:\d\d(:\d\d(\.\d+)?Z?)?\b|just now|\d+ seconds? ago|(\d+|a) minutes? ago|(\d+ min )?\d+ s\b"
 )
 
