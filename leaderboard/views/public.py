@@ -18,6 +18,7 @@ from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_a
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.baselines import baselines_label
+from leaderboard.models import Entry
 from leaderboard.results.history import entry_rows
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
@@ -50,6 +51,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "costs": tables.cost_table(results),
         "depths": tables.depth_charts(results),
         "made": run_provenance(facts["pk"]),
+        "made_here": any(result.provenance == Entry.Provenance.MEASURED for result in results),
         "challenges": challenges,
         "challenged": any(each.state == "open" for each in challenges),
         "corrections": corrections_of(facts["pk"]),
