@@ -23,6 +23,8 @@ _PERHAPS = (
     "parameters",
     "energy_joules_per_query",
     "spread_ms",
+    "flops_per_query",
+    "flops_per_document",
 )
 #: Those that measurements under protocol v1 lack, and what holds for them.
 _SINCE = {"stored_runs": 0, "rounds": 1, "unsettled": 0}
@@ -61,6 +63,9 @@ class EfficiencyFigures:
     The searches were made in `rounds`; `spread_ms` is how far the mean latency may be off, by what groups of rounds
     differ, and None under protocol v1, which had one round. `unsettled` counts the queries whose quickest search no
     other one confirmed, or that were interrupted each time.
+
+    `flops_per_query` and `flops_per_document` are floating point operations of a search and of encoding a document, as
+    `evaluation.engines.operations` counts them, means over a sample.
     """
 
     protocol: str
@@ -85,6 +90,8 @@ class EfficiencyFigures:
     spread_ms: float | None = None
     unsettled: int = 0
     parts_ms: Mapping[str, float] = field(default_factory=dict)
+    flops_per_query: float | None = None
+    flops_per_document: float | None = None
 
     def as_data(self) -> dict[str, Any]:
         """The figures as plain values, which JSON keeps."""

@@ -14,6 +14,9 @@ How many are left is told. How well the mean is known is told too: rounds are di
 the other, and the spread is the most that the mean rises by where one group is left out.
 
 Throughput is over all queries, or 1,000 that lie evenly over more, handed over in batches of 64, once.
+Floating point operations of a search are counted while it warms up, over those 20 searches, which lie evenly over the
+queries; of BM25, over all that are timed, searched once more. Those of a document are counted over a sample
+that is encoded again. Nothing is counted while it is timed.
 What a system gives beside its main result, such as a re-ranker's lesser depths, is measured with less effort, because
 the machine is held for it: 5 searches warm up, at least 50 are timed, and throughput is over 128 queries.
 Build time, the rate of encoding, the size of the index and the peak of memory are those of the job that built it.
@@ -27,16 +30,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
+from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 
 import numpy as np
 import numpy.typing as npt
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collections.beir import Query
+from evaluation.collections.beir import Document, Query, count_documents, read_corpus
+from evaluation.collections.blocks import read_table
 from evaluation.efficiency.measurements import EfficiencyFigures, Latency
 from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_gpu_memory, peak_memory
-from evaluation.engines.base import Engine, Retrieval
+from evaluation.engines import operations
+from evaluation.engines.base import Engine, Retrieval, ShardedEngine
+from evaluation.engines.index.term_search import TermEngine
 
 __all__ = ["PROTOCOL", "EfficiencyFigures", "Latency", "measure", "parameters_of"]
 
@@ -55,6 +62,8 @@ PAUSE_SECONDS = 0.1
 GROUPS = 5
 #: A query is settled where its two quickest searches differ by no more than this share.
 SETTLED = 0.1
+#: How many documents are encoded again to count operations: a hundredth of all, within these bounds.
+_LEAST_DOCUMENTS, _MOST_DOCUMENTS = 8, 64
 #: The most queries that throughput is taken over, and how many the engine is handed at once.
 BATCHED_QUERIES = 1000
 BATCH = 64
@@ -128,7 +137,10 @@ def measure(
         raise ValueError("there are no queries, so there is no search to time")
     report = progress or (lambda share: None)
     timed, counter = sample_evenly(queries, effort.queries), meter or open_meter(device)
-    _warm_up(engine, (timed * -(-effort.warm_up // len(timed)))[: effort.warm_up], report)
+    warming = sample_evenly(timed, effort.warm_up)
+    with operations.counting() as counted:
+        _warm_up(engine, (warming * -(-effort.warm_up // len(warming)))[: effort.warm_up], report)
+    flops = counted.flops / effort.warm_up
     engine.clock.seconds.clear()
     before = counter.joules()
     rounds = _TimedRounds(engine, timed, effort, clock, interruptions, pause)
@@ -139,6 +151,10 @@ def measure(
     energy = _joules_per_search(before, after, searches)
     parts = _parts(engine, times)
     throughput = _throughput(engine, sample_evenly(queries, effort.batched), clock)
+    if isinstance(engine, TermEngine) and checkpoint is None:  # quick, and differing more from query to query
+        with operations.counting() as counted:
+            _search(engine, timed)
+        flops = counted.flops / len(timed)
     report(1.0)
     return EfficiencyFigures(
         protocol=PROTOCOL,
@@ -162,6 +178,7 @@ def measure(
         parameters=parameters_of(checkpoint),
         energy_joules_per_query=energy,
         energy_source=counter.source if energy is not None else "",
+        flops_per_query=flops or None,
     )
 
 
@@ -205,6 +222,32 @@ def _warm_up(engine: Engine, queries: Sequence[Query], report: MeasureProgress) 
     report(0.0)
     for query in queries:
         _search(engine, [query])
+
+
+def flops_of_documents(engine: Engine, corpus: Path, folder: Path) -> float | None:
+    """The mean operations of encoding a document, by itself and so without padding, over a hundredth of the corpus.
+
+    At least 8 documents are encoded again inside `folder`, and 64 at most, which lie evenly over all. None where
+    documents are not encoded.
+    """
+    if not isinstance(engine, ShardedEngine):
+        return None
+    flops, documents = 0, _sample_documents(corpus)
+    for document in documents:
+        with TemporaryDirectory(dir=folder) as place, operations.counting() as found:
+            engine.encode_shard([document], Path(place))
+        flops += found.flops
+    return flops / len(documents) if flops else None
+
+
+def _sample_documents(corpus: Path) -> list[Document]:
+    total = count_documents(corpus)
+    wanted = min(max(total // 100, _LEAST_DOCUMENTS), _MOST_DOCUMENTS, total)
+    places = [number * total // wanted for number in range(wanted)]
+    if read_table(corpus) is not None:
+        return [next(read_corpus(corpus, first=place)) for place in places]
+    chosen = set(places)
+    return [document for number, document in enumerate(read_corpus(corpus)) if number in chosen]
 
 
 class _TimedRounds:

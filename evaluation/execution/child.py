@@ -22,7 +22,7 @@ from typing import Any
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.errors import ModelFailure, is_out_of_memory
 from evaluation.efficiency.meters import peak_memory
-from evaluation.efficiency.protocol import measure, plan_efforts
+from evaluation.efficiency.protocol import flops_of_documents, measure, plan_efforts
 from evaluation.engines import (
     Engine,
     InvalidParameter,
@@ -194,6 +194,7 @@ def _measure(
     if not channel.ask_to_measure():
         return {}
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
+    assert job.corpus is not None
     measured = {}
     for number, (label, effort) in enumerate(zip(engines, plan_efforts(len(engines)), strict=True)):
         measured[label] = measure(
@@ -206,6 +207,9 @@ def _measure(
             effort=effort,
             progress=partial(_report_measuring, channel, number, len(engines)),
         ).as_data()
+    flops = flops_of_documents(engine, job.corpus, job.out / WORK_FOLDER)
+    for figures in measured.values():
+        figures["flops_per_document"] = flops
     main = measured[list(engines)[-1]]
     return {"figures": main, "variants": measured if engine.variants else {}}
 

@@ -37,6 +37,8 @@ MEASURED = {
     "bytes": ("bytes-per-document", "Index size per document"),
     "parameters": ("model-parameters", "Parameters"),
     "cost": ("cost-per-million", "Cost"),
+    "flops": ("flops-per-query", "Operations per query"),
+    "document-flops": ("flops-per-document", "Operations per document"),
 }
 
 #: What a publication calls the axis.

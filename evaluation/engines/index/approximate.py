@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.engines import operations
 from evaluation.engines.base import Parameter
+from evaluation.engines.index.counted import counted_search
 from evaluation.engines.index.exact_search import SPARE, Found, Scores, Vectors
 from evaluation.engines.index.learning import CODES_LEARNED_FROM, VECTORS_PER_LIST, lists_for, sample_rows
 
@@ -170,7 +172,7 @@ class Approximate:
         """
         deep = wanted if self._is_graph else min(wanted + SPARE, len(self._ranks))
         while True:
-            scores, documents = self._index.search(queries, deep)
+            scores, documents = counted_search(self._index, queries, deep)
             undecided = (scores[:, -1] == scores[:, wanted - 1]) & (documents[:, -1] >= 0)
             if self._is_graph or deep == len(self._ranks) or not undecided.any():
                 return scores, documents
@@ -214,5 +216,6 @@ class Binary:
         for query, documents in zip(queries, candidates, strict=True):
             bits = np.unpackbits(self._codes[documents], axis=1, count=len(query))
             scores = (bits.astype(np.float32) * 2 - 1) @ query
+            operations.add(lambda size=bits.size: size)  # type: ignore[misc]
             order = np.lexsort((self._ranks[documents], -scores))[:depth]
             yield documents[order].astype(np.int64), scores[order]

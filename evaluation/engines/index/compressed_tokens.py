@@ -24,6 +24,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.strings import map_array
+from evaluation.engines import operations
 from evaluation.engines.index.kernels import compiled
 from evaluation.engines.index.learning import CODES_LEARNED_FROM, VECTORS_PER_LIST, lists_for
 from evaluation.engines.index.token_store import TokenStore
@@ -136,6 +137,7 @@ class CompressedTokens:
     def search(self, query: NDArray[np.float32], depth: int) -> Scored:
         """The documents that get a score, ascending, and their scores, for a query (vectors × dimension)."""
         products = np.ascontiguousarray(self._centroids @ query.T)
+        operations.add(lambda: (len(self._centroids) + _VALUES) * query.size)
         documents = self._candidates(products)
         most = max(_SCORED_PER_WANTED * depth, _LEAST_SCORED)
         if len(documents) > most:
@@ -158,6 +160,8 @@ class CompressedTokens:
         self, documents: NDArray[np.int64], products: NDArray[np.float32], tables: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         scores = np.empty(len(documents), np.float32)
+        looked_up = products.shape[1] * (1 + len(tables))  # products of a vector, which are added
+        operations.add(lambda: int(self._counts[documents].sum()) * looked_up)
         _score_codes(
             documents, self._starts, self._counts, self._codes, self._lists_bytes, products, tables, scores
         )

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
+from evaluation.engines import operations
 
 if TYPE_CHECKING:
     from evaluation.engines.index.device_search import DeviceSearch
@@ -157,6 +158,7 @@ class ExactSearch:
 
         faiss.omp_set_num_threads(self._threads)
         best = faiss.ResultHeap(len(queries), kept, keep_max=True)
+        operations.add(lambda: queries.size * self.documents)
         for first, vectors in self._blocks(self._block or _BLOCK):
             scores, documents = faiss.knn(
                 queries,
@@ -214,6 +216,7 @@ class ExactSearch:
         """The best `wanted` of these documents by their exact scores, in trec order."""
         documents = np.sort(documents)
         scores = np.empty(len(documents), np.float32)
+        operations.add(lambda: len(documents) * len(query))
         for start in range(0, len(documents), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
             scores[some] = inner_products(query, self._rows(documents[some]))

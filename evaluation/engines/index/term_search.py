@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.collections.beir import Query
+from evaluation.engines import operations
 from evaluation.engines.base import Engine, Parameter, Resources, SearchResult, opened
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
@@ -93,6 +94,7 @@ class TermSearch:
         if len(self._keys) < 2 * depth + kernels.SPARE_KEYS:
             self._keys = np.empty(2 * depth + kernels.SPARE_KEYS, np.uint64)
         starts, ends = index.offsets[places], index.offsets[places + 1]
+        operations.add(lambda: int((ends - starts).sum()))
         totals = np.array(index.documents_with_field, np.int64)[fields]
         found = kernels.search(
             index.documents,

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
 from evaluation.core.strings import map_array
+from evaluation.engines.index.counted import counted_search
 from evaluation.engines.index.learning import VECTORS_PER_LIST, lists_for, sample_rows
 
 _FILES = ("vectors.bin", "documents.npy", "offsets.npy")
@@ -221,5 +222,6 @@ class NearestTokens:
         """The documents, ascending, that own one of the vectors nearest to any of the query's (vectors × dimension)."""
         if not len(query) or not len(self._owners):
             return np.empty(0, np.int64)
-        _, found = self._index.search(np.ascontiguousarray(query), min(self._nearest, len(self._owners)))
+        wanted = min(self._nearest, len(self._owners))
+        _, found = counted_search(self._index, np.ascontiguousarray(query), wanted)
         return np.unique(self._owners[found[found >= 0]]).astype(np.int64)

@@ -16,6 +16,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.strings import Strings, StringsWriter, map_array
+from evaluation.engines import operations
 from evaluation.engines.base import Progress, SearchResult, ignore
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
@@ -122,11 +123,13 @@ class WeightedIndex:
     ) -> SearchResult:
         """The best `depth` documents with a positive score for the query of this id and these terms."""
         keys = np.empty(2 * depth + kernels.SPARE_KEYS, np.uint64)
+        starts, ends = self._offsets[terms], self._offsets[terms + 1]
+        operations.add(lambda: int((ends - starts).sum()))
         found = kernels.search_weighted(
             self._documents,
             self._weights,
-            self._offsets[terms].astype(np.uint64),
-            self._offsets[terms + 1].astype(np.uint64),
+            starts.astype(np.uint64),
+            ends.astype(np.uint64),
             weights,
             self._ids.ranks,
             depth,

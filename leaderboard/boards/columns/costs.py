@@ -185,6 +185,24 @@ COSTS: tuple[CostColumn, ...] = (
         "model-parameters", "Parameters", "M", "", "weights of the model", _figure("parameters", MILLION)
     ),
     CostColumn(
+        "flops-per-query",
+        "FLOPs/query",
+        "M",
+        "lower",
+        "floating point operations of a search, model and index; the same on every machine",
+        _of_whole_searches(_figure("flops_per_query", MILLION)),
+        no_noise,
+    ),
+    CostColumn(
+        "flops-per-document",
+        "FLOPs/doc",
+        "M",
+        "lower",
+        "floating point operations of encoding a document, without padding; the same on every machine",
+        _figure("flops_per_document", MILLION),
+        no_noise,
+    ),
+    CostColumn(
         "energy",
         "Energy",
         "J/query",
