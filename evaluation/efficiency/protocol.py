@@ -62,8 +62,8 @@ PAUSE_SECONDS = 0.1
 GROUPS = 5
 #: A query is settled where its two quickest searches differ by no more than this share.
 SETTLED = 0.1
-#: How many documents are encoded again to count operations: a hundredth of all, within these bounds.
-_LEAST_DOCUMENTS, _MOST_DOCUMENTS = 8, 64
+#: How many documents are encoded again to count operations: one of 200, within these bounds.
+_LEAST_DOCUMENTS, _MOST_DOCUMENTS = 4, 64
 #: The most queries that throughput is taken over, and how many the engine is handed at once.
 BATCHED_QUERIES = 1000
 BATCH = 64
@@ -225,9 +225,9 @@ def _warm_up(engine: Engine, queries: Sequence[Query], report: MeasureProgress) 
 
 
 def flops_of_documents(engine: Engine, corpus: Path, folder: Path) -> float | None:
-    """The mean operations of encoding a document, by itself and so without padding, over a hundredth of the corpus.
+    """The mean operations of encoding a document, by itself and so without padding, over one of 200.
 
-    At least 8 documents are encoded again inside `folder`, and 64 at most, which lie evenly over all. None where
+    At least 4 documents are encoded again inside `folder`, and 64 at most, which lie evenly over all. None where
     documents are not encoded.
     """
     if not isinstance(engine, ShardedEngine):
@@ -242,7 +242,7 @@ def flops_of_documents(engine: Engine, corpus: Path, folder: Path) -> float | No
 
 def _sample_documents(corpus: Path) -> list[Document]:
     total = count_documents(corpus)
-    wanted = min(max(total // 100, _LEAST_DOCUMENTS), _MOST_DOCUMENTS, total)
+    wanted = min(max(total // 200, _LEAST_DOCUMENTS), _MOST_DOCUMENTS, total)
     places = [number * total // wanted for number in range(wanted)]
     if read_table(corpus) is not None:
         return [next(read_corpus(corpus, first=place)) for place in places]
