@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.judgements.answers import FoundAnswers
 from evaluation.judgements.qrels import Qrels
 
 Values = NDArray[np.float64]
@@ -27,7 +28,8 @@ class JudgedRankings:
     `query`, `rank` (1-based), `grade`: one entry per judged document retrieved, grouped by query (row of the
     qrels), ranks rising within it. `elsewhere_query`, `elsewhere_rank`: documents judged for other queries only.
     `retrieved`: per query how many documents the run has. `relevance_level`: the lowest grade that is relevant for
-    binary measures, where a measure does not say it itself.
+    binary measures, where a measure does not say it itself. `answers` says where texts have answers, where that is
+    known.
     """
 
     qrels: Qrels
@@ -38,6 +40,7 @@ class JudgedRankings:
     elsewhere_rank: NDArray[np.int64]
     retrieved: NDArray[np.int64]
     relevance_level: int = 1
+    answers: FoundAnswers | None = None
 
     @property
     def queries(self) -> int:
@@ -153,6 +156,30 @@ def capped_recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 def success(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """1 where a relevant document is among the first k."""
     return (_relevant_within(ranking, k, level) > 0).astype(np.float64)
+
+
+def f1(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """The harmonic mean of P@k and R@k: twice the relevant documents among the first k, by k and all relevant ones."""
+    assert k is not None
+    return divide(2 * _relevant_within(ranking, k, level), k + ranking.relevant_judged(level))
+
+
+def answer(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """Whether the text of one of the first k documents has an answer."""
+    assert k is not None
+    return (_answers(ranking).rank <= k).astype(np.float64)
+
+
+def answer_within_tokens(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """Whether the first k thousand tokens of the ranking's texts, one behind the other, have an answer."""
+    assert k is not None
+    return (_answers(ranking).tokens <= 1000 * k).astype(np.float64)
+
+
+def _answers(ranking: JudgedRankings) -> FoundAnswers:
+    if ranking.answers is None:
+        raise ValueError("the measure looks for answers in texts, and there are none")
+    return ranking.answers
 
 
 def r_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:

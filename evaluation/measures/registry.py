@@ -35,12 +35,16 @@ class Family:
     parameter: str = ""
     aliases: tuple[str, ...] = ()
     trec_eval: tuple[str, ...] = ()
+    #: What stands behind the cutoff.
+    unit: str = ""
+    #: Whether it looks for answers in the documents' texts.
+    reads_texts: bool = False
     higher_is_better: bool = True
 
     @property
     def key(self) -> str:
-        """Name and parameter, lower case: what tells families apart."""
-        return f"{self.name}({self.parameter})".lower()
+        """Name, parameter and unit, lower case: what tells families apart."""
+        return f"{self.name}({self.parameter}){self.unit}".lower()
 
 
 _JARVELIN = "Järvelin & Kekäläinen, TOIS 20(4), 2002"
@@ -114,6 +118,26 @@ _ALL = (
         aliases=("success_{k}", "success.{k}", "hit_rate_at_{k}"), trec_eval=("success_{k}",),
     ),
     Family(
+        "F1", formulas.f1, "The harmonic mean of precision and recall among the first k documents.",
+        "2 · P@k · R@k / (P@k + R@k)", "van Rijsbergen, Information Retrieval, 2nd ed., 1979, ch. 7", "required",
+        aliases=("F1_{k}", "f1_at_{k}"),
+    ),
+    Family(
+        "Answer", formulas.answer,
+        "Whether the text of one of the first k documents has an answer string; open-domain question answering calls "
+        "it accuracy or top-k retrieval accuracy. Text and answer are compared by tokens in lower case (NFD), titles "
+        "are not read.",
+        "1 if any of the first k texts has an answer, else 0", f"{_DPR}, section 5; has_answer of its code",
+        "required", binary=False, reads_texts=True,
+    ),
+    Family(
+        "R", formulas.answer_within_tokens,
+        "Whether the first k thousand tokens of the ranking’s texts have an answer string. Tokens and answers are "
+        "those of Answer@k; the authors’ script cuts with NLTK, compares letter by letter, and passes over yes and no.",
+        "1 if an answer ends within the first 1,000 k tokens, read from rank 1 on, else 0",
+        "Asai et al., XOR QA, NAACL 2021, section 4.1", "required", binary=False, unit="kt", reads_texts=True,
+    ),
+    Family(
         "Rprec", formulas.r_precision, "Precision at as many documents as are relevant.", "(1 / R) Σ_{i≤R} rel_i",
         _TREC, "none", aliases=("R-prec", "RPrec"), trec_eval=("Rprec",),
     ),
@@ -160,7 +184,9 @@ DEFAULT_MEASURES = (
 )  # fmt: skip
 
 _HIGHEST_CUTOFF = 100_000
-_NAME = re.compile(r"\s*([A-Za-z_]+(?:-[A-Za-z]+)?)\s*(?:\(([^()]*)\))?\s*(?:@\s*([0-9]{1,6}))?\s*")
+_NAME = re.compile(
+    r"\s*([A-Za-z_]+[0-9]?(?:-[A-Za-z]+)?)\s*(?:\(([^()]*)\))?\s*(?:@\s*([0-9]{1,6})\s*(kt)?)?\s*"
+)
 _PERSISTENCE = re.compile(r"p=(0?\.[0-9]{1,4})")
 _LEVEL = re.compile(r"rel\s*=\s*([0-9]{1,4})")
 
@@ -184,7 +210,7 @@ class Measure:
         if self.level is not None:
             parameters.append(f"rel={self.level}")
         brackets = f"({','.join(parameters)})" if parameters else ""
-        return f"{self.family.name}{brackets}" + (f"@{self.cutoff}" if self.cutoff else "")
+        return f"{self.family.name}{brackets}" + (f"@{self.cutoff}{self.family.unit}" if self.cutoff else "")
 
     def __str__(self) -> str:
         return self.name
@@ -247,14 +273,14 @@ def _parse_canonical(text: str) -> Measure | None:
     match = _NAME.fullmatch(text)
     if not match:
         return None
-    name, brackets, cutoff = match.groups()
+    name, brackets, cutoff, unit = match.groups()
     level, others = None, []
     for part in filter(None, (piece.strip() for piece in (brackets or "").split(","))):
         if found := _LEVEL.fullmatch(part):
             level = int(found.group(1))
         else:
             others.append(part.replace('"', "'").replace(" ", "").lower())
-    family = FAMILIES.get(f"{name.lower()}({','.join(others)})") or _rank_biased(name, others)
+    family = FAMILIES.get(f"{name.lower()}({','.join(others)}){unit or ''}") or _rank_biased(name, others)
     if family is None or (cutoff and family.cutoff == "none") or (level is not None and not family.binary):
         return None
     return Measure(family, int(cutoff) if cutoff else None, level)
@@ -280,6 +306,6 @@ def _parse_alias(text: str) -> Measure | None:
 
 
 _POSSIBLE = "Known: " + ", ".join(
-    f"{family.name}{f'({family.parameter})' if family.parameter else ''}{'' if family.cutoff == 'none' else '@k'}"
+    Measure(family).name + ("" if family.cutoff == "none" else f"@k{family.unit[1:]}")
     for family in FAMILIES.values()
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -12,16 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import FileLimits
+from evaluation.collections.beir import read_corpus
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
 from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.order import trec_order
 from evaluation.core.problems import LINES_NAMED, Report, RunStatistics
+from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
 from evaluation.kernel.layout import NO_IDS, Ids, padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures.formulas import JudgedRankings, hole_anywhere
 from evaluation.measures.registry import Measure, parse_measure
 from evaluation.runs.problems import RunContents, RunFacts, describe_problems
+from evaluation.runs.top_documents import cut_lines, displayed_documents, ranked_documents
 from evaluation.runs.trec_run import ReadingTask, read_run
 
 __all__ = ["Progress", "ScoredRun", "ScoringTarget", "check_run", "score_run", "trec_order"]
@@ -38,7 +41,8 @@ class ScoringTarget:
     `hidden`: no report tells which queries are judged, or which documents are. `names_queries`: a report may name
     queries that the run misses, because everyone may see the queries. `relevance_level` is the lowest
     grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
-    the cut to `maximum_depth` documents per query.
+    the cut to `maximum_depth` documents per query. `answers`, by query, and the `corpus` are what measures of answers
+    read.
     """
 
     qrels: Qrels | None = None
@@ -49,6 +53,8 @@ class ScoringTarget:
     relevance_level: int = 1
     drop_self_matches: bool = False
     maximum_depth: int = 1000
+    answers: Mapping[str, Answers] | None = None
+    corpus: Path | None = None
     _elsewhere: dict[int, Ids] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -157,8 +163,11 @@ def score_run(
     limits = limits or FileLimits()
     wanted = tuple(parse_measure(measure) if isinstance(measure, str) else measure for measure in measures)
     depths = [measure.cutoff or 0 for measure in wanted if measure.family.formula is hole_anywhere]
+    answer_depth = max((_answer_depth(measure, target) for measure in wanted), default=0)
     task = target.reading_task(
-        scored=True, elsewhere_depth=max(depths, default=0), first_documents=first_documents
+        scored=True,
+        elsewhere_depth=max(depths, default=0),
+        first_documents=max(first_documents, answer_depth),
     )
     try:
         contents = read_run(path, task, limits, progress)
@@ -167,13 +176,37 @@ def score_run(
     report = _report(contents, target, limits)
     if not report.valid:
         raise InvalidRun(report)
-    ranking = _ranking(contents, target, target.qrels)
+    ranking, first = _ranking(contents, target, target.qrels), contents.first_documents
+    if answer_depth:
+        ranking = replace(ranking, answers=_find_answers(first, target, target.qrels, answer_depth))
+        first = cut_lines(first, first_documents)
     values = np.column_stack(
         [measure.values(ranking) for measure in wanted] or [np.zeros((ranking.queries, 0))]
     )
     means = {measure.name: float(column.mean()) for measure, column in zip(wanted, values.T, strict=True)}
     missing = int(np.count_nonzero(ranking.retrieved == 0))
-    return ScoredRun(report, wanted, target.qrels.query_ids, values, means, missing, contents.first_documents)
+    return ScoredRun(report, wanted, target.qrels.query_ids, values, means, missing, first)
+
+
+def _answer_depth(measure: Measure, target: ScoringTarget) -> int:
+    """How many documents' texts the measure reads at most. Raises ValueError where there are none to read."""
+    if not measure.family.reads_texts or measure.cutoff is None:
+        return 0
+    if target.answers is None or target.corpus is None:
+        raise ValueError(f"{measure} needs the answers and the corpus")
+    depth = target.maximum_depth if measure.family.unit else min(measure.cutoff, target.maximum_depth)
+    return depth + target.drop_self_matches
+
+
+def _find_answers(first: bytes, target: ScoringTarget, qrels: Qrels, depth: int) -> FoundAnswers:
+    assert target.answers is not None
+    assert target.corpus is not None
+    drop = target.drop_self_matches
+    ranked = {
+        query: displayed_documents(documents, query, depth=depth - drop, drop_self_matches=drop)
+        for query, documents in ranked_documents(first)
+    }
+    return find_answers(qrels.query_ids, ranked, target.answers, read_corpus(target.corpus))
 
 
 def _ranking(contents: RunContents, target: ScoringTarget, qrels: Qrels) -> JudgedRankings:

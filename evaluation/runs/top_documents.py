@@ -91,9 +91,20 @@ class TopDocuments:
 
     def __iter__(self) -> Iterator[tuple[str, list[str]]]:
         """(query id, its first documents) of every query, in order of the ids' bytes."""
-        for line in bytes(self._text).split(b"\n")[:-1]:
-            query, _, documents = line.decode().partition("\t")
-            yield query, documents.split(" ")
+        return ranked_documents(bytes(self._text))
+
+
+def ranked_documents(first: bytes) -> Iterator[tuple[str, list[str]]]:
+    """(query id, its first documents) of each line that a pass over a run has, in its order."""
+    for line in first.split(b"\n")[:-1]:
+        query, _, documents = line.decode().partition("\t")
+        yield query, documents.split(" ")
+
+
+def cut_lines(first: bytes, depth: int) -> bytes:
+    """The lines with the first `depth` documents of each query; none at all for a depth of 0."""
+    lines = (f"{query}\t{' '.join(documents[:depth])}\n" for query, documents in ranked_documents(first))
+    return "".join(lines).encode() if depth else b""
 
 
 def displayed_documents(

@@ -9,24 +9,27 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import BinaryIO
 
 import numpy as np
 import pytrec_eval
 from numpy.typing import NDArray
 
+from evaluation.verification.answer_texts import NO_TEXTS, AnswerTexts, ReadTokens
 from evaluation.verification.run_text import Rankings, best_first, read_rankings
 
 
 @dataclass(frozen=True)
 class RankedQuery:
     """A query's ranking, best first: the grade of each document (-1 if it is not judged for the query), and whether
-    it is judged for any query (empty where no measure asks). `judged` are all grades of the query, in no order."""
+    it is judged for any query (empty where no measure asks). `judged` are all grades of the query, in no order. `read`
+    has, where a measure asks, how many tokens are read of each text until an answer ends, and how many it has."""
 
     grades: NDArray[np.int64]
     anywhere: NDArray[np.bool_]
     judged: NDArray[np.int64]
+    read: ReadTokens = NO_TEXTS
 
 
 _RANK_BIASED = re.compile(r"RBP\(p=([0-9.]+)\)")
@@ -77,6 +80,30 @@ def rank_biased_precision(persistence: float) -> Reference:
     return reference
 
 
+def f1(query: RankedQuery, k: int | None, level: int) -> float:
+    """Van Rijsbergen (1979): 2 P R / (P + R), P of k documents and R of all relevant ones."""
+    found, relevant = float((query.grades[:k] >= level).sum()), float((query.judged >= level).sum())
+    precision, recall = found / (k or 1), found / (relevant or 1)
+    return 2 * precision * recall / (precision + recall) if found else 0.0
+
+
+def answer(query: RankedQuery, k: int | None, level: int) -> float:
+    """Karpukhin et al. (EMNLP 2020), section 5: whether one of the first k texts has an answer."""
+    return float((query.read[0][:k] > 0).any())
+
+
+def answer_within_tokens(query: RankedQuery, k: int | None, level: int) -> float:
+    """Asai et al. (NAACL 2021), section 4.1: whether an answer is among the first k thousand tokens retrieved."""
+    before = 0
+    for end, length in zip(*query.read, strict=True):
+        if end:
+            return float(before + end <= 1000 * (k or 0))
+        before += length
+    return 0.0
+
+
+#: Those that read texts, by the names below.
+ANSWERS = ("Answer", "R@kt")
 #: The one measure that asks what is judged for other queries.
 HOLE_ANYWHERE = "Hole(beir)"
 
@@ -87,6 +114,9 @@ REFERENCES: dict[str, Reference] = {
     "Hole": hole,
     HOLE_ANYWHERE: hole_anywhere,
     "nDCG(dcg='exp-log2')": exponential_ndcg,
+    "F1": f1,
+    "Answer": answer,
+    "R@kt": answer_within_tokens,
 }
 
 
@@ -156,7 +186,7 @@ TOLERANCE = 1e-9
 WHOLE_LINES = 200_000
 MOST_QUERIES = 200
 
-_NAME = re.compile(r"(?P<family>\w+(?:\([^()]*\))?)(?:@(?P<cutoff>\d+))?")
+_NAME = re.compile(r"(?P<family>\w+(?:\([^()]*\))?)(?:@(?P<cutoff>\d+)(?P<unit>kt)?)?")
 _LEVEL = re.compile(r",?rel=(\d+)")
 #: pytrec_eval's names, without and with a cutoff. It has RR without one only: what it gives is cut.
 _TREC_EVAL = {
@@ -215,15 +245,16 @@ class _Measure:
         """The measure of a canonical name. Raises ScoresDiffer where nothing here can compute it."""
         own_level = _LEVEL.search(name)
         match = _NAME.fullmatch(_LEVEL.sub("", name).replace("()", ""))
-        if not match or (match["family"] not in _TREC_EVAL and reference_of(match["family"]) is None):
+        family = match["family"] + (f"@{match['unit']}" if match["unit"] else "") if match else ""
+        if match is None or (family not in _TREC_EVAL and reference_of(family) is None):
             raise ScoresDiffer(
                 f"{name} cannot be verified: pytrec_eval has no such measure, and no reference is there"
             )
         cutoff = int(match["cutoff"]) if match["cutoff"] else None
-        if match["family"] == "nDCG":  # grades count, so that no level matters
+        if family == "nDCG":  # grades count, so that no level matters
             level = 1
-        trec_eval = _TREC_EVAL.get(match["family"], ("", ""))[cutoff is not None].format(k=cutoff)
-        return cls(name, match["family"], cutoff, int(own_level[1]) if own_level else level, trec_eval)
+        trec_eval = _TREC_EVAL.get(family, ("", ""))[cutoff is not None].format(k=cutoff)
+        return cls(name, family, cutoff, int(own_level[1]) if own_level else level, trec_eval)
 
 
 def verify(
@@ -233,11 +264,12 @@ def verify(
     rules: ScoringRules,
     sha256: str,
     after_block: Callable[[], object] = lambda: None,
+    texts: AnswerTexts | None = None,
 ) -> None:
     """Compute scores from the text of a run and compare them. `sha256` of the run draws queries where it is long.
 
-    `after_block` is called now and then, and may raise to stop. Raises ScoresDiffer where a value differs by more than
-    1e-9, and where the text cannot be read.
+    `after_block` is called now and then, and may raise to stop. `texts` are what measures of answers read. Raises
+    ScoresDiffer where a value differs by more than 1e-9, and where the text cannot be read.
     """
     if list(judgements.graded) != list(claimed.query_ids):
         raise ScoresDiffer(
@@ -255,7 +287,7 @@ def verify(
             after_block=after_block,
         )
         measures = [_Measure.of(name, rules.relevance_level) for name in claimed.measures]
-        expected = _recomputed(rankings, judgements, measures)
+        expected = _recomputed(rankings, judgements, measures, partial(_read_texts, texts, after_block))
     except ValueError as error:
         raise ScoresDiffer("the stored run was scored, and cannot be read") from error
     _compare(claimed, queries, expected)
@@ -271,14 +303,29 @@ def _draw(queries: list[str], sha256: str) -> list[str]:
     return sorted(lowest)
 
 
+def _read_texts(
+    texts: AnswerTexts | None, after_block: Callable[[], object], heads: Mapping[str, Sequence[str]]
+) -> dict[str, ReadTokens]:
+    if texts is None:
+        raise ScoresDiffer("the texts and answers that measures read are not here")
+    return texts.read(heads, after_block)
+
+
 def _recomputed(
-    rankings: Rankings, judgements: Judgements, measures: Sequence[_Measure]
+    rankings: Rankings,
+    judgements: Judgements,
+    measures: Sequence[_Measure],
+    read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
 ) -> NDArray[np.float64]:
     """The values, queries × measures, of rankings by query. A query without documents scores 0."""
     values = np.zeros((len(rankings), len(measures)))
     present = {query: ranked for query, ranked in rankings.items() if ranked}
     rows = [row for row, ranked in enumerate(rankings.values()) if ranked]
-    cutoffs = [measure.cutoff for measure in measures if not measure.trec_eval]
+    cutoffs = [
+        None if measure.family.endswith("kt") else measure.cutoff
+        for measure in measures
+        if not measure.trec_eval
+    ]
     deepest = max(
         (len(ranked) if k is None else k for ranked in present.values() for k in set(cutoffs)), default=0
     )
@@ -302,12 +349,15 @@ def _recomputed(
     # a large set, and made for one measure alone
     asked = any(each.family == HOLE_ANYWHERE for _, each, _ in references)
     documents = judgements.documents if asked else None
+    reads = any(each.family in ANSWERS for _, each, _ in references)
+    read = read_texts(heads) if reads else {}
     for row, (query, head) in zip(rows, heads.items(), strict=True):
         graded = judgements.graded[query]
         ranked_query = RankedQuery(
             np.array([graded.get(name, -1) for name in head], np.int64),
             np.array([] if documents is None else [name in documents for name in head], np.bool_),
             judgements.grades[query],
+            read.get(query, NO_TEXTS),
         )
         for place, measure, reference in references:
             assert reference is not None, measure.name  # `_Measure.of` refused it else

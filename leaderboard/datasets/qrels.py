@@ -23,8 +23,10 @@ from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
+from evaluation.judgements.answers import Answers, read_answers
 from evaluation.judgements.splits import QueryParts, read_parts, write_parts
 from evaluation.runs.score import ScoringTarget
+from evaluation.verification.answer_texts import AnswerTexts
 from evaluation.verification.comparing import Judgements as VerifyingJudgements
 from leaderboard.core.audit import record
 from leaderboard.core.storage import shared
@@ -137,7 +139,17 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Sc
         dataset.queries_visibility == Visibility.PUBLIC,
         dataset.relevance_level,
         dataset.drop_self_matches,
+        qrels.answers_sha256 if qrels is not None else "",
+        version.corpus_sha256,
     )
+
+
+def answer_texts(row: Qrels) -> AnswerTexts | None:
+    """The answers of these judgements and the texts, read anew to verify scores; None where there are no answers."""
+    if not row.answers_sha256:
+        return None
+    corpus = path_of(Area.FILES, row.version.corpus_sha256)
+    return AnswerTexts(path_of(Area.QRELS, row.answers_sha256), corpus)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -149,6 +161,8 @@ def _target(
     names_queries: bool,
     relevance_level: int,
     drop_self_matches: bool,
+    answers: str,
+    corpus: str,
 ) -> ScoringTarget:
     """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
     return ScoringTarget(
@@ -159,7 +173,14 @@ def _target(
         names_queries=names_queries,
         relevance_level=relevance_level,
         drop_self_matches=drop_self_matches,
+        answers=_answers(answers) if answers else None,
+        corpus=path_of(Area.FILES, corpus) if corpus else None,
     )
+
+
+@lru_cache(maxsize=_KEPT)
+def _answers(sha256: str) -> dict[str, Answers]:
+    return read_answers(path_of(Area.QRELS, sha256))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -241,11 +262,18 @@ def current_or_next_qrels(
     judgements: JudgementFile,
     relevance_level: int,
     *,
+    answers_sha256: str = "",
     made_from: Qrels | None = None,
     note: str = "",
 ) -> Qrels:
-    """The row of these judgements, made where they are new; `note` says what was added to those `made_from`."""
-    row = version.qrels.filter(split=split, sha256=judgements.sha256).first()
+    """The row of these judgements, made where they are new; `note` says what was added to those `made_from`.
+
+    Without `answers_sha256` those of the row there is, or of `made_from`, stay.
+    """
+    if made_from is not None:
+        answers_sha256 = answers_sha256 or made_from.answers_sha256
+    rows = version.qrels.filter(split=split, sha256=judgements.sha256).order_by("-number")
+    row = (rows.filter(answers_sha256=answers_sha256) if answers_sha256 else rows).first()
     if row is not None:
         return row
     latest = version.qrels.filter(split=split).aggregate(latest=Max("number"))["latest"] or 0
@@ -254,6 +282,7 @@ def current_or_next_qrels(
         split=split,
         number=latest + 1,
         sha256=judgements.sha256,
+        answers_sha256=answers_sha256,
         statistics=judgements.statistics(relevance_level),
         made_from=made_from,
         note=note,

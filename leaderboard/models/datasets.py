@@ -201,6 +201,11 @@ class Qrels(models.Model):
         blank=True,
         help_text="Which queries are public and which private, in private storage; empty: no parts were drawn.",
     )
+    answers_sha256 = models.CharField(
+        max_length=64,
+        blank=True,
+        help_text="The answer strings of the queries, in private storage; empty: none.",
+    )
     made_from = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="made_into"
     )
@@ -212,7 +217,9 @@ class Qrels(models.Model):
         verbose_name_plural = "qrels"
         constraints = [
             models.UniqueConstraint(fields=["version", "split", "number"], name="qrels_number_once"),
-            models.UniqueConstraint(fields=["version", "split", "sha256"], name="qrels_content_once"),
+            models.UniqueConstraint(
+                fields=["version", "split", "sha256", "answers_sha256"], name="qrels_content_once"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -9,6 +9,7 @@ from django.db import transaction
 from evaluation.core.problems import Problem
 from evaluation.measures.registry import DEFAULT_MEASURES, UnknownMeasureError, parse_measure
 from leaderboard.core.audit import record
+from leaderboard.core.measures import canonical_name
 from leaderboard.datasets.problems import problem
 from leaderboard.models import Dataset, Evaluation
 from leaderboard.results.history.revisions import lock_boards
@@ -37,6 +38,8 @@ def set_measures(dataset: Dataset, primary: str, others: Sequence[str]) -> list[
     lock_boards([dataset.pk])
     dataset.refresh_from_db()
     problems = list(check_measures(primary, others, hidden=dataset.hidden))
+    if not problems and dataset.current_qrels is not None and not dataset.current_qrels.answers_sha256:
+        problems += check_reads_texts([primary, *others])
     if problems:
         raise RefusedMeasures(problems)
     # Of an empty list the defaults would be taken: here it means the primary measure alone.
@@ -96,4 +99,17 @@ def check_measures(primary: str, asked: Sequence[str], *, hidden: bool) -> Itera
             "too_many_measures",
             f"with hidden judgements at most {MOST_MEASURES} measures are shown, the primary one included",
             "Every measure is another look at the judgements; choose fewer, or open them.",
+        )
+
+
+def check_reads_texts(asked: Sequence[str]) -> Iterator[Problem]:
+    """Which measures look for answers in texts, for a dataset that lacks answers or texts."""
+    known = [canonical_name(name) for name in dict.fromkeys(asked)]
+    reading = [name for name in known if name.startswith("Answer@") or name.endswith("kt")]
+    if reading:
+        yield problem(
+            "missing_answers",
+            f"{' and '.join(reading)} cannot be computed: there are no answers, or no texts to look for them in",
+            "Import the collection with its corpus.jsonl and an answers.jsonl, or choose other measures.",
+            count=len(reading),
         )

@@ -41,7 +41,7 @@ from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore,
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
 from leaderboard.models.datasets import Protection
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.measures import check_measures, shown_measures
+from leaderboard.results.measures import check_measures, check_reads_texts, shown_measures
 from leaderboard.results.publishing.republish import refresh_scores
 from leaderboard.systems.baselines import request_baseline
 
@@ -101,6 +101,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
                 permit_comparison(source.qrels, options, existing)
                 inspected = inspect(source, options, work, progress)
                 refusals += check_overlap(inspected, options, existing)
+                refusals += _check_answers(inspected, options, existing)
                 if refusals:
                     raise InvalidContent.of(*refusals)
                 run = read_baseline_run(options.baseline, inspected) if options.baseline else None
@@ -163,6 +164,18 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Prob
     return problems
 
 
+def _check_answers(
+    inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
+) -> list[Problem]:
+    """Whether measures that look for answers in texts have both."""
+    asked = [options.primary or (dataset.primary_measure if dataset else ""), *options.measures]
+    if dataset is not None and dataset.current_version_id and not (options.primary or options.measures):
+        asked = dataset.measures
+    kept = dataset.current_qrels.answers_sha256 if dataset and dataset.current_qrels else ""
+    known = bool(inspected.corpus and (inspected.answers or kept))
+    return [] if known else list(check_reads_texts(asked))
+
+
 def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
     """Changes that would make what is on the board untrue."""
     problems = []
@@ -221,7 +234,10 @@ def _record(
     qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
     stays = False
     if judged is not None:
-        wanted = current_or_next_qrels(version, options.split, judged, dataset.relevance_level)
+        answers = inspected.answers.sha256 if inspected.answers else ""
+        wanted = current_or_next_qrels(
+            version, options.split, judged, dataset.relevance_level, answers_sha256=answers
+        )
         stays = dataset.current_version_id == version.pk and is_needed(dataset, wanted)
         qrels = qrels if stays else wanted
         if stays and _rescore(dataset, wanted):

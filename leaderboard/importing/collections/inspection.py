@@ -9,12 +9,12 @@ name.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import FileProblems, iterate_queries
@@ -28,8 +28,9 @@ from evaluation.collections.check import (
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import Qrels, read_qrels
-from leaderboard.datasets.problems import in_file, problem, unknown_ids
+from leaderboard.datasets.problems import IDS_NAMED, in_file, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import CollectionFiles, Progress
@@ -47,6 +48,13 @@ class Topics:
     path: Path | None = None
 
 
+class PlainFile(NamedTuple):
+    """A file without compression, and its checksum."""
+
+    path: Path
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True)
 class InspectedCollection:
     """A collection that may be stored. `id_list` has one document id a line, `id_table` the same memory-mapped."""
@@ -56,6 +64,7 @@ class InspectedCollection:
     id_list: Path | None
     id_table: Path | None
     topics: Topics
+    answers: PlainFile | None = None
     judgements: dict[str, JudgementFile] = field(default_factory=dict)
 
     @property
@@ -115,6 +124,11 @@ def inspect(
                 problems += _unknown_ids(read.qrels, split, query_ids, id_table, whole=not unreadable)
         progress(f"{split} qrels", 1.0)
     problems += check_collecting(options, judgements)
+    answers = None
+    if source.answers is not None:
+        scored = judgements.get(options.split)
+        with _collect_problems(problems):
+            answers = _read_answers(source.answers, scored.qrels.query_ids if scored else (), work)
     if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
     wanted = _topic_ids(query_ids, {split: each.qrels for split, each in judgements.items()}, options)
@@ -124,6 +138,7 @@ def inspect(
         id_list=id_list if id_table is not None else None,
         id_table=id_table,
         topics=_find_topics(source.queries, queries, query_ids, wanted, work),
+        answers=answers,
         judgements=judgements,
     )
 
@@ -169,11 +184,30 @@ def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) 
         if may_be_empty and {each.code for each in error.report.problems} == {"empty"}:
             return None
         raise InvalidContent.of(*in_file(name, error.report.problems)) from error
-    plain = work / f"plain-{split}.tsv"
+    return JudgementFile(qrels, *_expanded(path, work / f"plain-{split}.tsv"))
+
+
+def _expanded(path: Path, plain: Path) -> PlainFile:
+    """A copy without compression at `plain`."""
     with plain.open("wb") as file:
         for block in open_blocks(path):
             file.write(block)
-    return JudgementFile(qrels, plain, _sha256(plain))
+    return PlainFile(plain, _sha256(plain))
+
+
+def _read_answers(path: Path, judged: Iterable[str], work: Path) -> PlainFile:
+    """A plain copy of the answers. Raises InvalidContent, also where a judged query has none."""
+    try:
+        answers = read_answers(path)
+    except InvalidContent as error:
+        raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
+    if without := [query for query in judged if query not in answers]:
+        named = ", ".join(without[:IDS_NAMED]) + (" …" if len(without) > IDS_NAMED else "")
+        queries = "query has" if len(without) == 1 else "queries have"
+        message = f"{path.name}: {len(without):,} judged {queries} no answer: {named}"
+        hint = "Every judged query needs an answer; take queries without one out of the judgements."
+        raise InvalidContent.of(problem("unanswered_query", message, hint, count=len(without)))
+    return _expanded(path, work / "plain-answers.jsonl")
 
 
 def _unknown_ids(

@@ -1,7 +1,8 @@
 """A collection where it lies, a folder or a zip, as files to read, which are found by their names.
 
 The layout is BEIR's: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`; also `qrels.txt` in TREC format for the
-scored split, and `document-ids.txt` where the documents themselves may not be kept. Each may end in `.gz`.
+scored split, `document-ids.txt` where the documents themselves may not be kept, and `answers.jsonl` for measures that
+look for answers in texts. Each may end in `.gz`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Progress = Callable[[str, float], None]
 
 _MEMBER = re.compile(
     r"(?P<root>(?:.+/)?)"
-    r"(?:(?P<plain>corpus|queries)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.txt"
+    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.txt"
     r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.tsv)(?:\.gz)?"
 )
 
@@ -46,6 +47,7 @@ class CollectionFiles:
     corpus: Path | None
     queries: Path | None
     document_ids: Path | None
+    answers: Path | None = None
     qrels: dict[str, Path] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
@@ -138,4 +140,5 @@ def _source(files: dict[str, Path], problems: list[Problem], options: ImportOpti
         if qrels:
             hint = f"Name one of the splits that are there: --split {', '.join(sorted(qrels))}."
         problems.append(missing(f"qrels/{options.split}.tsv", hint))
-    return CollectionFiles(corpus, queries, files.get("document-ids.txt"), qrels, tuple(problems))
+    ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
+    return CollectionFiles(corpus, queries, ids, answers, qrels, tuple(problems))

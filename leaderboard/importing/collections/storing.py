@@ -21,7 +21,7 @@ Kind = DatasetFile.Kind
 class StoredContent:
     """Files in the store, not yet named by rows. `judgements`, by split, are those that may be offered.
 
-    `topics` is None where a run is to answer all queries.
+    `topics` is None where a run is to answer all queries, `answers` where they are hidden.
     """
 
     queries: files.StoredFile
@@ -30,6 +30,7 @@ class StoredContent:
     document_ids: files.StoredFile | None
     id_table_sha256: str
     judgements: dict[str, files.StoredFile]
+    answers: files.StoredFile | None = None
 
 
 def store_content(
@@ -49,6 +50,9 @@ def store_content(
             put(Area.QRELS, judged.path, judged.sha256)
         if files.may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden)):
             kept[split] = files.store_judgements(judged.path, work)
+    answers = inspected.answers
+    if answers is not None:
+        put(Area.QRELS, *answers)
     corpus = source.corpus if inspected.corpus is not None else None
     topics = inspected.topics.path
     stored = StoredContent(
@@ -60,6 +64,9 @@ def store_content(
         else None,
         id_table_sha256=_id_table_sha256(inspected, options.slug),
         judgements=kept,
+        answers=files.store_file(files.gzipped(answers.path, work / "answers.gz"))
+        if answers and not options.hidden
+        else None,
     )
     progress("storing", 1.0)
     return stored
@@ -147,4 +154,6 @@ def offer_content(
             files.withdraw_file(version, file.name)
     for name, (split, kept) in offered.items():
         files.offer_file(version, Kind.QRELS, kept, name, f"The {split} judgements")
+    if stored.answers is not None:
+        files.offer_file(version, Kind.QRELS, stored.answers, "answers.jsonl.gz", "The answer strings")
     return set(version.files.values_list("name", "sha256")) != before

@@ -24,7 +24,7 @@ from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, open_run, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.derived_files import keep_first_documents
-from leaderboard.datasets.qrels import scoring_target, verifying_judgements
+from leaderboard.datasets.qrels import answer_texts, scoring_target, verifying_judgements
 from leaderboard.judgements.rescoring.campaigns import include_new_run
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.history.revisions import lock_board, lock_boards
@@ -176,7 +176,7 @@ def verify_scored(
     )
     rules = ScoringRules(dataset.relevance_level, dataset.drop_self_matches)
     with BytesIO(text) if text is not None else open_run(sha256) as stored:
-        verify(stored, verifying_judgements(qrels), claimed, rules, sha256, after_block)
+        verify(stored, verifying_judgements(qrels), claimed, rules, sha256, after_block, answer_texts(qrels))
 
 
 def measures_of(dataset: Dataset) -> Sequence[str]:

@@ -7,14 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.measures.formulas import Values
+from evaluation.judgements.answers import FoundAnswers
+from evaluation.measures.formulas import JudgedRankings, Values
 
 
 def shifted(formula: Callable[..., Values]) -> Callable[..., Values]:
-    """Every document stands one rank lower."""
-    return lambda ranking, k, level: formula(
-        replace(ranking, rank=ranking.rank + 1, elsewhere_rank=ranking.elsewhere_rank + 1), k, level
-    )
+    """Every document stands one rank lower, behind a text of 1,000 tokens."""
+
+    def faulty(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+        found = ranking.answers
+        lower = found and FoundAnswers(found.rank + 1, found.tokens + 1000)
+        ranks = {"rank": ranking.rank + 1, "elsewhere_rank": ranking.elsewhere_rank + 1}
+        return formula(replace(ranking, **ranks, answers=lower), k, level)
+
+    return faulty
 
 
 def cut_deeper(formula: Callable[..., Values]) -> Callable[..., Values]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import io
+import json
+import shutil
+import tempfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
+from evaluation.verification.answer_texts import AnswerTexts
 from evaluation.verification.comparing import (
     ClaimedScores,
     Judgements,
@@ -22,8 +29,33 @@ MEASURES = (
     "nDCG", "nDCG@2", "nDCG@10", "nDCG(dcg='exp-log2')", "nDCG(dcg='exp-log2')@3", "AP", "AP@3", "RR", "RR@1", "RR@3",
     "P@1", "P@5", "P(rel=2)@3", "R@3", "R(rel=2)@10", "R_cap@2", "R_cap(rel=3)@5", "Success@1", "Success@7", "Rprec",
     "Rprec(rel=2)", "Bpref", "Judged@3", "Judged@10", "Hole@3", "Hole@10", "Hole(beir)@3", "Hole(beir)@10",
-    "RBP(p=0.8)", "RBP(p=0.8)@3", "RBP(p=0.5,rel=2)",
+    "F1@1", "F1@5", "F1(rel=2)@3", "RBP(p=0.8)", "RBP(p=0.8)@3", "RBP(p=0.5,rel=2)",
+    "Answer@1", "Answer@4", "R@1kt", "R@2kt",
 )  # fmt: skip
+
+
+@cache
+def texts() -> AnswerTexts:
+    """Answers and texts of every query and document of collections by chance; every fifth text ends with an answer."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    names = [
+        *(f"d{number}" for number in range(60)),
+        *(f"{'long-' * 5}{number}" for number in range(5)),
+        "é",
+        "7",
+    ]
+    queries = ["1", "2", "10", "q-é", "a-query-id-of-more-than-thirty-two-bytes", "7", "missing", "unjudged"]
+    documents = [
+        {"_id": name, "text": f"{'Füller, ' * (number * 37 % 300)} Alpha{number % 5}-Beta and more"}
+        for number, name in enumerate(names)
+    ]
+    answers = [{"_id": query, "answers": [f"ALPHA{len(query) % 5} - beta"]} for query in queries]
+    for name, lines in (("corpus", documents), ("answers", answers)):
+        (folder / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    return AnswerTexts(folder / "answers", folder / "corpus")
+
+
 RULES = ScoringRules(relevance_level=1, drop_self_matches=True, maximum_depth=12)
 
 
@@ -38,6 +70,8 @@ def scored_of(
         relevance_level=rules.relevance_level,
         drop_self_matches=rules.drop_self_matches,
         maximum_depth=rules.maximum_depth,
+        answers=read_answers(texts().answers),
+        corpus=texts().corpus,
     )
     return score_run(run, target, measures)
 
@@ -58,4 +92,6 @@ def verified(
     run: Path, qrels: Path, claimed: ClaimedScores, rules: ScoringRules = RULES, sha256: str = "00"
 ) -> None:
     """Verify the scores. Raises ScoresDiffer."""
-    verify(io.BytesIO(run.read_bytes()), Judgements(qrels.read_bytes()), claimed, rules, sha256)
+    verify(
+        io.BytesIO(run.read_bytes()), Judgements(qrels.read_bytes()), claimed, rules, sha256, texts=texts()
+    )

@@ -1,0 +1,168 @@
+"""Answer strings of queries, and where a ranking's texts have one: for Answer@k and R@2kt.
+
+`answers.jsonl` has a line for each query: `{"_id": "q1", "answers": ["Paris", "City of Light"]}`, or `patterns`,
+regular expressions, in the place of `answers`. A text has an answer as DPR sees it (`has_answer` of
+facebookresearch/DPR at 10ca720, dpr/data/qa_validation.py): text and answer in Unicode's form NFD, cut into tokens
+(letters, digits and marks, or one other character) in lower case, the answer's one behind the other in the text. A
+pattern is searched in the text, in any case. Titles are not looked at.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import regex
+from numpy.typing import NDArray
+
+from evaluation.archives.compression import open_blocks
+from evaluation.collections.beir import Document
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import LineProblems
+
+_TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+_FLAGS = regex.IGNORECASE | regex.MULTILINE
+#: Seconds that a pattern may take: on each text that it is tried on, and on a text that is read.
+_TRIED, _SEARCHED = 0.2, 20.0
+#: What a pattern that goes back over the same characters again and again takes long for.
+_TRIALS = tuple(2_000 * each + "!" for each in ("a", "1", " ", "ab ", "1,"))
+_PROBLEMS = {
+    "malformed_answers": (
+        "{lines} of the answers not an object with `_id` and a list of strings, `answers` or `patterns`",
+        'Write lines such as {"_id": "q1", "answers": ["Paris"]}.',
+    ),
+    "repeated_answers": (
+        "{lines} of the answers with the `_id` of an earlier one",
+        "Write one line for each query.",
+    ),
+    "empty_answer": (
+        "{lines} of the answers with no answer, or an empty one, which every text would have",
+        "Leave empty strings out; a query without an answer is not judged.",
+    ),
+    "unusable_pattern": (
+        "{lines} of the answers with a pattern that is no regular expression",
+        "Correct it, or write plain strings as `answers`.",
+    ),
+    "endless_pattern": (
+        f"{{lines}} of the answers with a pattern that takes more than {_TRIED} s on a text of 2,000 characters, and "
+        "perhaps for ever on another",
+        "Repeat nothing that repeats itself, as (a+)+ does; or write plain strings as `answers`.",
+    ),
+}
+
+
+def tokens_of(text: str) -> list[str]:
+    """The tokens of a text, in lower case."""
+    found: list[str] = _TOKEN.findall(unicodedata.normalize("NFD", text).lower())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers of one query: each as its tokens between blanks, or as a pattern."""
+
+    strings: tuple[str, ...] = ()
+    patterns: tuple[Any, ...] = ()
+
+    def tokens_until(self, text: str, tokens: str) -> int:
+        """How many tokens are read of a text until an answer ends, 0 where it has none; `tokens` as in `strings`."""
+        ends = [start + len(each) for each in self.strings if (start := tokens.find(each)) >= 0]
+        read = [tokens.count(" ", 0, end) - 1 for end in ends]
+        if self.patterns:
+            normal = unicodedata.normalize("NFD", text)
+            found = [pattern.search(normal, timeout=_SEARCHED) for pattern in self.patterns]
+            read += [max(len(tokens_of(normal[: each.end()])), 1) for each in found if each]
+        return min(read, default=0)
+
+
+def _between_blanks(tokens: Sequence[str]) -> str:
+    return f" {' '.join(tokens)} "
+
+
+def read_answers(path: Path) -> dict[str, Answers]:
+    """The answers by query id. Raises InvalidContent with every problem of the file."""
+    problems, found = LineProblems(), dict[str, Answers]()
+    for number, line in enumerate(b"".join(open_blocks(path)).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            read = orjson.loads(line)
+            query = read["_id"]
+            name = "patterns" if "patterns" in read else "answers"
+            strings = [text for text in read[name] if isinstance(text, str)]
+            if not isinstance(query, str) or strings != read[name]:
+                raise TypeError
+        except (ValueError, TypeError, KeyError):
+            problems.note("malformed_answers", number)
+            continue
+        if query in found:
+            problems.note("repeated_answers", number)
+        found[query] = _answers(strings, problems, number, as_patterns=name == "patterns")
+    if problems:
+        raise InvalidContent.of(*problems.report(_PROBLEMS))
+    return found
+
+
+def _answers(strings: Sequence[str], problems: LineProblems, line: int, *, as_patterns: bool) -> Answers:
+    if not strings or not all(map(tokens_of, strings)):
+        problems.note("empty_answer", line)
+    if not as_patterns:
+        return Answers(tuple(_between_blanks(tokens_of(text)) for text in strings))
+    try:
+        patterns = tuple(regex.compile(unicodedata.normalize("NFD", text), _FLAGS) for text in strings)
+        if any(pattern.search("") for pattern in patterns):
+            problems.note("empty_answer", line)
+        for pattern in patterns:
+            for trial in _TRIALS:
+                pattern.search(trial, timeout=_TRIED)
+    except regex.error:
+        problems.note("unusable_pattern", line)
+    except TimeoutError:
+        problems.note("endless_pattern", line)
+    else:
+        return Answers(patterns=patterns)
+    return Answers()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAnswers:
+    """Where each judged query's ranking first has an answer, infinite where it has none: at which rank, and after how
+    many tokens of the texts before and up to the end of the answer."""
+
+    rank: NDArray[np.float64]
+    tokens: NDArray[np.float64]
+
+
+def find_answers(
+    query_ids: Sequence[str],
+    ranked: Mapping[str, Sequence[str]],
+    answers: Mapping[str, Answers],
+    corpus: Iterable[Document],
+) -> FoundAnswers:
+    """The first answers in rankings (document ids, best first), from one pass over the corpus."""
+    wanted: dict[str, list[str]] = {}
+    for query in query_ids:
+        for document in ranked.get(query, ()):
+            wanted.setdefault(document, []).append(query)
+    lengths, ends = dict[str, int](), dict[tuple[str, str], int]()
+    for each in corpus:
+        if each.id in wanted:
+            tokens = tokens_of(each.text)
+            lengths[each.id], joined = len(tokens), _between_blanks(tokens)
+            for query in wanted[each.id]:
+                if end := answers.get(query, Answers()).tokens_until(each.text, joined):
+                    ends[query, each.id] = end
+    ranks, read = np.full((2, len(query_ids)), np.inf)
+    for row, query in enumerate(query_ids):
+        before = 0
+        for rank, document in enumerate(ranked.get(query, ()), 1):
+            if (query, document) in ends:
+                ranks[row], read[row] = rank, before + ends[query, document]
+                break
+            before += lengths.get(document, 0)
+    return FoundAnswers(ranks, read)

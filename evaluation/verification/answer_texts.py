@@ -1,0 +1,92 @@
+"""Answers looked for a second time, by the plain loops of DPR's `has_answer`, in every text of every ranking."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import regex
+from numpy import array, int64
+from numpy.typing import NDArray
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+#: Of each document of a ranking, how many tokens are read until an answer ends (0: it has none), and all it has.
+ReadTokens = tuple[NDArray[int64], NDArray[int64]]
+NO_TEXTS: ReadTokens = (array([], int64), array([], int64))
+
+
+def _words(text: str) -> list[str]:
+    words, inside = list[str](), False
+    for character in unicodedata.normalize("NFD", text).lower():
+        kind = unicodedata.category(character)[0]
+        if kind in "LNM" and inside:
+            words[-1] += character
+        elif kind not in "ZC":
+            words.append(character)
+        inside = kind in "LNM"
+    return words
+
+
+@dataclass(frozen=True)
+class AnswerTexts:
+    """Where the answers (`answers.jsonl`) and the texts (`corpus.jsonl`, perhaps gzip) are read."""
+
+    answers: Path
+    corpus: Path
+
+    def read(
+        self, rankings: Mapping[str, Sequence[str]], after_block: Callable[[], object]
+    ) -> dict[str, ReadTokens]:
+        """What is read of rankings (document ids by query). `after_block` is called now and then, and may raise."""
+        answers = {
+            each["_id"]: each
+            for line in self.answers.open("rb")
+            if line.strip()
+            for each in [json.loads(line)]
+        }
+        asking: defaultdict[str, list[str]] = defaultdict(list)
+        for query, names in rankings.items():
+            for name in names:
+                asking[name].append(query)
+        ends, lengths = dict[tuple[str, str], int](), dict[str, int]()
+        with self.corpus.open("rb") as file:
+            packed = file.read(2) == _GZIP_MAGIC
+        with gzip.open(self.corpus) if packed else self.corpus.open("rb") as lines:
+            for number, line in enumerate(lines):
+                if number % 10_000 == 0:
+                    after_block()
+                if not line.strip():
+                    continue
+                document = json.loads(line)
+                if (name := document["_id"]) in asking:
+                    words = _words(document["text"])
+                    lengths[name] = len(words)
+                    for query in asking[name]:
+                        ends[query, name] = _first_end(document["text"], words, answers.get(query, {}))
+        return {
+            query: (
+                array([ends.get((query, name), 0) for name in names], int64),
+                array([lengths.get(name, 0) for name in names], int64),
+            )
+            for query, names in rankings.items()
+        }
+
+
+def _first_end(text: str, words: Sequence[str], answers: Mapping[str, Sequence[str]]) -> int:
+    ends = []
+    for answer in map(_words, answers.get("answers", ())):
+        starts = range(len(words) - len(answer) + 1)
+        ends += [start + len(answer) for start in starts if words[start : start + len(answer)] == answer][:1]
+    normal = unicodedata.normalize("NFD", text)
+    for pattern in answers.get("patterns", ()):
+        found = regex.search(
+            unicodedata.normalize("NFD", pattern), normal, regex.IGNORECASE | regex.MULTILINE
+        )
+        ends += [max(len(_words(normal[: found.end()])), 1)] if found else []
+    return min(ends, default=0)

@@ -1,0 +1,156 @@
+"""Answers in texts: where DPR's rule finds them, measures with values worked by hand, and files that are refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluation.collections.beir import Document
+from evaluation.core.errors import InvalidContent
+from evaluation.judgements.answers import Answers, find_answers, read_answers, tokens_of
+from evaluation.judgements.qrels import read_qrels
+from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
+from evaluation.verification.answer_texts import AnswerTexts
+from evaluation.verification.comparing import ClaimedScores, Judgements, ScoresDiffer, ScoringRules, verify
+
+#: 1,994 tokens, so that six more of a text behind it are within two thousand.
+LONG = "filler " * 1_994
+CORPUS = {
+    "d1": "The capital of France, as ever: Paris.",  # nine tokens; its answer ends with the eighth
+    "d2": "Nothing of the kind. PARIS-like towns abound in Texas",
+    "d3": LONG,
+    "d4": "one two three four five six",
+    "d5": "Zoe\u0308 lives in Saint-E\u0301tienne",  # decomposed
+    "d6": "It opened in 1889 or 1890.",
+}
+ANSWERS = [
+    {"_id": "q1", "answers": ["Paris", "Lutetia"]},
+    {"_id": "q2", "answers": ["five SIX"]},
+    {"_id": "q3", "answers": ["saint-étienne"]},
+    {"_id": "q4", "patterns": [r"18\d\d\b"]},
+    {"_id": "q5", "answers": ["rome"]},
+]
+RUN = {
+    "q1": ["d4", "d1"],
+    "q2": ["d3", "d4"],
+    "q3": ["d1", "d2", "d5"],
+    "q4": ["d6"],
+    "q5": ["d1", "d2"],
+}
+MEASURES = ("Answer@1", "Answer@2", "Answer@3", "R@1kt", "R@2kt", "F1@2")
+
+
+def written(folder: Path, run: dict[str, list[str]] = RUN, answers: Any = ANSWERS) -> Path:
+    texts = [{"_id": name, "title": "Rome", "text": text} for name, text in CORPUS.items()]
+    for name, lines in (("corpus", texts), ("answers", answers)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    (folder / "qrels.txt").write_text("".join(f"{each['_id']} 0 d1 1\n" for each in ANSWERS), "utf-8")
+    lines = (
+        f"{query} Q0 {name} 1 {9 - place} t\n"
+        for query, names in run.items()
+        for place, name in enumerate(names)
+    )
+    (folder / "run.txt").write_text("".join(lines), "utf-8")
+    return folder
+
+
+def scored(folder: Path, **options: Any) -> ScoredRun:
+    target = ScoringTarget(
+        read_qrels(folder / "qrels.txt"),
+        hidden=False,
+        answers=read_answers(folder / "answers.jsonl"),
+        corpus=folder / "corpus.jsonl",
+        **options,
+    )
+    return score_run(folder / "run.txt", target, MEASURES)
+
+
+def test_measures_that_read_texts_have_the_values_worked_by_hand(tmp_path: Path) -> None:
+    found = scored(written(tmp_path)).per_query
+    assert found.tolist() == [
+        [0, 1, 1, 1, 1, pytest.approx(2 / 3)],  # d1 at rank 2; P@2 = 1/2, R@2 = 1
+        [0, 1, 1, 0, 1, 0],  # 1,994 tokens of d3, then the answer is the fifth and sixth of d4
+        [0, 0, 1, 1, 1, pytest.approx(2 / 3)],  # é in two characters or one, whatever the case
+        [1, 1, 1, 1, 1, 0],
+        [0, 0, 0, 0, 0, pytest.approx(2 / 3)],  # Rome is in the titles, which are not read
+    ]
+
+
+def test_one_token_more_and_the_answer_is_behind_two_thousand(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    text = (folder / "corpus.jsonl").read_text("utf-8").replace("filler filler ", "filler and filler ", 1)
+    (folder / "corpus.jsonl").write_text(text, "utf-8")
+    assert scored(folder).per_query[1].tolist() == [0, 1, 1, 0, 0, 0]
+
+
+def test_what_is_read_is_counted_up_to_the_end_of_the_first_answer() -> None:
+    assert tokens_of("Paris-like, 3.5 m\u00b2!") == ["paris", "-", "like", ",", "3", ".", "5", "m\u00b2", "!"]
+    documents = [Document(name, "", text) for name, text in CORPUS.items()]
+    answers = {"q": Answers((" paris ",)), "none": Answers((" 188 ",))}
+    found = find_answers(["q", "none", "absent"], {"q": ["d4", "d2"], "none": ["d6"]}, answers, documents)
+    assert found.rank.tolist() == [2, math.inf, math.inf]
+    assert found.tokens.tolist() == [6 + 6, math.inf, math.inf]
+
+
+def test_a_second_reader_agrees_and_notices_another_value(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    right = scored(folder)
+    claimed = ClaimedScores(
+        list(MEASURES),
+        right.query_ids,
+        np.array(right.per_query),
+        dict(right.means),
+        0,
+        right.report.statistics.lines,
+    )
+    judgements = Judgements((folder / "qrels.txt").read_bytes())
+    texts = AnswerTexts(folder / "answers.jsonl", folder / "corpus.jsonl")
+    run = (folder / "run.txt").read_bytes()
+
+    def verified(**options: Any) -> None:
+        verify(io.BytesIO(run), judgements, claimed, ScoringRules(), "00", **options)
+
+    verified(texts=texts)
+    with pytest.raises(ScoresDiffer, match="texts and answers"):
+        verified()
+    claimed.per_query[1, 4] = 0
+    with pytest.raises(ScoresDiffer, match="R@2kt of judged query 2"):
+        verified(texts=texts)
+
+
+def test_a_document_that_is_the_query_is_left_out_before_texts_are_read(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"q4": ["q4", "d6"]})
+    assert scored(folder, drop_self_matches=True).per_query[3].tolist()[0] == 1
+    assert scored(folder).per_query[3].tolist()[:2] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ({"_id": "q1", "answers": []}, "empty_answer"),
+        ({"_id": "q1", "answers": ["Paris", " \u200b "]}, "empty_answer"),
+        ({"_id": "q1", "patterns": ["x*"]}, "empty_answer"),
+        ({"_id": "q1", "patterns": ["(unclosed"]}, "unusable_pattern"),
+        ({"_id": "q1", "patterns": ["(a+)+$"]}, "endless_pattern"),
+        ({"_id": "q1", "answers": "Paris"}, "malformed_answers"),
+        ({"_id": "q1", "answers": [7]}, "malformed_answers"),
+        ({"answers": ["Paris"]}, "malformed_answers"),
+        ({"_id": "q0", "answers": ["Rome"]}, "repeated_answers"),
+    ],
+)
+def test_answers_that_cannot_be_looked_for_are_told_by_line(line: Any, code: str, tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_text(
+        "".join(f"{json.dumps(each)}\n" for each in ({"_id": "q0", "answers": ["Oslo"]}, line)), "utf-8"
+    )
+    with pytest.raises(InvalidContent) as refused:
+        read_answers(file)
+    problem = refused.value.report.problems[0]
+    assert (problem.code, problem.lines) == (code, (2,))
+    assert len(refused.value.report.problems) == 1
