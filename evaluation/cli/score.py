@@ -15,6 +15,7 @@ from evaluation.cli import Subparsers
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Report, at_lines
+from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.measures import registry
 from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
@@ -34,6 +35,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
     )
     measures_option(score)
+    score.add_argument("--answers", type=Path, help="answers.jsonl, for Answer@k and R@2kt")
+    score.add_argument("--corpus", type=Path, help="the corpus.jsonl whose texts have the answers")
     score.add_argument("--per-query", action="store_true", help="a row for every judged query as well")
     score.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
                        help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
@@ -92,10 +95,19 @@ def run_score(arguments: argparse.Namespace) -> int:
         qrels = read_qrels(arguments.qrels)
     except InvalidContent as error:
         return _refuse(arguments.qrels, error.report, arguments.json)
+    try:
+        answers = read_answers(arguments.answers) if arguments.answers else None
+    except InvalidContent as error:
+        return _refuse(arguments.answers, error.report, arguments.json)
     target = ScoringTarget(
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
+        answers=answers, corpus=arguments.corpus,
     )  # fmt: skip
+    if reading := [each.name for each in arguments.measures if each.family.reads_texts]:
+        if answers is None or arguments.corpus is None:
+            print(f"{' and '.join(reading)} needs --answers and --corpus.", file=sys.stderr)
+            return 2
     try:
         scored = score_run(arguments.run_file, target, arguments.measures)
     except InvalidContent as error:

@@ -33,23 +33,23 @@ _TRIED, _SEARCHED = 0.2, 20.0
 _TRIALS = tuple(2_000 * each + "!" for each in ("a", "1", " ", "ab ", "1,"))
 _PROBLEMS = {
     "malformed_answers": (
-        "{lines} of the answers not an object with `_id` and a list of strings, `answers` or `patterns`",
+        "{lines} not an object with `_id` and a list of strings, `answers` or `patterns`",
         'Write lines such as {"_id": "q1", "answers": ["Paris"]}.',
     ),
     "repeated_answers": (
-        "{lines} of the answers with the `_id` of an earlier one",
+        "{lines} with the `_id` of an earlier one",
         "Write one line for each query.",
     ),
     "empty_answer": (
-        "{lines} of the answers with no answer, or an empty one, which every text would have",
+        "{lines} with no answer, or an empty one, which every text would have",
         "Leave empty strings out; a query without an answer is not judged.",
     ),
     "unusable_pattern": (
-        "{lines} of the answers with a pattern that is no regular expression",
+        "{lines} with a pattern that is no regular expression",
         "Correct it, or write plain strings as `answers`.",
     ),
     "endless_pattern": (
-        f"{{lines}} of the answers with a pattern that takes more than {_TRIED} s on a text of 2,000 characters, and "
+        f"{{lines}} with a pattern that takes more than {_TRIED} s on a text of 2,000 characters, and "
         "perhaps for ever on another",
         "Repeat nothing that repeats itself, as (a+)+ does; or write plain strings as `answers`.",
     ),

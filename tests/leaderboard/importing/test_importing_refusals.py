@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -328,3 +329,30 @@ def test_a_baseline_that_is_no_file_is_one_line(tmp_path: Path) -> None:
         == f"Nothing was imported: 1 problem.\n- there is no file {missing}\n  Name a run file."
     )
     assert not Dataset.objects.exists()
+
+
+def answers_of(*lines: dict[str, object]) -> dict[str, str]:
+    return {"answers.jsonl": "".join(f"{json.dumps(line)}\n" for line in lines)}
+
+
+def test_a_measure_that_looks_for_answers_needs_them_and_texts(tmp_path: Path) -> None:
+    problem = only_problem(tmp_path, {}, primary="Answer@20", measures=("R@2kt", "R@100"))
+    assert problem.code == "missing_answers"
+    assert problem.message.startswith("Answer@20 and R@2kt cannot be computed: there are no answers")
+    answers = answers_of({"_id": "q1", "answers": ["one"]}, {"_id": "q2", "answers": ["two"]})
+    without_texts = only_problem(
+        tmp_path, {**answers, "corpus.jsonl": None}, primary="Answer@20", runs_only=True
+    )
+    assert without_texts.code == "missing_answers"
+
+
+def test_a_judged_query_without_an_answer_and_answers_that_never_end_are_one_line_each(
+    tmp_path: Path,
+) -> None:
+    problem = only_problem(tmp_path, answers_of({"_id": "q1", "answers": ["one"]}), primary="Answer@20")
+    assert problem.message == "answers.jsonl: 1 judged query has no answer: q2"
+    endless = answers_of({"_id": "q1", "answers": [""]}, {"_id": "q2", "patterns": ["(a|a)+$"]})
+    empty, slow = problems_of(write_folder(tmp_path, endless), primary="Answer@20")
+    assert empty.message.startswith("answers.jsonl: 1 line with no answer")
+    assert slow.message.startswith("answers.jsonl: 1 line with a pattern that takes more than 0.2 s")
+    assert (empty.lines, slow.lines) == ((1,), (2,))

@@ -1,0 +1,78 @@
+"""Answers from import to board: looked for by the scorer, kept with hidden judgements, offered with open ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from leaderboard.core.audit import acting
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.models import Entry
+from leaderboard.results.measures import RefusedMeasures, set_measures
+from tests.factories import make_a_curator
+from tests.submissions.jobs.test_baseline import download, make_baseline
+
+pytestmark = pytest.mark.django_db
+
+MEASURES = ("Answer@1000", "R@2kt")
+
+
+def with_answers(folder: Path, *answers: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    line = {"_id": "t1", "answers": answers}
+    (folder / "answers.jsonl.gz").write_bytes(gzip.compress(json.dumps(line).encode()))
+    return folder
+
+
+@pytest.mark.parametrize(("answer", "value"), [("Common COMMON", 1.0), ("word", 0.0)])  # titles are not read
+def test_a_run_is_scored_by_the_answers_in_the_texts_that_it_names(
+    answer: str, value: float, tmp_path: Path
+) -> None:
+    make_baseline(with_answers(tmp_path, answer), primary="Answer@1000", measures=MEASURES, hidden=False)
+    entry = Entry.objects.get(is_baseline=True)
+    assert {name: entry.scores[name] for name in MEASURES} == dict.fromkeys(MEASURES, value)
+    assert gzip.decompress(download("small", "answers.jsonl.gz")).decode() == json.dumps(
+        {"_id": "t1", "answers": [answer]}
+    )
+    board = Client().get("/datasets/small/").content.decode()
+    assert "Answer@1000" in board
+
+
+def test_answers_of_hidden_judgements_are_offered_to_nobody(tmp_path: Path) -> None:
+    imported = make_baseline(
+        with_answers(tmp_path, "common common"), primary="Answer@1000", measures=("R@100",)
+    )
+    assert imported.qrels is not None
+    kept = path_of(Area.QRELS, imported.qrels.answers_sha256)
+    assert json.loads(kept.read_text("utf-8"))["answers"] == ["common common"]
+    assert not path_of(Area.FILES, imported.qrels.answers_sha256).exists()
+    assert not imported.version.files.filter(name__contains="answers").exists()
+    assert Client().get("/datasets/small/files/answers.jsonl.gz").status_code == 404
+
+
+def test_other_answers_make_new_judgements_and_the_same_import_without_them_keeps_them(
+    tmp_path: Path,
+) -> None:
+    first = make_baseline(
+        with_answers(tmp_path, "common"), primary="Answer@1000", measures=MEASURES, hidden=False
+    )
+    with_answers(tmp_path, "absent")
+    second = import_dataset(tmp_path, ImportOptions(slug="small"))
+    assert second.changes[0].startswith("rescore on test qrels 2")
+    (tmp_path / "answers.jsonl.gz").unlink()
+    assert import_dataset(tmp_path, ImportOptions(slug="small")).qrels == first.qrels
+
+
+def test_a_curator_cannot_choose_a_measure_whose_answers_are_not_there(tmp_path: Path) -> None:
+    imported = make_baseline(tmp_path, hidden=False)
+    with (
+        acting(make_a_curator(), "to see"),
+        pytest.raises(RefusedMeasures, match="Answer@5 cannot be computed"),
+    ):
+        set_measures(imported.dataset, "nDCG@10", ["Answer@5"])
