@@ -104,10 +104,10 @@ def run_score(arguments: argparse.Namespace) -> int:
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
         answers=answers, corpus=arguments.corpus,
     )  # fmt: skip
-    if reading := [each.name for each in arguments.measures if each.family.reads_texts]:
-        if answers is None or arguments.corpus is None:
-            print(f"{' and '.join(reading)} needs --answers and --corpus.", file=sys.stderr)
-            return 2
+    reading = [measure.name for measure in arguments.measures if measure.family.reads_texts]
+    if reading and (answers is None or arguments.corpus is None):
+        print(f"{' and '.join(reading)} cannot be computed without --answers and --corpus.", file=sys.stderr)
+        return 2
     try:
         scored = score_run(arguments.run_file, target, arguments.measures)
     except InvalidContent as error:

@@ -23,6 +23,7 @@ _PERHAPS = (
     "parameters",
     "energy_joules_per_query",
     "spread_ms",
+    "job_seconds",
     "flops_per_query",
     "flops_per_document",
 )
@@ -64,6 +65,7 @@ class EfficiencyFigures:
     differ, and None under protocol v1, which had one round. `unsettled` counts the queries whose quickest search no
     other one confirmed, or that were interrupted each time.
 
+    `job_seconds` are those of indexing the corpus and searching all queries, where this job did both.
     `flops_per_query` and `flops_per_document` are floating point operations of a search and of encoding a document, as
     `evaluation.engines.operations` counts them, means over a sample.
     """
@@ -90,6 +92,7 @@ class EfficiencyFigures:
     spread_ms: float | None = None
     unsettled: int = 0
     parts_ms: Mapping[str, float] = field(default_factory=dict)
+    job_seconds: float | None = None
     flops_per_query: float | None = None
     flops_per_document: float | None = None
 

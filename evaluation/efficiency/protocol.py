@@ -178,6 +178,7 @@ def measure(
         parameters=parameters_of(checkpoint),
         energy_joules_per_query=energy,
         energy_source=counter.source if energy is not None else "",
+        job_seconds=job_seconds(retrieval),
         flops_per_query=flops or None,
     )
 
@@ -211,6 +212,11 @@ def encoding_rate(retrieval: Retrieval) -> float | None:
     if not retrieval.encoded_documents or retrieval.encoding_seconds <= 0:
         return None
     return retrieval.encoded_documents / retrieval.encoding_seconds
+
+
+def job_seconds(retrieval: Retrieval) -> float | None:
+    """Seconds from the corpus to the run of all queries; None where the index was not built by this job alone."""
+    return retrieval.build_seconds + retrieval.search_seconds if retrieval.built_whole else None
 
 
 def _search(engine: Engine, queries: Sequence[Query]) -> None:

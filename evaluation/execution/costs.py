@@ -17,6 +17,7 @@ from evaluation.efficiency.protocol import (
     WHOLE,
     Effort,
     encoding_rate,
+    job_seconds,
     parameters_of,
     plan_efforts,
 )
@@ -79,6 +80,7 @@ def validate_figures(
         build_seconds=retrieval.build_seconds if retrieval.built_whole else None,
         documents_per_second=encoding_rate(retrieval),
         index_bytes=retrieval.index_bytes,
+        job_seconds=job_seconds(retrieval),
         parameters=parameters_of(known.job.checkpoint),
         peak_memory_bytes=max(figures.peak_memory_bytes or 0, known.job.index_memory) or None,
         stored_runs=0,  # for the parent to say, which knows what it began with

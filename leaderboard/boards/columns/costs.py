@@ -152,6 +152,14 @@ COSTS: tuple[CostColumn, ...] = (
         "build-time", "Build", "s", "lower", "from the corpus to a searchable index", _figure("build_seconds")
     ),
     CostColumn(
+        "whole-job",
+        "Whole job",
+        "s",
+        "lower",
+        "indexing the corpus and searching all queries of the dataset, in batches",
+        _of_whole_searches(_figure("job_seconds")),
+    ),
+    CostColumn(
         "index-bytes", "Index", "MB", "lower", "the index on disk", _figure("index_bytes", MILLION), no_noise
     ),
     CostColumn(

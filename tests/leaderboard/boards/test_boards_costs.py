@@ -380,13 +380,20 @@ def test_a_price_reaches_a_remembered_benchmark() -> None:
 
 def test_operations_are_columns_of_their_own_whose_best_is_marked_since_they_are_counted() -> None:
     dataset = scored_dataset()
-    cost(score(dataset, "small", ndcg=0.5), 10.0, flops_per_query=3.5e8, flops_per_document=4.2e9)
+    cost(
+        score(dataset, "small", ndcg=0.5),
+        10.0,
+        flops_per_query=3.5e8,
+        flops_per_document=4.2e9,
+        job_seconds=77.5,
+    )
     cost(score(dataset, "large", ndcg=0.6), 12.0, flops_per_query=7e8, flops_per_document=9e9)
     cost(score(dataset, "fused", ndcg=0.7), 1.0, flops_per_query=1e3, stored_runs=2)
     cost(score(dataset, "before", ndcg=0.4), 11.0)
     board = board_of(dataset)
     assert shown(board, "small")["flops-per-query"] == "350"
     assert shown(board, "small")["flops-per-document"] == "4,200"
+    assert shown(board, "small")["whole-job"] == "77.5"
     assert {"flops-per-query", "flops-per-document"}.isdisjoint(
         shown(board, "fused") | shown(board, "before")
     )

@@ -144,6 +144,31 @@ def test_answer_measures_are_not_called_success() -> None:
 
 
 @pytest.mark.usefixtures("_loaded")
+def test_what_query_augmentation_loses_without_a_part_and_how_it_transfers() -> None:
+    """Tables 2 and 3 of the paper; what Table 1 has already is there once."""
+    entries = {
+        (entry.dataset.slug, entry.system.name.removeprefix("Learned BM25 query augmentation").strip()): entry
+        for entry in Entry.objects.filter(source__key="chen-2023").select_related("system", "dataset")
+    }
+    least = entries["nq-open", "without BM25 scoring"]
+    assert least.scores == {"Answer@5": 0.487, "Answer@20": 0.635}
+    assert {each["name"]: each["value"] for each in least.figures} == {
+        "latency": 0.225,
+        "augmentation length": 31.861,
+    }
+    whole = entries["nq-open", ""]
+    assert (whole.scores["Answer@20"], whole.locator) == (0.694, "Table 1, Table 2")
+    assert entries["entityquestions", "(trained on NQ)"].scores == {"Answer@5": 0.542, "Answer@20": 0.656}
+    assert {
+        name: entry.scores["Answer@20"] for (slug, name), entry in entries.items() if slug == "triviaqa"
+    } == {
+        "BM25 (Pyserini)": 0.773,
+        "BM25 (WordPiece)": 0.742,
+        "": 0.755,
+    }
+
+
+@pytest.mark.usefixtures("_loaded")
 def test_ms_marco_figures_are_compared_on_the_same_hardware_of_the_same_work_only() -> None:
     entries = Entry.objects.filter(
         dataset__slug="msmarco", source__key__in=["mackenzie-2021", "lassance-2022"]
