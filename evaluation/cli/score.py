@@ -35,6 +35,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
     )
     measures_option(score)
+    score.add_argument(
+        "--candidates-only", action="store_true", help="pass over documents that are not judged"
+    )
     score.add_argument("--answers", type=Path, help="answers.jsonl, for Answer@k and R@2kt")
     score.add_argument("--corpus", type=Path, help="the corpus.jsonl whose texts have the answers")
     score.add_argument("--per-query", action="store_true", help="a row for every judged query as well")
@@ -102,7 +105,7 @@ def run_score(arguments: argparse.Namespace) -> int:
     target = ScoringTarget(
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
-        answers=answers, corpus=arguments.corpus,
+        candidates_only=arguments.candidates_only, answers=answers, corpus=arguments.corpus,
     )  # fmt: skip
     reading = [measure.name for measure in arguments.measures if measure.family.reads_texts]
     if reading and (answers is None or arguments.corpus is None):

@@ -41,8 +41,8 @@ class ScoringTarget:
     `hidden`: no report tells which queries are judged, or which documents are. `names_queries`: a report may name
     queries that the run misses, because everyone may see the queries. `relevance_level` is the lowest
     grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
-    the cut to `maximum_depth` documents per query. `answers`, by query, and the `corpus` are what measures of answers
-    read.
+    the cut to `maximum_depth` documents per query. `candidates_only` passes over documents that are not
+    judged for the query. `answers`, by query, and the `corpus` are what measures of answers read.
     """
 
     qrels: Qrels | None = None
@@ -53,6 +53,7 @@ class ScoringTarget:
     relevance_level: int = 1
     drop_self_matches: bool = False
     maximum_depth: int = 1000
+    candidates_only: bool = False
     answers: Mapping[str, Answers] | None = None
     corpus: Path | None = None
     _elsewhere: dict[int, Ids] = field(default_factory=dict, repr=False, compare=False)
@@ -219,6 +220,10 @@ def _ranking(contents: RunContents, target: ScoringTarget, qrels: Qrels) -> Judg
     own = grade >= 0
     retrieved = np.zeros(len(qrels.query_ids), np.int64)
     retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
+    if target.candidates_only:
+        row, rank, grade, own = row[own], rank[own], grade[own], own[own]
+        retrieved = np.bincount(row, minlength=len(retrieved))
+        rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
     return JudgedRankings(
         qrels, row[own], rank[own], grade[own], row[~own], rank[~own], retrieved, target.relevance_level
     )

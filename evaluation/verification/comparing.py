@@ -210,12 +210,13 @@ class ScoresDiffer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScoringRules:
-    """How a dataset is scored: the lowest relevant grade, whether a document with its query's id is left out, and how
-    many documents of a query count."""
+    """How a dataset is scored: the lowest relevant grade, whether a document with its query's id is left out, how many
+    documents of a query count, and whether only those that are judged for it are candidates."""
 
     relevance_level: int = 1
     drop_self_matches: bool = False
     maximum_depth: int = 1000
+    candidates_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +287,10 @@ def verify(
             maximum_depth=rules.maximum_depth,
             after_block=after_block,
         )
+        if rules.candidates_only:
+            for query, ranked in rankings.items():
+                of_query = judgements.graded[query]
+                rankings[query] = {name: score for name, score in ranked.items() if name in of_query}
         measures = [_Measure.of(name, rules.relevance_level) for name in claimed.measures]
         expected = _recomputed(rankings, judgements, measures, partial(_read_texts, texts, after_block))
     except ValueError as error:

@@ -19,7 +19,7 @@ _STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Judgements", "Who may read them, and what teams are told of results on them.",
      ("judgements", "protection", "public_share")),
     ("Measures", "What the board shows, and what counts as relevant.",
-     ("primary", "measures", "relevance_level", "drop_self_matches")),
+     ("primary", "measures", "relevance_level", "drop_self_matches", "candidates_only")),
     ("Description", "What the public page says.",
      ("name", "task", "domain", "language", "licence", "homepage", "citation", "description")),
     ("Who may download what", "Beside judgements.",
@@ -78,6 +78,10 @@ class ImportForm(forms.Form):
     )
     drop_self_matches = forms.BooleanField(
         required=False, help_text="Leave out a document whose id is its query's (ArguAna, Quora)"
+    )
+    candidates_only = forms.BooleanField(
+        required=False,
+        help_text="Re-ranking: a query's judged documents are its candidates, others are passed over",
     )
     task = forms.CharField(max_length=80, required=False)
     domain = forms.CharField(max_length=80, required=False)

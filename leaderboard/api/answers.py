@@ -127,6 +127,9 @@ class DatasetSerializer(DatasetSummarySerializer):
     drop_self_matches = serializers.BooleanField(
         help_text="Whether a document with the query's id is dropped."
     )
+    candidates_only = serializers.BooleanField(
+        help_text="Whether a query's judged documents are the candidates, and others are passed over."
+    )
     runs_visibility = serializers.CharField(help_text="public, participants or curators.")
     queries_visibility = serializers.CharField(help_text="public, participants or curators.")
     documents_visibility = serializers.CharField(help_text="public, participants or curators.")

@@ -170,6 +170,7 @@ def _download_commands(dataset: Mapping[str, Any], files: Sequence[DatasetFile],
     if scored in fetched:
         options = f" --relevance-level {dataset['relevance_level']}" if dataset["relevance_level"] > 1 else ""
         options += " --drop-self-matches" if dataset["drop_self_matches"] else ""
+        options += " --candidates-only" if dataset["candidates_only"] else ""
         lines.append(f"python -m evaluation score --qrels {scored}{options} --run run.txt")
     return "\n".join(lines)
 

@@ -31,6 +31,7 @@ _DESCRIPTIONS = {
     Kind.ALL_QUERIES: "All queries, with those of train and dev",
     Kind.CORPUS: "The documents, one JSON object a line",
     Kind.DOCUMENT_IDS: "The ids of all documents, one a line",
+    Kind.CANDIDATES: "The candidates of each query as a run to re-rank, in no order that means anything",
     Kind.EXAMPLE_RUN: "The baseline's run, in TREC format",
     Kind.BROKEN_RUN: "A run with mistakes, to see how they are reported",
     Kind.EXAMPLE_MODEL: "A checkpoint to upload as it is",

@@ -139,6 +139,7 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Sc
         dataset.queries_visibility == Visibility.PUBLIC,
         dataset.relevance_level,
         dataset.drop_self_matches,
+        dataset.candidates_only,
         qrels.answers_sha256 if qrels is not None else "",
         version.corpus_sha256,
     )
@@ -161,6 +162,7 @@ def _target(
     names_queries: bool,
     relevance_level: int,
     drop_self_matches: bool,
+    candidates_only: bool,
     answers: str,
     corpus: str,
 ) -> ScoringTarget:
@@ -173,6 +175,7 @@ def _target(
         names_queries=names_queries,
         relevance_level=relevance_level,
         drop_self_matches=drop_self_matches,
+        candidates_only=candidates_only,
         answers=_answers(answers) if answers else None,
         corpus=path_of(Area.FILES, corpus) if corpus else None,
     )

@@ -107,6 +107,10 @@ class Dataset(models.Model):
     measures = models.JSONField(default=list, help_text="Measures the board shows, the primary one first.")
     relevance_level = models.PositiveSmallIntegerField(default=1)
     drop_self_matches = models.BooleanField(default=False)
+    candidates_only = models.BooleanField(
+        default=False,
+        help_text="Re-ranking: a query's judged documents are its candidates, others are passed over.",
+    )
 
     current_version = models.ForeignKey(
         "DatasetVersion", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
@@ -237,6 +241,7 @@ class DatasetFile(models.Model):
         CORPUS = "corpus", "corpus"
         DOCUMENT_IDS = "document_ids", "document ids"
         QRELS = "qrels", "judgements"
+        CANDIDATES = "candidates", "candidates"
         EXAMPLE_RUN = "example_run", "example run"
         BROKEN_RUN = "broken_run", "example of a rejected run"
         EXAMPLE_MODEL = "example_model", "example checkpoint"

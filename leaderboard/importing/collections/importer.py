@@ -46,7 +46,7 @@ from leaderboard.results.publishing.republish import refresh_scores
 from leaderboard.systems.baselines import request_baseline
 
 #: Settings that decide what a score means: fixed once there are scores.
-_DECIDING = ("relevance_level", "drop_self_matches")
+_DECIDING = ("relevance_level", "drop_self_matches", "candidates_only")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,13 @@ def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
     hidden = options.hidden
     if hidden is None:
         hidden = dataset.hidden if dataset and known else True
-    return replace(options, runs_only=runs_only, hidden=hidden)
+    candidates = options.candidates_only
+    if candidates is None:
+        candidates = bool(dataset and known and dataset.candidates_only)
+    primary = options.primary
+    if candidates and not (primary or (dataset and dataset.current_version_id)):
+        primary = "AP"  # as MTEB's re-ranking tasks
+    return replace(options, runs_only=runs_only, hidden=hidden, candidates_only=candidates, primary=primary)
 
 
 def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Problem]:

@@ -37,6 +37,7 @@ class ImportOptions:
     measures: tuple[str, ...] = ()
     relevance_level: int | None = None
     drop_self_matches: bool | None = None
+    candidates_only: bool | None = None
     queries_visibility: str | None = None
     documents_visibility: str | None = None
     runs_visibility: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from django.db.models import Max
@@ -21,7 +22,8 @@ Kind = DatasetFile.Kind
 class StoredContent:
     """Files in the store, not yet named by rows. `judgements`, by split, are those that may be offered.
 
-    `topics` is None where a run is to answer all queries, `answers` where they are hidden.
+    `topics` is None where a run is to answer all queries, `answers` where they are hidden, `candidates` but for
+    re-ranking.
     """
 
     queries: files.StoredFile
@@ -31,6 +33,7 @@ class StoredContent:
     id_table_sha256: str
     judgements: dict[str, files.StoredFile]
     answers: files.StoredFile | None = None
+    candidates: files.StoredFile | None = None
 
 
 def store_content(
@@ -67,9 +70,24 @@ def store_content(
         answers=files.store_file(files.gzipped(answers.path, work / "answers.gz"))
         if answers and not options.hidden
         else None,
+        candidates=_store_candidates(inspected, options.split, work) if options.candidates_only else None,
     )
     progress("storing", 1.0)
     return stored
+
+
+def _store_candidates(inspected: InspectedCollection, split: str, work: Path) -> files.StoredFile | None:
+    """The judged documents of each query as a run, in an order that tells no grade."""
+    if split not in inspected.judgements:
+        return None
+    pairs = ((query, name) for query, name, _ in inspected.judgements[split].qrels.judgements())
+    ordered = sorted(pairs, key=lambda pair: (pair[0], sha256(" ".join(pair).encode()).digest()))
+    lines = (
+        f"{query} Q0 {name} {place} -{place} candidates\n" for place, (query, name) in enumerate(ordered, 1)
+    )
+    plain = work / "candidates.txt"
+    plain.write_text("".join(lines), "utf-8")
+    return files.store_file(files.gzipped(plain, work / "candidates.gz"))
 
 
 def _id_table_sha256(inspected: InspectedCollection, slug: str) -> str:
@@ -154,6 +172,8 @@ def offer_content(
             files.withdraw_file(version, file.name)
     for name, (split, kept) in offered.items():
         files.offer_file(version, Kind.QRELS, kept, name, f"The {split} judgements")
+    if stored.candidates is not None:
+        files.offer_file(version, Kind.CANDIDATES, stored.candidates, "candidates.txt.gz")
     if stored.answers is not None:
         files.offer_file(version, Kind.QRELS, stored.answers, "answers.jsonl.gz", "The answer strings")
     return set(version.files.values_list("name", "sha256")) != before

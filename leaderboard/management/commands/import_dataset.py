@@ -58,6 +58,10 @@ class Command(BaseCommand):
         parser.add_argument("--measure", dest="measures", action="append", default=[], help="may be repeated")
         parser.add_argument("--relevance-level", type=int, metavar="GRADE", help="lowest relevant grade, 1")
         parser.add_argument("--drop-self-matches", action="store_true", default=None)
+        parser.add_argument(
+            "--candidates-only", action="store_true", default=None,
+            help="re-ranking: a query's judged documents are its candidates, others are passed over",
+        )  # fmt: skip
         for part in ("queries", "documents", "runs"):
             parser.add_argument(f"--{part}-visibility", choices=Visibility.values)
         parser.add_argument(

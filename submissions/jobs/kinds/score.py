@@ -174,7 +174,9 @@ def verify_scored(
         missing_queries=scored.missing_queries,
         lines=scored.report.statistics.lines,
     )
-    rules = ScoringRules(dataset.relevance_level, dataset.drop_self_matches)
+    rules = ScoringRules(
+        dataset.relevance_level, dataset.drop_self_matches, candidates_only=dataset.candidates_only
+    )
     with BytesIO(text) if text is not None else open_run(sha256) as stored:
         verify(stored, verifying_judgements(qrels), claimed, rules, sha256, after_block, answer_texts(qrels))
 

@@ -6,6 +6,7 @@ are there. The one shard of a small corpus is encoded by the job itself, in the 
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from evaluation.engines.prompts import SIDES, prompt_of
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
 from leaderboard.core.storage.store import Area, local_path
-from leaderboard.models import Dataset, DatasetVersion, Run, System, User
+from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Run, System, User
 from submissions.checkpoints.hub import fetch
 from submissions.checkpoints.service import describe as describe_checkpoint
 from submissions.checkpoints.service import folder_of, store_checkpoint
@@ -173,7 +174,7 @@ def _retrieve(
         queries=local_path(Area.FILES, version.topics_sha256),
         parameters=task.parameters_on(job.dataset),
         checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
-        runs=_write_runs(task.run_ids, folder),
+        runs=_write_runs(task.run_ids, folder) or _write_candidates(version, task, folder),
         shards=shards,
         shard_size=encoded.shard_size if encoded else settings.SHARD_SIZE,
         rankings=_rankings_folder(job),
@@ -230,6 +231,20 @@ def _write_runs(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
         write_text(by_id[run_id].sha256, path)
         paths.append(path)
     return tuple(paths)
+
+
+def _write_candidates(version: DatasetVersion, task: ModelTask, folder: Path) -> tuple[Path, ...]:
+    """The candidates of a re-ranking dataset, where the engine re-ranks a run; none where it searches the corpus."""
+    offered = version.files.filter(kind=DatasetFile.Kind.CANDIDATES).first()
+    if (
+        offered is None
+        or task.engine.runs != (0, 1)
+        or task.parameters.get("mode", "candidates") != "candidates"
+    ):
+        return ()
+    path = folder / "candidates.txt"
+    path.write_bytes(gzip.decompress(local_path(Area.FILES, offered.sha256).read_bytes()))
+    return (path,)
 
 
 def _log(job: Job, retrieval: Mapping[str, Any]) -> None:
