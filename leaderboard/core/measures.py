@@ -21,7 +21,7 @@ def canonical_name(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def better(measure: str) -> Literal["higher", "lower"]:
-    """Which way is good. A measure that only papers report (Answer@k) is better when higher."""
+    """Which way is good. A measure that only papers report is better when higher."""
     try:
         return "higher" if parse_measure(measure).higher_is_better else "lower"
     except UnknownMeasureError:
@@ -33,4 +33,5 @@ def measure_anchor(name: str) -> str:
     """Where the page of measures explains this one: all cutoffs of a measure share a place."""
     base, _, rest = name.partition("@")[0].partition("(")
     parameter = "" if rest.startswith(("rel", "p=")) else rest
+    parameter += " kt" if name.endswith("kt") else ""  # cut by tokens: another measure than its name without
     return slugify(f"{base} {parameter}") or "measures"

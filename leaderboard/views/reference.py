@@ -34,7 +34,7 @@ def _fixed(**_: str) -> str:
 
 def _described(family: Family) -> dict[str, Any]:
     """A family of measures as its page shows it."""
-    cutoff = {"required": "@k", "optional": "", "none": ""}[family.cutoff]
+    cutoff = {"required": f"@k{family.unit[1:]}", "optional": "", "none": ""}[family.cutoff]
     return {
         "label": family.name + (f"({family.parameter})" if family.parameter else "") + cutoff,
         "description": family.description,
