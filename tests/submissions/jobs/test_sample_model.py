@@ -41,6 +41,8 @@ def test_the_sample_is_made_measured_and_offered(
     assert measured.figures["parameters"] > 0
     assert measured.figures["parts_ms"]["query_encoding"] > 0
     assert measured.baseline["latency_ms"]["mean"] > 0
+    assert measured.figures["flops_per_query"] > measured.baseline["flops_per_query"] > 0
+    assert measured.figures["job_seconds"] > measured.figures["build_seconds"]
     assert entry.facts["dimension"] > 0
     for name in (ARCHIVE_NAME, REFUSED_NAME):
         assert Client().get(f"/datasets/{dataset.slug}/files/{name}").status_code == 200
