@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: What every command needs, of the lists in which the project says which version and why.
 BASE = (
     "pytrec-eval-terrier", "numpy", "numba", "PyStemmer", "whoosh-reloaded", "icu4py", "orjson", "zstandard", "isal",
-    "PyYAML",
+    "PyYAML", "regex",
 )  # fmt: skip
 #: What runs a model.
 NEURAL = (

@@ -149,7 +149,7 @@ def answer_texts(row: Qrels) -> AnswerTexts | None:
     """The answers of these judgements and the texts, read anew to verify scores; None where there are no answers."""
     if not row.answers_sha256:
         return None
-    corpus = path_of(Area.FILES, row.version.corpus_sha256)
+    corpus = local_path(Area.FILES, row.version.corpus_sha256)
     return AnswerTexts(path_of(Area.QRELS, row.answers_sha256), corpus)
 
 
@@ -177,7 +177,7 @@ def _target(
         drop_self_matches=drop_self_matches,
         candidates_only=candidates_only,
         answers=_answers(answers) if answers else None,
-        corpus=path_of(Area.FILES, corpus) if corpus else None,
+        corpus=local_path(Area.FILES, corpus) if answers else None,
     )
 
 
