@@ -20,7 +20,8 @@ OPEN = (State.EVALUATING, State.READY)
 TRIES = 2
 #: Settings of a dataset that numbers are made under: where they changed since, the numbers are made again.
 _SETTINGS = (
-    "hidden", "protection", "public_share", "relevance_level", "drop_self_matches", "measures", "current_version_id",
+    "hidden", "protection", "public_share", "relevance_level", "drop_self_matches", "candidates_only", "measures",
+    "current_version_id",
 )  # fmt: skip
 _TRIES = "tries"
 

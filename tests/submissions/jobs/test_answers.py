@@ -64,7 +64,7 @@ def test_other_answers_make_new_judgements_and_the_same_import_without_them_keep
     )
     with_answers(tmp_path, "absent")
     second = import_dataset(tmp_path, ImportOptions(slug="small"))
-    assert second.changes[0].startswith("rescore on test qrels 2")
+    assert second.changes[0].startswith("rescore on test qrels v2")
     (tmp_path / "answers.jsonl.gz").unlink()
     assert import_dataset(tmp_path, ImportOptions(slug="small")).qrels == first.qrels
 
