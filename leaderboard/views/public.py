@@ -52,6 +52,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "depths": tables.depth_charts(results),
         "made": run_provenance(facts["pk"]),
         "made_here": any(result.provenance == Entry.Provenance.MEASURED for result in results),
+        "address": f"{site_address(request)}/systems/{slug}/",
         "challenges": challenges,
         "challenged": any(each.state == "open" for each in challenges),
         "corrections": corrections_of(facts["pk"]),
