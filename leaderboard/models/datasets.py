@@ -70,6 +70,14 @@ class Dataset(models.Model):
         related_name="parts",
         help_text="The dataset whose score is the mean of its parts' (a forum of CQADupStack).",
     )
+    twin_of = models.OneToOneField(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="twin",
+        help_text="The open dataset over the same corpus whose topics are of the same kind as this one's hidden ones.",
+    )
     ir_datasets_id = models.CharField(max_length=120, blank=True, help_text="For the snippet that loads it.")
     beir_name = models.CharField(max_length=80, blank=True, help_text="For the snippet that loads it.")
     state = models.CharField(max_length=12, choices=State.choices, default=State.PREPARING)
