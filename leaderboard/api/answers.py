@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.fields import SkipField
 
-from leaderboard.api.board_answers import MeasuredSerializer
+from leaderboard.api.board_answers import GapSerializer, MeasuredSerializer
 from leaderboard.api.fields import AddressField, Answer, shape, texts
 from leaderboard.boards.dataset_details import AwaitingRun, JudgedVersion, LoadingSnippet, QueryExample
 from leaderboard.boards.pages import Tombstone
@@ -148,6 +148,9 @@ class DatasetSerializer(DatasetSummarySerializer):
     snippets = SnippetSerializer(many=True)
     judgements = JudgedVersionSerializer(many=True, help_text="Every version, newest first.")
     part_of = serializers.CharField(allow_null=True, help_text="Slug of the dataset whose part it is.")
+    twin = serializers.CharField(
+        allow_null=True, help_text="Slug of the dataset with the other half of the topics: open, or hidden."
+    )
     nearest = NeighbourSerializer(many=True)
 
 
@@ -181,6 +184,7 @@ ResultSerializer = shape(
     scores=_scores("Measure → published value."),
     measured=MeasuredSerializer(many=True),
     seeds=SeedSerializer(many=True),
+    contamination_gap=GapSerializer(allow_null=True, help_text="Null where it is not known."),
     certainty=shape(
         EntryCertainty,
         "ResultCertainty",

@@ -10,6 +10,7 @@ from rest_framework import serializers
 
 from leaderboard.api.fields import Answer, shape, texts
 from leaderboard.results.history.measurements import Machine
+from leaderboard.results.significance.gaps import Gap
 from leaderboard.results.significance.types import EntryCertainty, TestSettings
 
 MachineSerializer = shape(Machine, "Machine", "A hardware class.")
@@ -21,6 +22,12 @@ EntryCertaintySerializer = shape(
         help_text="The p-value is below what the permutations can show."
     ),
     p_baseline_is_bound=serializers.BooleanField(),
+)
+GapSerializer = shape(
+    Gap,
+    "ContaminationGap",
+    "How much more a system gains over the baseline on public topics than on hidden ones, in the primary measure.",
+    shown=serializers.BooleanField(help_text="Whether the 95 % interval lies above 0."),
 )
 CertaintySettingsSerializer = shape(
     TestSettings,
@@ -103,6 +110,9 @@ class RowSerializer(Answer):
     )
     tied_with_best = serializers.BooleanField(
         allow_null=True, help_text="Whether tests leave open that it is the best; null: not known."
+    )
+    contamination_gap = GapSerializer(
+        allow_null=True, help_text="Between public and hidden topics; null where it is not known."
     )
     marks = serializers.DictField(child=serializers.CharField(), help_text="What follows values, such as ‡.")
     doubtful = texts(help_text="Keys of the columns whose figures are doubtful.")

@@ -140,6 +140,7 @@ class DatasetView(ReadView):
             "judgements": more.judged,
             "part_of": more.group["slug"] if more.group else None,
             "nearest": more.neighbours,
+            "twin": page.twin and page.twin["slug"],
         }
         return Response(answers.DatasetSerializer(answer).data)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import is_
 from typing import NamedTuple
 
+from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, TRAINING, declared_columns
 from leaderboard.boards.columns.baseline import BaselineColumns
@@ -56,6 +57,7 @@ from leaderboard.results.kinds import (
     present_group,
     ranked_in,
 )
+from leaderboard.results.significance.gaps import Gap
 from leaderboard.results.significance.statements import NOTHING_SAID, BoardStatements, differs
 from leaderboard.results.significance.types import (
     BoardCertainty,
@@ -77,6 +79,7 @@ class EntryLine(NamedTuple):
     decimals: int
     baseline: float | None
     certainty: EntryCertainty | None
+    gap: Gap | None = None
 
     @property
     def provenance(self) -> str:
@@ -88,7 +91,7 @@ class EntryLine(NamedTuple):
 class _SharedBoard:
     """What all views of a board by one measure share. It is remembered with the very objects that it was made of."""
 
-    made_of: tuple[DatasetFacts, Sequence[EntryRow], BoardCertainty | None]
+    made_of: tuple[DatasetFacts, Mapping[int, Gap] | None, Sequence[EntryRow], BoardCertainty | None]
     shown: Sequence[EntryRow]
     measures: Sequence[str]
     versus: BaselineColumns
@@ -123,7 +126,12 @@ def dataset_board(
     shown = [entry for entry in entries if entry.visibility in _SHOWN]
     measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
-    base = _shared_board(facts, entries, shown, measures, measure, certainty if not facts.hidden else None)
+    # Addresses that order by it hold where the board has none, as that of a permalink.
+    asked = {each.key for each in (*state.sorts, *state.ranges)} & gaps.KEYS
+    of_gaps = said.gaps if measure == said.gaps_in else {} if asked else None
+    base = _shared_board(
+        facts, entries, shown, measures, measure, certainty if not facts.hidden else None, of_gaps
+    )
     sure, costs = base.sure, BoardCosts.of_dataset(measured, base.bm25, state)
     verdict = verdict_of(sure.board, measure) if sure.board is not None else None
     board = Board(
@@ -158,6 +166,7 @@ def dataset_board(
         *_notes(facts, rows, board, base.versus),
         *([REVEALED] if private else []),
         *sure.notes(verdict, scored=scored, hidden=facts.hidden),
+        *gaps.notes(bool(of_gaps), base.versus.shown),
         *ignored_filters(board, state),
         *on_weights,
         *costs.notes(),
@@ -200,13 +209,14 @@ def _shared_board(
     measures: Sequence[str],
     measure: str,
     certainty: BoardCertainty | None,
+    of_gaps: Mapping[int, Gap] | None,
 ) -> _SharedBoard:
     key = f"{facts.name}|{facts.version_id}|{measure}"
     known = _remembered.get(key)
     if (
         known is not None
-        and known.made_of[0] == facts
-        and all(map(is_, known.made_of[1:], (entries, certainty)))
+        and known.made_of[:2] == (facts, of_gaps)
+        and all(map(is_, known.made_of[2:], (entries, certainty)))
     ):
         return known
     shown = [_without_numbers(entry) for entry in shown]
@@ -215,13 +225,14 @@ def _shared_board(
     sure = SignificanceColumns.of(certainty, measure, versus.shown)
     before_costs = [*_focus_columns(measure, sure, versus.head), *private_columns(shown, measure)]
     after_costs = [other_column(name) for name in measures if name != measure]
-    last = [*ABOUT_SYSTEM, TRAINING, *declared_columns(shown), *_PUBLISHED]
-    lines = list(_lines(facts, shown, measure, current, sure.found))
+    of_public = gaps.gap_columns(versus.shown) if of_gaps is not None else ()
+    last = [*of_public, *ABOUT_SYSTEM, TRAINING, *declared_columns(shown), *_PUBLISHED]
+    lines = list(_lines(facts, shown, measure, current, sure.found, of_gaps))
     rows, columns = [_row(line) for line in lines], [*before_costs, *after_costs, *last]
     fill_cells(rows, columns, lines)
     assign_ranks(rows, measure, lower_is_better=better(measure) == "lower")
     base = _SharedBoard(
-        (facts, entries, certainty), shown, measures, versus, sure, _bm25(shown, current), before_costs,
+        (facts, of_gaps, entries, certainty), shown, measures, versus, sure, _bm25(shown, current), before_costs,
         after_costs, last, SharedRows.of(rows, columns),
     )  # fmt: skip
     _remembered.put(key, base, LONG_LIFETIME)
@@ -338,6 +349,7 @@ def _lines(
     measure: str,
     current: str,
     certainty: MeasureCertainty | None,
+    of_gaps: Mapping[int, Gap] | None,
 ) -> Iterator[EntryLine]:
     """What rows are made from, by entry."""
     baselines = {
@@ -355,6 +367,7 @@ def _lines(
             3 if entry.provenance == REPORTED or facts.hidden else 4,
             baselines.get(entry.comparison_group),
             certainty.of(entry.pk) if certainty is not None and kind in (SCORED, CLOSED) else None,
+            of_gaps.get(entry.pk) if of_gaps is not None else None,
         )
 
 
@@ -364,7 +377,7 @@ def _row(line: EntryLine) -> Row:
         about,
         line.ranked_in,
         line.decimals,
-        facets=facets_of(about, (about.provenance,), (about.training,)),
+        facets=facets_of(about, (about.provenance,), (about.training,), gaps.facet_value(line.gap)),
         entries=(about.pk,),
         certainty=line.certainty,
         differs=differs(line.certainty),

@@ -22,6 +22,7 @@ LABELS = {
     "architecture": "Architecture",
     "provenance": "Provenance",
     "training": "Training data",
+    "gap": "Better on public questions",
     "weights": "Weights",
     "commercial": "Commercial use",
     "licence": "Licence",
@@ -43,6 +44,7 @@ THIS_SITE, HOUSE = "this-site", "this site"
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "architecture": {value: str(label) for value, label in Architecture.choices},
     "training": {value: str(label) for value, label in Entry.Training.choices},
+    "gap": {"not-shown": "not shown"},
     "weights": {"open": "open", "closed": "closed", UNKNOWN: "not declared"},
     "commercial": {"yes": "permitted", "no": "not permitted", UNKNOWN: "not declared"},
     "licence": {UNKNOWN: "not declared"},
@@ -76,13 +78,19 @@ class Facet:
         return sum(option.chosen for option in self.options)
 
 
-def facets_of(system: EntryRow, provenances: Collection[str], trainings: Collection[str]) -> Facets:
-    """The facets of a row of this system, with the different provenances and exposures that its entries have."""
+def facets_of(
+    system: EntryRow, provenances: Collection[str], trainings: Collection[str], gap: str = ""
+) -> Facets:
+    """The facets of a row of this system, with the different provenances and exposures that its entries have.
+
+    `gap` is whether the contamination gap is shown, empty where the row has none.
+    """
     open_weights = False if system.closed_api else system.open_weights
     return {
         "architecture": system.architecture,
         "provenance": _one_or_several(provenances),
         "training": _one_or_several(trainings),
+        "gap": gap,
         "weights": _answer_value(open_weights, "open", "closed"),
         "commercial": _answer_value(system.commercial_use, "yes", "no"),
         "licence": system.licence or UNKNOWN,

@@ -33,7 +33,7 @@ from leaderboard.results.history.rows import (
 )
 from leaderboard.results.history.snapshot import private_rows
 from leaderboard.results.significance.reading import read_certainty
-from leaderboard.results.significance.statements import BoardStatements, statements
+from leaderboard.results.significance.statements import statements
 
 #: What a dataset's page shows beside its board: all of its own columns, and some of its version and judgements.
 DATASET_FIELDS = (
@@ -47,6 +47,7 @@ DATASET_FIELDS = (
     "current_qrels__split",
     "current_qrels__number",
     "current_qrels__statistics",
+    *(f"{half}__{name}" for half in ("twin", "twin_of") for name in ("slug", "name", "state")),
 )
 
 
@@ -71,6 +72,14 @@ class DatasetPage(NamedTuple):
     parts: Sequence[DatasetPart]
     at: datetime | None
     rows: Collection[BoardRows]
+
+    @property
+    def twin(self) -> dict[str, str] | None:
+        """The slug and the name of the dataset with the other half of the topics, None where it has no page."""
+        half = "twin_of" if self.dataset["twin_of_id"] else "twin"
+        if self.dataset[f"{half}__state"] in (None, Dataset.State.PREPARING):
+            return None
+        return {name: self.dataset[f"{half}__{name}"] for name in ("slug", "name")}
 
 
 class BenchmarkPage(NamedTuple):
@@ -110,7 +119,7 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     if own := private_rows([pk], teams).get(pk):
         entries = sorted([*entries, *own], key=attrgetter("published"))
     facts = composite_facts(facts_of(dataset), parts)
-    said = statements([pk])[pk] if facts.hidden else BoardStatements(read_certainty([pk]).get(pk))
+    said = statements([pk])[pk]
     board = dataset_board(facts, entries, state, rows[pk].measured, said.certainty, said)
     board.notes += notes_on_parts(parts)
     at = _last_change(revision.at for revision in revisions.values())

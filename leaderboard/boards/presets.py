@@ -53,8 +53,8 @@ _PRESETS: Mapping[str, Preset] = dict(
             Preset(
                 _("Training data"),
                 keys=(
-                    *_SCORE, "architecture", "provenance", "training-data", "weights", "licence", *_SIZES,
-                    "maximum-length", "by", "published",
+                    *_SCORE, "architecture", "provenance", "training-data", "gap", "gap-shown", "weights", "licence",
+                    *_SIZES, "maximum-length", "by", "published",
                 ),
             ),
             Preset(_("All")),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.significance import ranks_text
 from leaderboard.boards.model import Board, Row, Value, reason_gone
@@ -125,6 +126,9 @@ def row_head(names: Names, row: Row, pin: str, *classes: str) -> str:
         states.insert(0, "baseline")
     for state in states:
         after += f'&ensp;<span class="badge is-{state}">{STATES.get(state, state)}</span>'
+    if row.values.get(gaps.GAP_SHOWN) == gaps.SHOWN:
+        told = _("gap shown")
+        after += f'&ensp;<a class="badge is-gap" href="/docs/contamination/" title="{gaps.CLAIM}">{told}</a>'
     lacking = entry.missing_queries
     text = ngettext("%d judged query missing", "%d judged queries missing", lacking) if lacking else ""
     missing = text and text % lacking

@@ -26,6 +26,7 @@ FACETS: Mapping[str, tuple[str, ...]] = {
     "architecture": tuple(Architecture.values),
     "provenance": tuple(Entry.Provenance.values),
     "training": tuple(Entry.Training.values),
+    "gap": ("shown", "not-shown"),
     "weights": ("open", "closed", "unknown"),
     "commercial": ("yes", "no", "unknown"),
     "licence": (),
@@ -46,6 +47,7 @@ GROUPS = (
     "judged",
     "efficiency",
     "reported",
+    "public-against-hidden",
     "about",
 )
 #: Choices of columns that have a name; the first is a page's own. `boards.presets` says what each has.

@@ -46,6 +46,7 @@ class ComparedEntry(NamedTuple):
     published: str
     scores: Mapping[str, float]
     deviations: Mapping[str, float]
+    dataset_id: int = 0
 
     @property
     def is_current(self) -> bool:
@@ -123,6 +124,7 @@ def entries_of_systems(slugs: Sequence[str]) -> list[ComparedEntry]:
             Cast("published_at", TextField()),
             "scores",
             "deviations",
+            "dataset_id",
         )
     )
     return [ComparedEntry(*row) for row in rows]

@@ -12,6 +12,7 @@ import numpy as np
 from evaluation.statistics.correction import holm
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.columns import MEAN
+from leaderboard.boards.columns.gap import gap_text
 from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.model import Row
 from leaderboard.boards.state import BoardState
@@ -22,6 +23,8 @@ from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.results.kinds import REPORTED, STALE, UNRANKED
+from leaderboard.results.significance.gaps import Gap
+from leaderboard.results.significance.statements import gaps_of
 from leaderboard.results.significance.types import ALPHA
 
 #: Why a dataset has no tests, beside that its results are reported or stale.
@@ -42,6 +45,7 @@ class ComparedCell:
     tested: PairTest | None = None
     p: float | None = None
     measure: str = ""
+    gap: Gap | None = None
 
     @property
     def text(self) -> dict[str, str]:
@@ -52,6 +56,7 @@ class ComparedCell:
             "direction": numbers.direction(self.delta, self.measure) if self.is_significant else "ns",
             "p": p_text(self.p),
             "spread": self.spread,
+            "gap": gap_text(self.gap),
         }
 
     @property
@@ -135,7 +140,7 @@ def compare(
         raise UnknownChoice("measure", measure, measures)
     found = [_row(slugs, of_dataset, measure) for of_dataset in by_dataset.values()]
     rows = [row for row in found if sum(cell.value is not None for cell in row.cells) > 1]
-    rows, pairs, permutations = _run_tests(rows)
+    rows, pairs, permutations = _run_tests(_with_gaps(rows))
     means = _means(slugs, rows, measure, benchmark)
     return Comparison(
         rows=rows,
@@ -172,6 +177,19 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], chosen: str) ->
     return ComparedDataset(
         one.dataset, one.dataset_name, measure, tuple(cells), _untested(one), chosen_among > 1
     )
+
+
+def _with_gaps(rows: Sequence[ComparedDataset]) -> list[ComparedDataset]:
+    """The rows with the contamination gaps of their cells. One query more where no dataset has a twin."""
+    gaps = gaps_of({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
+    found = []
+    for row in rows:
+        cells = (
+            replace(cell, gap=gaps.get((cell.entry.pk, cell.measure))) if cell.entry else cell
+            for cell in row.cells
+        )
+        found.append(replace(row, cells=tuple(cells)) if gaps else row)
+    return found
 
 
 def _shared_measure(entries: Sequence[ComparedEntry]) -> str:

@@ -93,7 +93,8 @@ class ProtectionPolicy:
         yield (
             f"Also published: the least significant difference in {self.measures[0]} at 0.05, computed once from the "
             "baseline's per-query scores and rounded up. It decides which results are significantly better than the "
-            "baseline; widened for the number of pairs, it decides which tie with the best."
+            "baseline; widened for the number of pairs, it decides which tie with the best. Where the dataset has a "
+            "public twin, it also bounds the contamination gap."
         )
         yield "Not published: per-query scores, intervals, p-values, wins, and the number of judged queries in a run."
         if limits := " and ".join(self._limits()):
@@ -149,6 +150,11 @@ class ProtectionPolicy:
         yield (
             "One result is visible per team and per person, or as many as the round allows: the best ones."
         )
+
+
+def primary_step(*, competition: bool) -> float:
+    """The step in which hidden results have their primary measure told."""
+    return PUBLIC_STEP if competition else 10.0**-HIDDEN_DECIMALS
 
 
 def _times(count: int) -> str:

@@ -64,6 +64,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "awaiting": awaiting_runs(dataset),
             "rounds": rounds,
             "parts": page.parts,
+            "twin": page.twin,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
             "rescore": under_way(dataset["pk"]) if may_judge(request.user) else None,

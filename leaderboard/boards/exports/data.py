@@ -80,6 +80,7 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "challenged": bool(row.entry.challenged),
         "better_than_baseline": said.better,
         "tied_with_best": said.tied_with_best,
+        "contamination_gap": said.gap.as_data() if said.gap else None,
         "marks": {key: cell.mark for key, cell in cells.items() if cell.mark},
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,

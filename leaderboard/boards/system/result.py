@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from leaderboard.boards.columns.gap import gap_text
 from leaderboard.boards.columns.significance import (
     difference_interval_text,
     format_p_value,
@@ -17,6 +18,7 @@ from leaderboard.core.text import numbers
 from leaderboard.models import Entry
 from leaderboard.results.history.measurements import MeasuredEntry
 from leaderboard.results.reported_facts import fact_texts
+from leaderboard.results.significance.gaps import Gap
 from leaderboard.results.significance.statements import BoardStatements, differs, statements
 from leaderboard.results.significance.types import EntryCertainty
 
@@ -74,6 +76,7 @@ class Result(NamedTuple):
     certainty: EntryCertainty | None = None
     better_than_baseline: bool | None = None
     tied_with_best: bool | None = None
+    contamination_gap: Gap | None = None
 
     @property
     def fact_texts(self) -> list[tuple[str, str]]:
@@ -95,6 +98,7 @@ class Result(NamedTuple):
             "word_pieces": numbers.format_value(self.word_pieces, numbers.DECIMALS),
             "word_pieces_delta": numbers.signed(self.word_pieces_delta, numbers.DECIMALS),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
+            "gap": gap_text(self.contamination_gap),
             **self._certain(),
         }
 
@@ -138,6 +142,7 @@ def with_certainty(results: Sequence[tuple[Mapping[str, Any], Result]]) -> list[
                 certainty=of_measure.of(row["pk"]) if of_measure is not None else None,
                 better_than_baseline=said.better,
                 tied_with_best=said.tied_with_best,
+                contamination_gap=said.gap,
             )
         )
     return found

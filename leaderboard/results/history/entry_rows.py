@@ -107,6 +107,11 @@ def short_citation(authors: str | None, year: int | None) -> str:
     return f"{names[0]}{' et al.' if len(names) > 1 else ''} {year}"
 
 
+#: A dataset and its twin, each of whose boards says what follows from the other's.
+_OF_DATASET = (
+    " WHERE slug = %s OR twin_of_id = (SELECT id FROM leaderboard_dataset WHERE slug = %s) "
+    "OR id = (SELECT twin_of_id FROM leaderboard_dataset WHERE slug = %s)"
+)
 _REVISION = "SELECT COUNT(*), SUM(board_revision), MAX(updated_at) FROM leaderboard_dataset"
 _OF_BENCHMARK = (
     " WHERE id IN (SELECT member.dataset_id FROM leaderboard_benchmarkmember member "
@@ -124,8 +129,8 @@ _OF_SYSTEM = (
 
 
 def dataset_revision(slug: str) -> str:
-    """What changes whenever the dataset's page does; empty where there is no such page. One query."""
-    return _revision(_REVISION + " WHERE slug = %s", slug)
+    """What changes whenever the page of the dataset does; empty where there is no such page. One query."""
+    return _revision(_REVISION + _OF_DATASET, slug, slug, slug)
 
 
 def benchmark_revision(slug: str) -> str:

@@ -39,12 +39,16 @@ _TOLD = (_SHOWN, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
 class PublishedComparison:
     """What published scores of one measure say, by the ids of entries.
 
-    `better` says of each whether it is better than the baseline, which is not among them. `tied` are those of `ranked`
-    that tests of all pairs do not find worse than the best, and the best.
+    `differences` are those to the `baseline`, which is not among them, more being better; `better` says of each whether
+    it is significant. `step` is that in which the scores are published. `tied` are those of `ranked` that tests of all
+    pairs do not find worse than the best, and the best.
     """
 
     measure: str
     least_difference: float
+    step: float
+    baseline: int | None
+    differences: Mapping[int, float]
     better: Mapping[int, bool]
     ranked: frozenset[int]
     tied: frozenset[int]
@@ -80,7 +84,8 @@ def _compare(dataset: Dataset, least: float, entries: Sequence[Entry]) -> Publis
     }
     baseline = next((each.pk for each in shown if each.is_baseline and each.pk in scores), None)
     ranked = frozenset(each.pk for each in shown if each.pk in scores and not each.system.closed_api)
-    return _hold(measure, least, scores, baseline, ranked)
+    step = protection.primary_step(competition=protection.policy_of(dataset).competition)
+    return _hold(measure, least, step, scores, baseline, ranked)
 
 
 def comparison_at(
@@ -99,22 +104,32 @@ def comparison_at(
     sign = -1 if better(measure) == "lower" else 1
     scores = {each.pk: sign * each.scores[measure] for each in entries if measure in each.scores}
     ranked = frozenset(each.pk for each in entries if each.pk in scores and not each.closed_api)
-    return _hold(measure, least, scores, baseline if baseline in scores else None, ranked)
+    step = protection.primary_step(competition=competition)
+    return _hold(measure, least, step, scores, baseline if baseline in scores else None, ranked)
 
 
 def _hold(
-    measure: str, least: float, scores: Mapping[int, float], baseline: int | None, ranked: frozenset[int]
+    measure: str,
+    least: float,
+    step: float,
+    scores: Mapping[int, float],
+    baseline: int | None,
+    ranked: frozenset[int],
 ) -> PublishedComparison:
     """Hold the scores, of which more is better, against the baseline's, and the ranked ones against the best."""
     nearest = max((scores[entry] for entry in ranked), default=0.0) - among(least, len(ranked), alpha=ALPHA)
+    differences = {
+        entry: score - scores[baseline]
+        for entry, score in scores.items()
+        if baseline is not None and entry != baseline
+    }
     return PublishedComparison(
         measure,
         least,
-        {
-            entry: score - scores[baseline] >= least - _NOISE
-            for entry, score in scores.items()
-            if baseline is not None and entry != baseline
-        },
+        step,
+        baseline,
+        differences,
+        {entry: difference >= least - _NOISE for entry, difference in differences.items()},
         ranked,
         frozenset(entry for entry in ranked if scores[entry] > nearest + _NOISE),
     )

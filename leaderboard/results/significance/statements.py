@@ -8,9 +8,10 @@ were published (docs/decisions/0043).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from leaderboard.core.measures import better
+from leaderboard.results.significance.gaps import Gap, gaps_between, twins_of
 from leaderboard.results.significance.hidden import PublishedComparison, published_comparisons
 from leaderboard.results.significance.reading import read_certainty
 from leaderboard.results.significance.types import BoardCertainty, EntryCertainty
@@ -22,7 +23,8 @@ class Statement:
 
     `better` and `worse` than the baseline at 0.05, by the entry's own comparison alone, not corrected: False says that
     it was not shown. `p` and `interval` are of the difference to the baseline, over open judgements only, as is
-    `worse`, and so are `ranks`, the first and the last that it ties with. The best ties with itself.
+    `worse`, and so are `ranks`, the first and the last that it ties with. The best ties with itself. `gap` is the
+    contamination gap between the dataset and its twin, of the primary measure.
     """
 
     better: bool | None = None
@@ -31,6 +33,7 @@ class Statement:
     interval: tuple[float, float] | None = None
     tied_with_best: bool | None = None
     ranks: tuple[int, int] | None = None
+    gap: Gap | None = None
 
 
 UNKNOWN = Statement()
@@ -38,13 +41,23 @@ UNKNOWN = Statement()
 
 @dataclass(frozen=True, slots=True)
 class BoardStatements:
-    """The statements of one board: of what its tests found, or over hidden judgements of its published scores."""
+    """The statements of one board: of what its tests found, or over hidden judgements of its published scores.
+
+    `gaps` are those of its entries, by their ids, in the measure `gaps_in`.
+    """
 
     certainty: BoardCertainty | None = None
     published: PublishedComparison | None = None
+    gaps: Mapping[int, Gap] = field(default_factory=dict)
+    gaps_in: str = ""
 
     def of(self, entry: int, measure: str) -> Statement:
         """What may be said of the entry with this id; over hidden judgements of the primary measure alone."""
+        gap = self.gaps.get(entry) if measure == self.gaps_in else None
+        said = self._of(entry, measure)
+        return replace(said, gap=gap) if gap is not None else said
+
+    def _of(self, entry: int, measure: str) -> Statement:
         if self.published is not None and measure == self.published.measure:
             tied = entry in self.published.tied if entry in self.published.ranked else None
             return Statement(better=self.published.better.get(entry), tied_with_best=tied)
@@ -75,11 +88,30 @@ class BoardStatements:
 NOTHING_SAID = BoardStatements()
 
 
+def gaps_of(datasets: Collection[int]) -> dict[tuple[int, str], Gap]:
+    """The contamination gaps of the datasets' entries, by their ids and the measure. One query without twins."""
+    twins = {half for each in twins_of(datasets) for half in (each.public, each.hidden)} & {*datasets}
+    return {
+        (entry, said.gaps_in): gap
+        for said in (statements(twins) if twins else {}).values()
+        for entry, gap in said.gaps.items()
+    }
+
+
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
     """What may be said of each dataset's board as it is now, by the dataset's id; every id has an answer."""
-    found = read_certainty(datasets)
-    published = published_comparisons([dataset for dataset in datasets if dataset not in found])
-    return {dataset: BoardStatements(found.get(dataset), published.get(dataset)) for dataset in datasets}
+    twins = twins_of(datasets)
+    wanted = {*datasets, *(half for each in twins for half in (each.public, each.hidden))}
+    found = read_certainty(wanted)
+    published = published_comparisons([dataset for dataset in wanted if dataset not in found])
+    gaps = gaps_between(twins, found, published) if twins else {}
+    measures = {half: each.measure for each in twins for half in (each.public, each.hidden)}
+    return {
+        dataset: BoardStatements(
+            found.get(dataset), published.get(dataset), gaps.get(dataset, {}), measures.get(dataset, "")
+        )
+        for dataset in datasets
+    }
 
 
 def _against_baseline(one: EntryCertainty, measure: str) -> tuple[bool | None, bool | None]:

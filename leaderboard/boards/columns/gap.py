@@ -1,0 +1,77 @@
+"""The contamination gap, as columns of a dataset's board and in words: docs/contamination.md says what it proves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from leaderboard.boards.columns.significance import INTERVAL_DECIMALS
+from leaderboard.boards.model import Cell, Column
+from leaderboard.core.text import numbers
+from leaderboard.results.significance.gaps import Gap
+
+GAP, GAP_INTERVAL, GAP_SHOWN = "gap", "gap-interval", "gap-shown"
+#: All columns of this module.
+KEYS = frozenset({GAP, GAP_INTERVAL, GAP_SHOWN})
+#: The head of their group.
+GROUP = "Public against hidden"
+#: What the chip claims, and the two answers, which are values of the facet too.
+CLAIM = "scores better on public questions than on hidden ones"
+SHOWN, NOT_SHOWN = "shown", "not-shown"
+
+
+def answer(gap: Gap) -> str:
+    """`shown` or `not shown`."""
+    return "shown" if gap.shown else "not shown"
+
+
+def gap_text(gap: Gap | None) -> str:
+    """`+0.083 (+0.021 to +0.145)`; empty where there is none."""
+    return "" if gap is None else f"{numbers.signed(gap.value, INTERVAL_DECIMALS)} ({interval_text(gap)})"
+
+
+def facet_value(gap: Gap | None) -> str:
+    """Of the facet: empty for a row without a gap."""
+    return "" if gap is None else SHOWN if gap.shown else NOT_SHOWN
+
+
+def interval_text(gap: Gap) -> str:
+    """Both ends with their sign."""
+    return " to ".join(numbers.signed(end, INTERVAL_DECIMALS) for end in (gap.low, gap.high))
+
+
+def _of_gap(make: Any) -> Any:
+    return lambda line: None if line.gap is None else make(line.gap)
+
+
+def gap_columns(baseline: str) -> Sequence[Column]:
+    """The gap, its interval, and whether it is shown, for a board whose differences are to this baseline."""
+    return (
+        Column(
+            GAP, "Gap", GROUP, "delta",
+            note=f"gain over {baseline} on public questions minus that on hidden ones",
+            cell=_of_gap(
+                lambda gap: Cell(
+                    gap.value,
+                    title=f"public {numbers.signed(gap.public, 3)}, hidden {numbers.signed(gap.hidden, 3)}",
+                )
+            ),
+        ),
+        Column(
+            GAP_INTERVAL, "95 % interval", GROUP, "count",
+            note="of the gap; sorted by its lower end",
+            cell=_of_gap(lambda gap: Cell(gap.low, interval_text(gap))),
+        ),
+        Column(GAP_SHOWN, "Better on public questions", GROUP, "text", note=CLAIM, cell=_of_gap(answer)),
+    )  # fmt: skip
+
+
+def notes(found: bool, baseline: str) -> list[str]:
+    """What a reader of the columns has to know; nothing where the board has none."""
+    if not found:
+        return []
+    return [
+        f"Gap: the gain over {baseline} on the public questions of this collection minus that on the hidden ones. It "
+        "is shown where its 95 % interval lies above 0. Not shown clears nobody: a system that was trained on neither "
+        "half has no gap."
+    ]

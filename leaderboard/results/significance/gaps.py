@@ -1,0 +1,123 @@
+"""The contamination gap of systems that were scored on a dataset and on its twin (`evaluation.statistics.gap`).
+
+An open half gives the bootstrap interval that its board has of each row's difference to the baseline. A hidden half
+gives published values and the least significant difference, which bounds how they spread: a gap tells no more of hidden
+judgements than these do (docs/decisions/0050). It is found when it is read, and kept nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from django.db.models import Q
+
+from evaluation.statistics.gap import Interval, gap_between, published_interval
+from leaderboard.core.measures import better
+from leaderboard.models import Dataset, Entry
+from leaderboard.results.significance.hidden import PublishedComparison
+from leaderboard.results.significance.types import BoardCertainty
+
+
+class Twins(NamedTuple):
+    """Two datasets over one corpus, by their ids, and the measure that both boards are sorted by."""
+
+    public: int
+    hidden: int
+    measure: str
+
+
+class Gap(NamedTuple):
+    """How much more a system gains over the baseline on public topics, with the ends of its 95 % interval.
+
+    `public` and `hidden` are the two gains. More is better in all of them, whatever the measure.
+    """
+
+    value: float
+    low: float
+    high: float
+    public: float
+    hidden: float
+
+    def as_data(self) -> dict[str, float | bool]:
+        """As plain values, for exports and the API."""
+        return {**self._asdict(), "shown": self.shown}
+
+    @property
+    def shown(self) -> bool:
+        """Whether the interval lies above 0."""
+        return self.low > 0
+
+
+def twins_of(datasets: Collection[int]) -> list[Twins]:
+    """The twins that any of these datasets is one of, if both have a page and the same primary measure. One query."""
+    listed = Dataset.objects.filter(Q(pk__in=datasets) | Q(twin_of__in=datasets), twin_of__isnull=False)
+    listed = listed.exclude(state=Dataset.State.PREPARING).exclude(twin_of__state=Dataset.State.PREPARING)
+    found = listed.values_list("twin_of", "pk", "primary_measure", "twin_of__primary_measure")
+    return [
+        Twins(public, hidden, measure)
+        for public, hidden, measure, other in found
+        if public is not None and measure == other
+    ]
+
+
+def gaps_between(
+    twins: Collection[Twins],
+    certain: Mapping[int, BoardCertainty],
+    published: Mapping[int, PublishedComparison],
+) -> dict[int, dict[int, Gap]]:
+    """By dataset, of both halves, the gap of each entry whose system has a public result on the other half, too.
+
+    Results of one system and configuration belong together, of several the newest; both halves must have the same
+    baseline system. `certain` and `published` are of all datasets of the `twins`. One query.
+    """
+    halves = [half for each in twins for half in (each.public, each.hidden)]
+    shown = Entry.objects.filter(dataset__in=halves, visibility=Entry.Visibility.PUBLIC)
+    rows = shown.exclude(provenance=Entry.Provenance.REPORTED).order_by("published_at", "pk")
+    keys: dict[int, dict[int, tuple[int, str]]] = {half: {} for half in halves}
+    for row in rows.values("dataset_id", "pk", "system_id", "configuration"):
+        keys[row["dataset_id"]][row["pk"]] = row["system_id"], row["configuration"]
+    found: dict[int, dict[int, Gap]] = {half: {} for half in halves}
+    for each in twins:
+        of_public, of_hidden = keys[each.public], keys[each.hidden]
+        first, second = (
+            _gains(certain.get(half), published.get(half), each.measure)
+            for half in (each.public, each.hidden)
+        )
+        if of_public.get(first.baseline, "") != of_hidden.get(second.baseline):
+            continue
+        others = {key: entry for entry, key in of_hidden.items() if entry in second.by_entry}
+        for entry, key in of_public.items():
+            if entry in first.by_entry and (other := others.get(key)) is not None:
+                gains = first.by_entry[entry], second.by_entry[other]
+                gap = Gap(*gap_between(*gains), *(one.value for one in gains))
+                found[each.public][entry] = found[each.hidden][other] = gap
+    return found
+
+
+class _Gains(NamedTuple):
+    """The baseline's entry, 0 where there is none, and how much better than it each entry is, with its interval."""
+
+    baseline: int
+    by_entry: Mapping[int, Interval]
+
+
+def _gains(certainty: BoardCertainty | None, published: PublishedComparison | None, measure: str) -> _Gains:
+    if published is not None:
+        least, step = published.least_difference, published.step
+        gains = {
+            entry: published_interval(difference, least, step)
+            for entry, difference in published.differences.items()
+        }
+        return _Gains(published.baseline or 0, gains)
+    found = certainty.of(measure) if certainty is not None else None
+    if found is None:
+        return _Gains(0, {})
+    gains = {
+        entry: Interval(one.delta, one.delta_low, one.delta_high)
+        for entry, one in found.entries.items()
+        if one.delta is not None and one.delta_low is not None and one.delta_high is not None
+    }
+    if better(measure) == "lower":
+        gains = {entry: Interval(-one.value, -one.high, -one.low) for entry, one in gains.items()}
+    return _Gains(found.baseline or 0, gains)

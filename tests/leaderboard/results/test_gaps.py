@@ -1,0 +1,187 @@
+"""The contamination gap on boards, the system's page, in compare, the API and exports; and where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from leaderboard.comparison.selection import entries_of_systems
+from leaderboard.comparison.table import compare
+from leaderboard.models import Dataset, Entry, System
+from leaderboard.models.datasets import Protection
+from leaderboard.results.significance.computing import compute_certainty
+from leaderboard.results.significance.gaps import Gap
+from leaderboard.results.significance.hidden import known_difference
+from leaderboard.results.significance.statements import statements
+from tests.leaderboard.entries import make_source, make_system, record_boards, report, scored_dataset
+from tests.leaderboard.entries_by_query import page_text, row_of, score_queries, shown, spread
+
+pytestmark = pytest.mark.django_db
+MEASURE = "nDCG@10"
+
+
+@pytest.fixture
+def twins(db: None) -> tuple[Dataset, Dataset]:
+    """Forty open and forty hidden topics. Reader gains .30 over BM25 on the open ones and .10 on the others."""
+    public = scored_dataset(slug="public", measures=[MEASURE])
+    hidden = scored_dataset(slug="hidden", measures=[MEASURE], hidden=True, twin_of=public)
+    for seed, (name, first, second) in enumerate(
+        [("BM25", 0.4, 0.42), ("Reader", 0.7, 0.52), ("Honest", 0.601, 0.62), ("Public only", 0.5, None)]
+    ):
+        system = make_system(name)
+        score_queries(public, name, spread(first, seed), system=system, baseline=name == "BM25")
+        if second is not None:
+            score_queries(hidden, name, spread(second, 10 + seed), system=system, baseline=name == "BM25")
+    compute_certainty(public)
+    return public, hidden
+
+
+def gap_of(dataset: Dataset, name: str) -> Gap | None:
+    entry = Entry.objects.get(dataset=dataset, system__name=name)
+    return statements([dataset.pk])[dataset.pk].of(entry.pk, MEASURE).gap
+
+
+def test_it_is_what_a_system_gains_more_on_public_topics(twins: tuple[Dataset, Dataset]) -> None:
+    public, hidden = twins
+    gap = gap_of(public, "Reader")
+    assert gap is not None
+    assert (gap.value, gap.public, gap.hidden) == pytest.approx((0.2, 0.3, 0.1))
+    least = known_difference(Dataset.objects.get(pk=hidden.pk))
+    assert least is not None
+    # The hidden half's reach is the least significant difference and a step of rounding: nothing of its topics.
+    assert least + 0.001 < gap.value - gap.low < least + 0.02
+    assert gap.shown
+    assert gap_of(hidden, "Reader") == gap
+    honest = gap_of(public, "Honest")
+    assert honest is not None
+    assert not honest.shown
+    assert honest.low < 0.001 < honest.high
+
+
+def test_there_is_none_without_the_other_half_nor_of_the_baseline_or_a_reported_figure(
+    twins: tuple[Dataset, Dataset],
+) -> None:
+    public, hidden = twins
+    assert gap_of(public, "Public only") is None
+    assert gap_of(public, "BM25") is None
+    system = System.objects.get(name="Honest")
+    for dataset in twins:
+        report(dataset, make_source(f"paper-{dataset.slug}"), "Printed", ndcg=0.9)
+        reported = Entry.objects.get(dataset=dataset, provenance="reported")
+        Entry.objects.filter(pk=reported.pk).update(system=system)
+        assert statements([dataset.pk])[dataset.pk].of(reported.pk, MEASURE).gap is None
+    Entry.objects.filter(dataset=hidden, system=system).exclude(provenance="reported").update(
+        visibility=Entry.Visibility.HELD
+    )
+    found = Entry.objects.get(dataset=public, system=system, provenance="scored")
+    assert statements([public.pk])[public.pk].of(found.pk, MEASURE).gap is None, "what is held tells nothing"
+
+
+@pytest.mark.parametrize(
+    "change", [{"primary_measure": "AP"}, {"state": Dataset.State.PREPARING}, {"twin_of": None}], ids=str
+)
+def test_there_is_none_where_the_halves_are_not_alike(
+    twins: tuple[Dataset, Dataset], change: dict[str, Any]
+) -> None:
+    public, hidden = twins
+    Dataset.objects.filter(pk=hidden.pk).update(**change)
+    assert gap_of(public, "Reader") is None
+
+
+def test_another_baseline_on_one_half_leaves_none(twins: tuple[Dataset, Dataset]) -> None:
+    public, hidden = twins
+    Entry.objects.filter(dataset=hidden, is_baseline=True).update(is_baseline=False)
+    Entry.objects.filter(dataset=hidden, system__name="Honest").update(is_baseline=True)
+    assert gap_of(public, "Reader") is None
+
+
+def test_a_competition_tells_it_as_coarsely_as_its_scores(twins: tuple[Dataset, Dataset]) -> None:
+    public, hidden = twins
+    before = gap_of(public, "Reader")
+    assert hidden.current_qrels is not None
+    hidden.refresh_from_db()
+    hidden.current_qrels.refresh_from_db()
+    statistics = hidden.current_qrels.statistics
+    statistics["least_difference"][MEASURE]["public"] = 0.06
+    hidden.current_qrels.save()
+    Dataset.objects.filter(pk=hidden.pk).update(protection=Protection.COMPETITION)
+    gap = gap_of(public, "Reader")
+    assert gap is not None
+    assert before is not None
+    assert gap.value - gap.low > 0.06 + 0.02 > before.value - before.low
+
+
+def test_boards_have_it_as_columns_that_are_off_a_facet_and_a_chip(
+    client: Client, twins: tuple[Dataset, Dataset]
+) -> None:
+    public, hidden = twins
+    for dataset in twins:
+        board = shown(dataset)
+        assert "gap" not in {column.key for column in board.shown}
+        reader = row_of(board, "Reader")
+        assert reader.value("gap") == pytest.approx(0.2)
+        assert (reader.value("gap-shown"), row_of(board, "Honest").value("gap-shown")) == (
+            "shown",
+            "not shown",
+        )
+        assert [row.entry.system for row in shown(dataset, facets=(("gap", ("shown",)),)).rows] == ["Reader"]
+        page = page_text(client, dataset)
+        assert page.count(">gap shown</a>") == 1
+        assert "/docs/contamination/" in page
+    assert 'href="/datasets/hidden/"' in page_text(client, public)
+    assert "Public half: " in page_text(client, hidden)
+    chosen = client.get("/datasets/public/?columns=gap&columns=gap-interval&sort=gap").content.decode()
+    assert "+0.200<" in chosen
+
+
+def test_api_and_exports_have_it(client: Client, twins: tuple[Dataset, Dataset]) -> None:
+    rows = {row["system"]: row for row in client.get("/api/v1/datasets/hidden/board/").json()["rows"]}
+    gap = rows["Reader"]["contamination_gap"]
+    assert gap["value"] == pytest.approx(0.2)
+    assert gap["shown"] is True
+    assert rows["BM25"]["contamination_gap"] is None
+    assert rows["Reader"]["values"]["gap-shown"] == "shown"
+    slug = System.objects.get(name="Reader").slug
+    results = client.get(f"/api/v1/systems/{slug}/").json()["results"]
+    assert [result["contamination_gap"] for result in results] == [gap, gap]
+    csv = client.get("/datasets/public/board.csv").content.decode()
+    assert "gap" in csv.splitlines()[0]
+    assert client.get("/api/v1/datasets/public/").json()["twin"] == "hidden"
+    assert client.get("/api/v1/datasets/hidden/").json()["twin"] == "public"
+
+
+def test_the_systems_page_and_compare_say_it(client: Client, twins: tuple[Dataset, Dataset]) -> None:
+    slugs = [System.objects.get(name=name).slug for name in ("Reader", "Honest")]
+    assert client.get(f"/systems/{slugs[0]}/").content.decode().count("public–hidden gap: shown") == 2
+    assert client.get(f"/systems/{slugs[1]}/").content.decode().count("public–hidden gap: not shown") == 2
+    for row in compare(slugs, entries_of_systems(slugs), "").rows:
+        reader, honest = row.cells
+        assert reader.gap == gap_of(twins[0], "Reader")
+        assert reader.text["gap"].startswith("+0.200 (")
+        assert honest.gap is not None
+        assert not honest.gap.shown
+
+
+def test_a_kept_page_follows_the_other_half(client: Client, twins: tuple[Dataset, Dataset]) -> None:
+    public, hidden = twins
+    assert page_text(client, public).count(">gap shown</a>") == 1
+    system = System.objects.get(name="Reader")
+    score_queries(hidden, "Reader", spread(0.72, 30), system=system)
+    assert ">gap shown</a>" not in page_text(client, public)
+
+
+def test_a_board_without_gaps_takes_the_order(client: Client, twins: tuple[Dataset, Dataset]) -> None:
+    board = client.get("/api/v1/datasets/public/board/?sort=gap").json()
+    past = client.get(f"/datasets/public/at/{board['as_of']}/board.json?sort=gap")
+    assert past.status_code == 200
+    assert {row["contamination_gap"] for row in past.json()["rows"]} == {None}
+
+
+def test_a_board_whose_tests_are_awaited_takes_the_order(client: Client) -> None:
+    public = scored_dataset(slug="public", measures=[MEASURE])
+    scored_dataset(slug="hidden", measures=[MEASURE], hidden=True, twin_of=public)
+    score_queries(public, "BM25", spread(0.4), baseline=True)
+    record_boards()
+    assert client.get("/datasets/public/?sort=gap").status_code == 200
