@@ -17,6 +17,7 @@ import hmac
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ from evaluation.judgements.qrels import Qrels
 
 _HEADER = "runboard-parts 1"
 _PUBLIC, _PRIVATE = "public", "private"
+#: Of a score of 0 to 1, for the strata of halves.
+_FIFTHS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,32 @@ def draw_parts(relevant: Mapping[str, int], share: float, earlier: QueryParts | 
         raise ValueError(f"the public share lies between 0 and 1, not {share}")
     secret = earlier.secret if earlier is not None else secrets.token_bytes(32)
     known = dict(earlier.public) if earlier is not None else {}
+    strata = {query: (stratum(count), 0) for query, count in relevant.items()}
+    return QueryParts(secret, _fill(strata, share, secret, known))
+
+
+def draw_halves(
+    relevant: Mapping[str, int], scores: Mapping[str, float], share: float, key: bytes
+) -> set[str]:
+    """The open half of a collection's judged queries, of which it has this share; the others are the hidden half.
+
+    Strata are made by how many relevant documents a query has, and within these by BM25's score, 0 to 1, in fifths. The
+    same `key` gives the same halves: it should have the judgements in it, so that nobody without them can tell by
+    repeating the draw in which stratum a query is. Raises ValueError as `draw_parts`.
+    """
+    strata = {query: (stratum(count), ceil(scores[query] * _FIFTHS)) for query, count in relevant.items()}
+    return {query for query, public in _fill(strata, share, key, {}).items() if public}
+
+
+def _fill(
+    stratum_of: Mapping[str, tuple[int, int]], share: float, secret: bytes, known: Mapping[str, bool]
+) -> dict[str, bool]:
+    """Whether each query is public, stratum by stratum; those that are `known` stay as they are."""
     found = dict(known)
     queries = public = 0
-    strata: dict[int, list[str]] = {}
-    for query, count in relevant.items():
-        strata.setdefault(stratum(count), []).append(query)
+    strata: dict[tuple[int, int], list[str]] = {}
+    for query, one in stratum_of.items():
+        strata.setdefault(one, []).append(query)
     for _, members in sorted(strata.items()):
         queries += len(members)
         public += sum(known.get(query, False) for query in members)
@@ -85,7 +109,7 @@ def draw_parts(relevant: Mapping[str, int], share: float, earlier: QueryParts | 
         public += wanted
     if not 0 < public < queries:
         raise ValueError(f"{queries} judged queries cannot be parted: either part needs one at least")
-    return QueryParts(secret, found)
+    return found
 
 
 def write_parts(parts: QueryParts, path: Path) -> None:

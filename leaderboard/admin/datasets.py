@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from django import forms
@@ -27,6 +27,7 @@ from leaderboard.admin.resources import DatasetResource
 from leaderboard.core.audit import acting, record
 from leaderboard.core.permissions import may_read_judgements
 from leaderboard.datasets.files import seals_queries
+from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
 from leaderboard.models import Dataset, Qrels, Round
 from leaderboard.models.datasets import Protection, Visibility
@@ -322,7 +323,12 @@ class DatasetAdmin(ExchangeAdmin):
                 raise RuntimeError("uploads are written to disk")
             try:
                 with acting(curator(request), "imported in the admin"):
-                    imported = import_dataset(archive, form.options())
+                    twin, seed = (form.cleaned_data[name] for name in ("twin", "seed"))
+                    imported = (
+                        [import_dataset(archive, form.options())]
+                        if twin is None
+                        else import_twin(archive, form.options(), twin, seed or 0)
+                    )
             except InvalidContent as error:
                 # Uploads lie under names of ours: say the sender's.
                 sent = form.cleaned_data["archive"].name
@@ -345,7 +351,12 @@ class DatasetAdmin(ExchangeAdmin):
         status = 507 if full else 400 if problems or form.errors else 200
         return TemplateResponse(request, "admin/leaderboard/dataset/import.html", context, status=status)
 
-    def _imported(self, request: HttpRequest, imported: ImportResult) -> HttpResponse:
+    def _imported(self, request: HttpRequest, every: Sequence[ImportResult]) -> HttpResponse:
+        for imported in every:
+            self._say_imported(request, imported)
+        return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[every[0].dataset.pk]))
+
+    def _say_imported(self, request: HttpRequest, imported: ImportResult) -> None:
         if imported.changes:
             waiting = " Its baseline is requested." if imported.baseline_requested else ""
             text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{waiting}"
@@ -354,7 +365,6 @@ class DatasetAdmin(ExchangeAdmin):
         text += f" {imported.disclosure()}"
         self.log_change(request, imported.dataset, text)
         messages.success(request, text)
-        return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[imported.dataset.pk]))
 
 
 def _may_do(request: HttpRequest, form: ImportForm) -> bool:

@@ -18,6 +18,8 @@ _STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
      ("archive", "slug", "runs_only", "baseline", "collecting", "split", "version_label")),
     ("Judgements", "Who may read them, and what teams are told of results on them.",
      ("judgements", "protection", "public_share")),
+    ("Twin", "A public and a hidden half of the topics, which show a contamination gap.",
+     ("twin", "seed", "twin_of")),
     ("Measures", "What the board shows, and what counts as relevant.",
      ("primary", "measures", "relevance_level", "drop_self_matches", "candidates_only")),
     ("Description", "What the public page says.",
@@ -31,6 +33,8 @@ _DEFAULTS = {
     "documents_visibility": "everyone", "runs_visibility": "curators only",
 }  # fmt: skip
 _EMPTY = ("", "")
+#: Fields that say what is done with the options.
+_NO_OPTIONS = ("archive", "twin", "seed")
 
 
 class ImportForm(forms.Form):
@@ -54,6 +58,15 @@ class ImportForm(forms.Form):
     )
     public_share = forms.FloatField(
         required=False, min_value=0.05, max_value=0.95, help_text="Of a competition's judged queries: ⅓"
+    )
+    twin = forms.FloatField(
+        label="Draw a twin",
+        required=False,
+        help_text="The open half's share of the topics, 0.5: makes two datasets, slug and slug-hidden.",
+    )
+    seed = forms.IntegerField(required=False, help_text="Of that draw: 0")
+    twin_of = forms.SlugField(
+        required=False, help_text="Instead: the open dataset whose hidden half this is, over the same corpus"
     )
     runs_only = forms.BooleanField(required=False, help_text="There are no documents: runs are scored.")
     collecting = forms.BooleanField(required=False, help_text="Take runs before there are judgements.")
@@ -121,7 +134,7 @@ class ImportForm(forms.Form):
 
     def options(self) -> ImportOptions:
         """What was said, as the domain takes it."""
-        said = {name: value for name, value in self.cleaned_data.items() if value and name != "archive"}
+        said = {name: value for name, value in self.cleaned_data.items() if value and name not in _NO_OPTIONS}
         if judgements := said.pop("judgements", None):
             said["hidden"] = judgements == "hidden"
         said["measures"] = tuple(said.get("measures", "").replace(",", " ").split())

@@ -36,6 +36,7 @@ from leaderboard.importing.collections.storing import (
     set_topics,
     store_content,
 )
+from leaderboard.importing.collections.twins import check_twin
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore, under_way
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
@@ -102,6 +103,8 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
                 inspected = inspect(source, options, work, progress)
                 refusals += check_overlap(inspected, options, existing)
                 refusals += _check_answers(inspected, options, existing)
+                if source.queries is not None:
+                    refusals += check_twin(inspected, source.queries, options, existing)
                 if refusals:
                     raise InvalidContent.of(*refusals)
                 run = read_baseline_run(options.baseline, inspected) if options.baseline else None
@@ -311,6 +314,8 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     lock_boards(Dataset.objects.filter(slug=options.slug).values_list("pk", flat=True))
     dataset = Dataset.objects.filter(slug=options.slug).first()
     wanted: dict[str, Any] = options.columns()
+    if options.twin_of:
+        wanted["twin_of_id"] = Dataset.objects.values_list("pk", flat=True).get(slug=options.twin_of)
     first = dataset is None or dataset.current_version_id is None
     if dataset is None:
         dataset = Dataset(slug=options.slug, name=options.slug, state=Dataset.State.PREPARING)

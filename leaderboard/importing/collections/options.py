@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 #: Options that are no columns of `Dataset` as they stand.
-_OTHERS = ("slug", "collecting", "split", "primary", "measures", "baseline", "version_label")
+_OTHERS = ("slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class ImportOptions:
     `hidden` is True by default. `collecting` opens the dataset for runs before there are judgements. `split` names
     the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
     them. `protection` and `public_share` are for new datasets. `baseline` is a run file that a runs-only dataset's
-    deltas are taken against.
+    deltas are taken against. `twin_of` is the slug of the open dataset whose hidden half this one is.
     """
 
     slug: str
@@ -47,6 +47,7 @@ class ImportOptions:
     public_share: float | None = None
     baseline: Path | None = None
     version_label: str = ""
+    twin_of: str | None = None
 
     def columns(self) -> dict[str, Any]:
         """The columns of `Dataset` that were said."""

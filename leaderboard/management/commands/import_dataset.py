@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.core.audit import acting
+from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.management.curating import find_person, problem_line
@@ -53,6 +54,18 @@ class Command(BaseCommand):
         parser.add_argument("--baseline", type=Path, metavar="RUN", help="a runs-only dataset's baseline run")
         parser.add_argument("--split", default="test", help="the judgements that runs are scored against")
         parser.add_argument(
+            "--twin-of",
+            metavar="SLUG",
+            help="the open dataset whose hidden half this is, over the same corpus",
+        )
+        parser.add_argument(
+            "--twin",
+            type=float,
+            metavar="SHARE",
+            help="draw an open half of the topics, this share, and a hidden one: two datasets, SLUG and SLUG-hidden",
+        )
+        parser.add_argument("--seed", type=int, default=0, help="of that draw")
+        parser.add_argument(
             "--primary", metavar="MEASURE", help="the measure that the board is sorted by, nDCG@10"
         )
         parser.add_argument("--measure", dest="measures", action="append", default=[], help="may be repeated")
@@ -78,7 +91,11 @@ class Command(BaseCommand):
         progress = _ProgressLine(self.stdout)
         try:
             with acting(person, options["why"].strip()):
-                imported = import_dataset(options["path"], said, progress.show)
+                imported = (
+                    [import_dataset(options["path"], said, progress.show)]
+                    if options["twin"] is None
+                    else import_twin(options["path"], said, options["twin"], options["seed"], progress.show)
+                )
         except InvalidContent as error:
             progress.finish()
             raise CommandError(describe(error.report.problems)) from error
@@ -86,7 +103,7 @@ class Command(BaseCommand):
             progress.finish()
             raise CommandError(str(error)) from error
         progress.finish()
-        self.stdout.write(summary(imported))
+        self.stdout.write("\n".join(map(summary, imported)))
 
 
 def describe(problems: tuple[Problem, ...]) -> str:

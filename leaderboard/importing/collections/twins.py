@@ -1,0 +1,102 @@
+"""Twins: two datasets over one corpus, with an open and a hidden half of the topics of one kind.
+
+What an import that names its twin (`ImportOptions.twin_of`) has to fulfil. `halves` draws both from one collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from evaluation.collections.beir import read_queries
+from evaluation.core.problems import Problem
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.datasets.problems import IDS_NAMED, problem
+from leaderboard.datasets.qrels import load_qrels
+from leaderboard.importing.collections.inspection import InspectedCollection
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.models import Dataset
+
+#: Judged topics of each half, at the least: a bootstrap over fewer says nothing.
+LEAST_TOPICS = 10
+
+
+def too_few(half: str, topics: int) -> Problem:
+    """A half without the topics that a gap takes."""
+    return problem(
+        "twin_too_small",
+        f"the {half} half has {topics} judged topics",
+        f"Each half needs {LEAST_TOPICS} at least, and some 300 to show a gap: see docs/contamination.md.",
+        count=topics,
+    )
+
+
+def check_twin(
+    inspected: InspectedCollection, queries: Path, options: ImportOptions, dataset: Dataset | None
+) -> Iterator[Problem]:
+    """What keeps this collection from being the hidden half of the dataset that it names, now or before.
+
+    `queries` is the collection's file. Of the twin only open judgements are read.
+    """
+    linked = dataset.twin_of if dataset is not None else None
+    slug = options.twin_of or (linked.slug if linked else None)
+    if slug is None:
+        return
+    twins = Dataset.objects.select_related("current_version", "current_qrels", "twin")
+    twin = twins.filter(slug=slug, hidden=False).exclude(current_qrels=None).first()
+    if twin is None:
+        hint = "Import the open half first; its slug is what --twin-of takes."
+        yield problem("no_twin", f"{slug} is no dataset with open judgements", hint)
+        return
+    if options.twin_of and not options.hidden:
+        yield problem("twin_open", "the half that names its twin is the hidden one", "Leave out --open.")
+    if getattr(twin, "twin", None) not in (None, dataset):
+        yield problem(
+            "twin_taken", f"{slug} has a hidden half already: {twin.twin.slug}", "Import that one again."
+        )
+    measure = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
+    if measure != twin.primary_measure:
+        hint = f"Say --primary {twin.primary_measure}: a gap takes one measure."
+        yield problem("twin_measure", f"{slug} has the primary measure {twin.primary_measure}", hint)
+    yield from _check_content(inspected, queries, options, twin)
+
+
+def _check_content(
+    inspected: InspectedCollection, queries: Path, options: ImportOptions, twin: Dataset
+) -> Iterator[Problem]:
+    if twin.current_version is None or twin.current_qrels is None:
+        raise ValueError("a judged dataset has a version")
+    known = twin.current_version.statistics.get("corpus_expanded_sha256")
+    if known != (inspected.corpus.sha256 if inspected.corpus else None):
+        hint = "Import both halves from the same corpus.jsonl; only topics and judgements may differ."
+        yield problem("twin_corpus", f"{twin.slug} has another corpus", hint)
+    judged = inspected.judgements.get(options.split)
+    if judged is None:
+        return  # there are no topics to compare yet
+    opened = load_qrels(twin.current_qrels).query_ids
+    for half, topics in (("open", opened), ("hidden", judged.qrels.query_ids)):
+        if len(topics) < LEAST_TOPICS:
+            yield too_few(half, len(topics))
+    texts = _texts(path_of(Area.FILES, twin.current_version.queries_sha256), opened)
+    words = set(texts.values()) - {""}
+    others = _texts(queries, judged.qrels.query_ids)
+    shared = [each for each, text in others.items() if each in texts or text in words]
+    if shared:
+        named = ", ".join(shared[:IDS_NAMED]) + (" …" if len(shared) > IDS_NAMED else "")
+        counted = "1 topic is" if len(shared) == 1 else f"{len(shared):,} topics are"
+        yield problem(
+            "twin_topics",
+            f"{counted} judged in {twin.slug}, too: {named}",
+            "Take their judgements out of one half; the same words count as the same topic.",
+            count=len(shared),
+        )
+
+
+def _texts(queries: Path, wanted: Collection[str]) -> dict[str, str]:
+    """The words of the wanted queries, by id, whatever their case and spacing."""
+    ids = set(wanted)
+    return {
+        query.id: " ".join(query.text.casefold().split())
+        for query in read_queries(queries)
+        if query.id in ids
+    }

@@ -1,0 +1,207 @@
+"""Twins of one corpus: drawn from a collection or named at import, and what keeps two datasets from being one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from evaluation.core.errors import InvalidContent
+from leaderboard.core.audit import acting
+from leaderboard.datasets.files import offered_files
+from leaderboard.datasets.qrels import load_qrels, topic_ids
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.models import Dataset, WorkRequest
+from tests.factories import make_a_curator
+from tests.leaderboard.tiny_collection import HEADER, lines_of, write_folder, write_zip
+
+pytestmark = pytest.mark.django_db
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+
+
+def topics(first: int, last: int) -> tuple[list[dict[str, str]], str]:
+    """Queries and judgements: every topic has one to four relevant documents, which BM25 finds for every second."""
+    queries, judged = [], ""
+    for n in range(first, last):
+        queries.append({"_id": f"q{n}", "text": f"{WORDS[n % 10]} w{n}"})
+        for d in range(n, n + 1 + n % 4):
+            judged += f"q{n}\td{d}\t1\n"
+    return queries, judged
+
+
+def collection(first: int = 0, last: int = 48, changes: Mapping[str, str] = {}) -> dict[str, str]:
+    documents = [
+        {"_id": f"d{n}", "title": "", "text": " ".join([WORDS[n % 10], *([f"w{n}"] * (n % 2))])}
+        for n in range(120)
+    ]
+    queries, judged = topics(first, last)
+    extra, elsewhere = topics(60, 64)
+    return {
+        "corpus.jsonl": lines_of(documents),
+        "queries.jsonl": lines_of([*queries, *extra, {"_id": "unjudged", "text": "nobody"}]),
+        "qrels/test.tsv": HEADER + judged,
+        "qrels/train.tsv": HEADER + elsewhere,
+        **changes,
+    }
+
+
+def draw(path: Path, **options: Any) -> str:
+    out = StringIO()
+    call_command("import_dataset", path, **{"slug": "toy", "twin": 0.5, "seed": 3, **options}, stdout=out)
+    return out.getvalue()
+
+
+def judged(slug: str) -> set[str]:
+    qrels = Dataset.objects.get(slug=slug).current_qrels
+    assert qrels is not None
+    return set(load_qrels(qrels).query_ids)
+
+
+def refused(path: Path, **options: Any) -> str:
+    with pytest.raises(CommandError) as error:
+        draw(path, **options)
+    assert not Dataset.objects.filter(slug__startswith="toy").exists()
+    return str(error.value)
+
+
+def test_a_collection_becomes_an_open_and_a_hidden_dataset_over_one_corpus(tmp_path: Path) -> None:
+    said = draw(write_folder(tmp_path, collection()), name="Toy")
+    public, hidden = (Dataset.objects.get(slug=slug) for slug in ("toy", "toy-hidden"))
+    assert (public.hidden, hidden.hidden) == (False, True)
+    assert hidden.twin_of == public
+    assert hidden.name == "Toy (hidden half)"
+    assert public.current_version is not None
+    assert hidden.current_version is not None
+    assert public.current_version.corpus_sha256 == hidden.current_version.corpus_sha256
+    first, second = judged("toy"), judged("toy-hidden")
+    assert len(first) == len(second) == 24
+    assert first.isdisjoint(second)
+    # A run for one half answers no topic of the other, nor one of another split alone.
+    assert topic_ids(public.current_version.topics_sha256) == {*first, "unjudged"}
+    assert topic_ids(hidden.current_version.topics_sha256) == {*second, "unjudged"}
+    assert WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE).count() == 2
+    assert said.count("Its baseline is requested") == 2
+    offered = {file.name for file in offered_files(hidden, make_a_curator())}
+    assert not any(name.startswith("qrels") for name in offered)
+
+
+def test_the_halves_are_alike_and_the_same_seed_draws_them_again(tmp_path: Path) -> None:
+    path = write_folder(tmp_path, collection())
+    draw(path)
+    draw(path, slug="again")
+    draw(path, slug="other", seed=4)
+    assert judged("toy") == judged("again") != judged("other")
+    for slug in ("toy", "other"):
+        relevant = [np.mean([1 + int(q[1:]) % 4 for q in judged(one)]) for one in (slug, f"{slug}-hidden")]
+        assert relevant[0] == pytest.approx(relevant[1], abs=0.2)
+        # BM25 finds the first document of odd topics: as many in either half.
+        odd = [sum(int(q[1:]) % 2 for q in judged(one)) for one in (slug, f"{slug}-hidden")]
+        assert abs(odd[0] - odd[1]) <= 4
+
+
+def test_other_judgements_of_the_same_topics_are_drawn_otherwise(tmp_path: Path) -> None:
+    draw(write_folder(tmp_path / "a", collection()))
+    more = collection()["qrels/test.tsv"] + "q0\td99\t0\n"
+    draw(write_folder(tmp_path / "b", collection(changes={"qrels/test.tsv": more})), slug="more")
+    assert judged("toy") != judged("more"), "the seed alone must not tell the draw"
+
+
+def test_two_given_splits_become_a_twin(tmp_path: Path) -> None:
+    call_command("import_dataset", write_folder(tmp_path / "a", collection(0, 20)), slug="dev", hidden=False)
+    path = write_folder(tmp_path / "b", collection(20, 40))
+    call_command("import_dataset", path, slug="test", hidden=True, twin_of="dev")
+    assert Dataset.objects.get(slug="test").twin_of == Dataset.objects.get(slug="dev")
+    # Again, without saying it: it stays.
+    call_command("import_dataset", path, slug="test")
+    assert Dataset.objects.get(slug="dev").twin == Dataset.objects.get(slug="test")
+
+
+def test_what_keeps_two_datasets_from_being_a_twin_is_said_at_once(tmp_path: Path) -> None:
+    call_command("import_dataset", write_folder(tmp_path / "a", collection(0, 20)), slug="dev", hidden=False)
+    call_command("import_dataset", write_folder(tmp_path / "b", collection(20, 40)), slug="shut", hidden=True)
+    queries, shared = topics(18, 27)
+    same_words = {"_id": "q99", "text": f" {WORDS[5].upper()}  w5 "}
+    files = collection(
+        changes={
+            "queries.jsonl": lines_of([*queries, *topics(60, 64)[0], same_words]),
+            "qrels/test.tsv": HEADER + shared.replace("q26\t", "q99\t"),
+            "corpus.jsonl": collection()["corpus.jsonl"] + '{"_id": "more", "title": "", "text": "more"}\n',
+        }
+    )
+    path = write_folder(tmp_path / "c", files)
+
+    def problems(**options: Any) -> dict[str, str]:
+        with pytest.raises(InvalidContent) as error, acting(None, "a test"):
+            import_dataset(path, ImportOptions(slug="bad", **options))
+        return {each.code: each.message for each in error.value.report.problems}
+
+    assert problems(twin_of="dev", primary="AP") == {
+        "twin_measure": "dev has the primary measure nDCG@10",
+        "twin_corpus": "dev has another corpus",
+        "twin_too_small": "the hidden half has 9 judged topics",
+        "twin_topics": "3 topics are judged in dev, too: q18, q19, q99",
+    }
+    assert "twin_open" in problems(twin_of="dev", hidden=False)
+    assert problems(twin_of="shut") == {"no_twin": "shut is no dataset with open judgements"}
+    assert set(problems(twin_of="nothing")) == {"no_twin"}
+    assert not Dataset.objects.filter(slug="bad").exists()
+
+
+def test_a_dataset_has_one_hidden_half(tmp_path: Path) -> None:
+    draw(write_folder(tmp_path / "a", collection()))
+    path = write_folder(tmp_path / "b", collection(64, 90))
+    with (
+        pytest.raises(InvalidContent, match="toy has a hidden half already: toy-hidden"),
+        acting(None, "a test"),
+    ):
+        import_dataset(path, ImportOptions(slug="third", twin_of="toy"))
+
+
+def test_a_twin_of_nine_topics_is_refused(tmp_path: Path) -> None:
+    path = write_folder(tmp_path, collection(0, 9))
+    assert "the smaller half has 4 judged topics" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"twin": 1.5}, "1.5 is no share of the topics"),
+        ({"hidden": True}, "one open and one hidden half"),
+        ({"runs_only": True}, "with documents and judgements"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_twin_is_said(tmp_path: Path, options: dict[str, Any], says: str) -> None:
+    assert says in refused(write_folder(tmp_path, collection()), **options)
+
+
+def test_halves_are_drawn_once(tmp_path: Path) -> None:
+    path = write_folder(tmp_path, collection())
+    draw(path)
+    with pytest.raises(CommandError, match="another draw could open hidden topics"):
+        draw(path, seed=9)
+
+
+def test_the_admin_draws_a_twin_too(client: Client, tmp_path: Path) -> None:
+    client.force_login(make_a_curator())
+    archive = write_zip(tmp_path / "toy.zip", collection())
+    with archive.open("rb") as file:
+        answer = client.post(
+            "/admin/leaderboard/dataset/import/",
+            {"archive": file, "slug": "toy", "split": "test", "twin": "0.5", "seed": "3"},
+            follow=True,
+        )
+    text = answer.content.decode()
+    assert Dataset.objects.get(slug="toy-hidden").twin_of == Dataset.objects.get(slug="toy")
+    assert "Imported toy version 1" in text
+    assert "hidden half" in text
+    draw(write_folder(tmp_path / "folder", collection()), slug="same")
+    assert judged("same") == judged("toy"), json.dumps(sorted(judged("toy")))
