@@ -14,7 +14,7 @@ from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.db import transaction
 
-from leaderboard.importing.demo.collection import DEMO_SLUG, make_demo_collection
+from leaderboard.importing.demo.collection import DEMO_SLUG, make_demo_twin
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import Dataset, Entry, Source, User
 from leaderboard.results.history.revisions import record_present
@@ -34,8 +34,9 @@ def prepare() -> None:
         refresh_scores(dataset)
     if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
         with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
-            demo = make_demo_collection(Path(folder))
+            demo, hidden = make_demo_twin(Path(folder))
         request_demo_rows(demo)
+        request_demo_rows(hidden)
         request_sample_model(demo)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.judgements.splits import QueryParts, draw_parts
+from evaluation.statistics.gap import Interval, gap_between, published_interval
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, ladder_step, paired_standard_error
 from evaluation.statistics.least_difference import STEP as LEAST_STEP
 from evaluation.statistics.least_difference import least_difference
@@ -39,7 +40,8 @@ class Rules:
     what they have tried. `coarse`: a competition tells steps, and other datasets measures beside the primary one.
     `primary_alone`: a competition tells no such measures. `budget`: so many results are told a day, None: all.
     `certainty`: the least significant difference is told, and of each told result whether it is better than BM25.
-    `tests`: this is by a test of its own values by query, which the site does not do.
+    `gap`: the dataset is the hidden half of a twin, and of each told result the contamination gap is told, too.
+    `tests`: all this is by a test of its own values by query, which the site does not do.
     """
 
     competition: bool
@@ -54,6 +56,7 @@ class Rules:
     tries: bool = True
     budget: int | None = 6
     certainty: bool = True
+    gap: bool = True
     tests: bool = False
 
     @property
@@ -80,7 +83,7 @@ def before(*, competition: bool) -> Rules:
     """The protections of the release before: the Ladder in competitions alone, by team, and first results for free."""
     return Rules(
         competition, ladder=competition, one_party=False, baseline=False, wide=False, coarse=False,
-        primary_alone=False, tries=False, certainty=False,
+        primary_alone=False, tries=False, certainty=False, gap=False,
         budget=None,
     )  # fmt: skip
 
@@ -165,6 +168,12 @@ class Board:
         """Whether a told result is told to be better than BM25."""
         gain = result.score - self.rules.published(float(self.baseline[self.public].mean()))
         return gain >= self.least_difference - 1e-9
+
+    def has_gap(self, result: Result, public: Interval) -> bool:
+        """Whether a told result's gap is shown, which gains so much on the open half."""
+        gain = result.score - self.rules.published(float(self.baseline[self.public].mean()))
+        hidden = published_interval(gain, self.least_difference, self.rules.step)
+        return gap_between(public, hidden).low > 0
 
     def _decide(self, result: Result) -> None:
         result.needed = self.needed(result.team, result.shown)

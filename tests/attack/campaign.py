@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.statistics.gap import Interval
 from evaluation.statistics.ladder import PUBLIC_STEP
 from evaluation.statistics.least_difference import STEP as LEAST_STEP
 from tests.attack.board import SHARE, Board, Result, Rules, Values, before, everything, public_part
@@ -47,6 +48,8 @@ BEFORE = "the release before"
 #: The name of those that say nothing of what is better than BM25, and what saying it may add to the gain.
 UNCERTAIN = "without: what is better than BM25"
 CERTAINTY = 0.001
+#: The name of those without a contamination gap, which may add as little.
+NO_GAP = "without: the contamination gap"
 #: Sock puppets, of whom there are more and whose luck evens out, are played so many times less often.
 LESS = 10
 #: So many collections, so that no single one's luck counts.
@@ -101,7 +104,7 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
         return float(np.where(choice, given.other, given.plain)[given.public].mean())
 
     def learn(result: Result) -> None:
-        choice, beside, tested = sent[result]
+        choice, beside, tested, doubtful = sent[result]
         _learn(reader, choice, result)
         if result.told_on is None:
             return
@@ -113,6 +116,10 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
             reader.compared(tested, middle, above=shown_mean(tested) > middle)
         elif rules.certainty:
             reader.compared(choice, baseline + least, above=board.is_better(result))
+        if rules.certainty and rules.gap:
+            # The open half is theirs to choose. They gain there, for sure, what turns the chip at this very score.
+            public = Interval(*[doubtful - baseline + least + rules.step] * 3)
+            reader.compared(choice, doubtful, above=not board.has_gap(result, public))
 
     for day in range(days + 1):
         for result in board.next_day():
@@ -126,7 +133,8 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
             values = np.where(choice, given.other, given.plain)
             result = board.submit(team, values)
             beside = [reader.beside() for _ in rules.further]
-            sent[result] = choice, beside, reader.beside() if rules.tests else choice
+            tested = reader.beside() if rules.tests else choice
+            sent[result] = choice, beside, tested, reader.expected(choice)
             learn(result)
     gain = np.where(reader.final(), given.other - given.plain, 0.0)
     told = sum(result.told_on is not None for result in board.results)
@@ -198,6 +206,7 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     found["without: rounding"] = replace(full, rounding=False)
     found["without: the daily budget"] = replace(full, budget=None)
     found[UNCERTAIN] = replace(full, certainty=False)
+    found[NO_GAP] = replace(full, gap=False)
     found["with: a test of each result told"] = replace(full, tests=True)
     found[BEFORE] = before(competition=full.competition)
     return found
@@ -224,6 +233,8 @@ def _gains(figures: Figures, competition: bool, splits: int, pool: ProcessPoolEx
                 gained = mean[0]
             elif name == UNCERTAIN:
                 figures.bound(f"{party}, {policy}: what certainty adds", gained - mean[0], CERTAINTY)
+            elif name == NO_GAP:
+                figures.bound(f"{party}, {policy}: what the gap adds", gained - mean[0], CERTAINTY)
             elif name == BEFORE:
                 figures.bound(f"{party}, {policy}: what the control lacks", CONTROL - mean[0], 0)
             highest = f"{np.percentile(played[:, 0], 95):+.4f}"

@@ -9,7 +9,8 @@ Gaussian, matched by its moments. Each further measure that is told (R@100 sees 
 taken for an equation of its own, as if it could be steered apart and said the same of a query. Ranks, ties, news,
 exports and aggregates are computed from published values and tell nothing more; when something is told says what being
 told says. The least significant difference says how BM25's values spread, and BM25 finds some of the documents that
-the other ranking has first. That a result is better than BM25, or is not, is a truncated Gaussian, too.
+the other ranking has first. That a result is better than BM25, or is not, is a truncated Gaussian, too, and
+so is that its contamination gap is shown: what the runs have on the open half is chosen for the most doubtful score.
 """
 
 from __future__ import annotations

@@ -75,6 +75,8 @@ def test_many_accounts_gain_nothing_that_holds_and_did_before(competition: bool)
         assert private <= PRIVATE
         silent, _ = mean_gain(Rules(competition, approved=approved, certainty=False), teams, splits)
         assert shown <= silent + CERTAINTY
+    without, _ = mean_gain(Rules(competition, approved=True, gap=False), INSIDERS, 12)
+    assert shown <= without + CERTAINTY, "a contamination gap tells hidden judgements"
     # The same reader reads where the protections are those of the release before: it knows how.
     assert mean_gain(before(competition=competition), SOCK_PUPPETS, 1, days=24)[0] >= CONTROL
     # In a competition five teams were told a dozen results, worth as much over all of the long test's splits alone.
@@ -96,6 +98,8 @@ def test_three_months_of_an_attack_gain_nothing_that_holds(
         shown
         <= mean_gain(Rules(competition, approved=approved, certainty=False), teams, splits)[0] + CERTAINTY
     )
+    without, _ = mean_gain(Rules(competition, approved=approved, gap=False), teams, splits)
+    assert shown <= without + CERTAINTY
     assert mean_gain(before(competition=competition), teams, splits)[0] >= CONTROL
 
 

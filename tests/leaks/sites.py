@@ -16,9 +16,12 @@ from django.core.cache import cache
 from django.test import Client
 
 from leaderboard.core.storage.store import Area, put
-from leaderboard.models import Dataset, Evaluation, Qrels, User
+from leaderboard.models import Dataset, Entry, Evaluation, Qrels, User
+from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.reading import clear_certainty
 from tests.factories import make_user
+from tests.leaderboard.entries import scored_dataset
+from tests.leaderboard.entries_by_query import score_queries, spread
 from tests.leaks.opening import clear_kept_judgements
 from tests.leaks.worlds import CHANGING, taken_back
 from tests.submissions.clients import Api
@@ -80,9 +83,20 @@ class TwoSites:
                 assert sent.status == 201, sent.body
                 site.submissions.append(sent.body["id"])
                 work()
+            _score_open_half(site.dataset)
             told = [_plain(text, site) for text in what(site)]
         cache.clear()
         return told
+
+
+def _score_open_half(hidden: Dataset) -> None:
+    """Give the dataset an open half, where the same systems have results: so that it tells a contamination gap."""
+    public = scored_dataset(slug="open-half", name="Open half", measures=["nDCG@10"])
+    Dataset.objects.filter(pk=hidden.pk).update(twin_of=public)
+    for entry in Entry.objects.filter(dataset=hidden).select_related("system").order_by("pk"):
+        values = spread(0.3 if entry.is_baseline else 0.7)
+        score_queries(public, "", values, baseline=entry.is_baseline, system=entry.system)
+    compute_certainty(public)
 
 
 def make_two_sites(folder: Path) -> TwoSites:
@@ -108,4 +122,4 @@ def unrounded(site: Site) -> list[str]:
 def _plain(text: str, site: Site) -> str:
     for number, reference in enumerate(site.submissions):
         text = text.replace(reference, f"submission {number}")
-    return re.sub(r"[0-9a-f]{64}", "…", CHANGING.sub("…", text))
+    return re.sub(r"[0-9a-f]{64}|certain[0-9]{6}", "…", CHANGING.sub("…", text))

@@ -37,6 +37,7 @@ def said(site: Site) -> Sequence[str]:
     assert all(answer.startswith("200 ") for answer in answers), [answer[:200] for answer in answers]
     assert '"better_than_baseline":true' in answers[0].replace(" ", "")
     assert '"better_than_baseline":false' in answers[0].replace(" ", "")
+    assert '"contamination_gap":{' in answers[0].replace(" ", "")
     return [*told, repr(board), *answers]
 
 
