@@ -127,8 +127,8 @@ def dataset_board(
     measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
     # Addresses that order by it hold where the board has none, as that of a permalink.
-    asked = {each.key for each in (*state.sorts, *state.ranges)} & gaps.KEYS
-    of_gaps = said.gaps if measure == said.gaps_in else {} if asked else None
+    keys = {sort.key for sort in state.sorts}.union(bounds.key for bounds in state.ranges)
+    of_gaps = said.gaps if measure == said.gaps_in else {} if keys & gaps.KEYS else None
     base = _shared_board(
         facts, entries, shown, measures, measure, certainty if not facts.hidden else None, of_gaps
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evaluation.statistics.correction import holm
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.columns import MEAN
-from leaderboard.boards.columns.gap import gap_text
+from leaderboard.boards.columns.gap import gap_texts
 from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.model import Row
 from leaderboard.boards.state import BoardState
@@ -48,7 +48,7 @@ class ComparedCell:
     gap: Gap | None = None
 
     @property
-    def text(self) -> dict[str, str]:
+    def text(self) -> dict[str, Any]:
         """Its numbers as the page writes them."""
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
@@ -56,7 +56,7 @@ class ComparedCell:
             "direction": numbers.direction(self.delta, self.measure) if self.is_significant else "ns",
             "p": p_text(self.p),
             "spread": self.spread,
-            "gap": gap_text(self.gap),
+            "gap": gap_texts(self.gap),
         }
 
     @property

@@ -23,6 +23,7 @@ SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
         ("measures", "Methodology"),
         ("efficiency", "Efficiency protocol"),
         ("figures", "Figures"),
+        "contamination",
     ],
     "Submit": [
         ("formats", "File formats"),

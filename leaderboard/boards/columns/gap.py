@@ -25,9 +25,9 @@ def answer(gap: Gap) -> str:
     return "shown" if gap.shown else "not shown"
 
 
-def gap_text(gap: Gap | None) -> str:
-    """`+0.083 (+0.021 to +0.145)`; empty where there is none."""
-    return "" if gap is None else f"{numbers.signed(gap.value, INTERVAL_DECIMALS)} ({interval_text(gap)})"
+def gap_texts(gap: Gap | None) -> tuple[str, str] | None:
+    """`+0.083` and `+0.021 to +0.145`; None where there is none."""
+    return gap and (numbers.signed(gap.value, INTERVAL_DECIMALS), interval_text(gap))
 
 
 def facet_value(gap: Gap | None) -> str:

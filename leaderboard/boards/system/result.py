@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from leaderboard.boards.columns.gap import gap_text
+from leaderboard.boards.columns.gap import gap_texts
 from leaderboard.boards.columns.significance import (
     difference_interval_text,
     format_p_value,
@@ -98,7 +98,7 @@ class Result(NamedTuple):
             "word_pieces": numbers.format_value(self.word_pieces, numbers.DECIMALS),
             "word_pieces_delta": numbers.signed(self.word_pieces_delta, numbers.DECIMALS),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
-            "gap": gap_text(self.contamination_gap),
+            "gap": gap_texts(self.contamination_gap),
             **self._certain(),
         }
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from django.db import transaction
 
+from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
@@ -28,6 +29,8 @@ from leaderboard.models import Dataset
 
 #: What follows the slug and the name of the hidden half.
 SUFFIX, NAME_SUFFIX = "-hidden", " (hidden half)"
+#: By judged topic, 0 for the open half and 1 for the hidden one.
+Halves = Mapping[str, int]
 
 
 def import_twin(
@@ -39,36 +42,21 @@ def import_twin(
 ) -> tuple[ImportResult, ImportResult]:
     """Import the collection at `path` as an open dataset with this share of the judged topics, and a hidden one.
 
-    The second has the slug of the first with SUFFIX. Topics that are judged by other splits alone are left out of
-    both. Raises as `import_dataset`; nothing is then changed.
+    The second has the slug of the first with SUFFIX. Topics that only other splits judge are left out of both. Raises
+    as `import_dataset`; nothing is then changed.
     """
     if problems := list(_check(options, share)):
         raise InvalidContent.of(*problems)
+    name, slug = options.name or options.slug, options.slug + SUFFIX
+    public = replace(options, hidden=False, protection=None, public_share=None)
+    hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
     with work_folder("twin") as work, open_source(path, options, work, progress) as source:
         if source.problems:
             raise InvalidContent.of(*source.problems)
-        open_half, hidden_half = _draw(source, options, share, seed, work, progress)
-        name = options.name or options.slug
-        halves = (
-            (open_half, hidden_half, replace(options, hidden=False, protection=None, public_share=None)),
-            (
-                hidden_half,
-                open_half,
-                replace(
-                    options,
-                    slug=options.slug + SUFFIX,
-                    name=name + NAME_SUFFIX,
-                    hidden=True,
-                    twin_of=options.slug,
-                ),
-            ),
-        )
+        drawn = _draw(source, options, share, seed, work, progress)
+        folders = [_write_half(source, options.split, half, work / f"half-{half}", drawn) for half in (0, 1)]
         with transaction.atomic():
-            public, hidden = (
-                import_dataset(_write_half(source, options, own, others, work / each.slug), each, progress)
-                for own, others, each in halves
-            )
-    return public, hidden
+            return import_dataset(folders[0], public, progress), import_dataset(folders[1], hidden, progress)
 
 
 def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
@@ -80,10 +68,10 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
             "a twin has one open and one hidden half, with documents and judgements",
             "Leave out --open, --hidden, --twin-of, --runs-only and --collecting.",
         )
-    slugs = (options.slug, options.slug + SUFFIX)
-    for slug in (
-        Dataset.objects.filter(slug__in=slugs).exclude(current_version=None).values_list("slug", flat=True)
-    ):
+    known = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(
+        current_version=None
+    )
+    for slug in known.values_list("slug", flat=True):
         yield problem(
             "twin_drawn",
             f"{slug} is there already, and another draw could open hidden topics",
@@ -93,57 +81,51 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
 
 def _draw(
     source: CollectionFiles, options: ImportOptions, share: float, seed: int, work: Path, progress: Progress
-) -> tuple[set[str], set[str]]:
-    """The judged topics of the open half and those of the hidden one."""
-    if source.corpus is None or source.queries is None:
-        raise ValueError("a source without problems has documents and queries")
+) -> Halves:
+    """Which half each judged topic is in."""
     judgements = source.qrels[options.split]
     qrels = read_qrels(judgements)
-    judged = set(qrels.query_ids)
-    wanted = min(share, 1 - share) * len(judged)
-    if wanted < LEAST_TOPICS:
-        raise InvalidContent.of(too_few("smaller", int(wanted)))
+    smaller = int(min(share, 1 - share) * len(qrels.query_ids))
+    if smaller < LEAST_TOPICS:
+        raise InvalidContent.of(too_few("smaller", smaller))
     topics, run = work / "judged.jsonl", work / "bm25.txt"
-    _write_queries(source.queries, topics, judged.__contains__)
+    _write_queries(_given(source.queries), topics, set(qrels.query_ids).__contains__)
     level, drop = options.relevance_level or 1, bool(options.drop_self_matches)
+    resources = Resources(language=options.language or "en")
     retrieve(
-        "bm25", source.corpus, topics, run,
-        drop_self_matches=drop, progress=progress, work_folder=work,
-        resources=Resources(language=options.language or "en"),
+        "bm25", _given(source.corpus), topics, run,
+        drop_self_matches=drop, progress=progress, work_folder=work, resources=resources,
     )  # fmt: skip
     target = ScoringTarget(qrels, relevance_level=level, drop_self_matches=drop)
-    scores = score_run(run, target, [options.primary or "nDCG@10"]).per_query[:, 0]
+    scores = score_run(run, target, [options.primary or "nDCG@10"]).per_query[:, 0].tolist()
     # With the judgements in the key nobody without them can repeat the draw, however few seeds there are to try.
-    key = hashlib.sha256(b"%d\n" % seed + judgements.read_bytes()).digest()
-    bm25 = dict(zip(qrels.query_ids, scores.tolist(), strict=True))
+    key = hashlib.sha256(b"".join([b"%d\n" % seed, *open_blocks(judgements)])).digest()
+    bm25 = dict(zip(qrels.query_ids, scores, strict=True))
     public = draw_halves(relevant_counts(qrels, level), bm25, share, key)
-    return public, judged - public
+    return {query: int(query not in public) for query in qrels.query_ids}
 
 
-def _write_half(
-    source: CollectionFiles,
-    options: ImportOptions,
-    own: Collection[str],
-    others: Collection[str],
-    folder: Path,
-) -> Path:
+def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, drawn: Halves) -> Path:
     """A collection of one half: its judgements, its topics, and those that nobody judged."""
-    if source.corpus is None or source.queries is None:
-        raise ValueError("a source without problems has documents and queries")
-    elsewhere = {
-        query
-        for split, path in source.qrels.items()
-        if split != options.split
-        for query in read_qrels(path).query_ids
-    }
+    others = [read_qrels(path).query_ids for name, path in source.qrels.items() if name != split]
+    elsewhere = {query for queries in others for query in queries}
     (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").symlink_to(source.corpus.absolute())
-    left_out = elsewhere.union(others).difference(own)
-    _write_queries(source.queries, folder / "queries.jsonl", lambda query: query not in left_out)
-    grades = read_grades(source.qrels[options.split])
-    kept = {query: graded for query, graded in grades.items() if query.decode() in own}
-    write_judgements(kept, folder / "qrels" / f"{options.split}.tsv")
+    (folder / "corpus.jsonl").symlink_to(_given(source.corpus).absolute())
+
+    def wanted(query: str) -> bool:
+        return drawn[query] == half if query in drawn else query not in elsewhere
+
+    _write_queries(_given(source.queries), folder / "queries.jsonl", wanted)
+    grades = read_grades(source.qrels[split])
+    kept = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}
+    write_judgements(kept, folder / "qrels" / f"{split}.tsv")
     return folder
+
+
+def _given(path: Path | None) -> Path:
+    if path is None:
+        raise ValueError("a source without problems has documents and queries")
+    return path
 
 
 def _write_queries(source: Path, target: Path, wanted: Callable[[str], bool]) -> None:

@@ -1,41 +1,34 @@
-"""StdlibSearch as two datasets of the site: an open one, and its hidden half."""
+"""StdlibSearch as a dataset of the site, and as two: an open half of the topics, and a hidden one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.demo.stdlib_search import StdlibSearch, build_stdlib_search
+from leaderboard.importing.demo.stdlib_search import QUERIES, StdlibSearch, build_stdlib_search
 from leaderboard.models import Dataset
 
-DEMO_SLUG, HIDDEN_SLUG = "stdlibsearch", "stdlibsearch-hidden"
+DEMO_SLUG = "stdlibsearch"
 
 
 def make_demo_collection(folder: Path) -> Dataset:
     """Make the collection in `folder` and import it, open; its baseline is requested by the import."""
-    return import_dataset(folder, _options(build_stdlib_search(folder))).dataset
+    built = build_stdlib_search(folder)
+    return import_dataset(folder, replace(_options(built), hidden=False)).dataset
 
 
 def make_demo_twin(folder: Path) -> tuple[Dataset, Dataset]:
-    """The same, and its hidden half."""
-    built = build_stdlib_search(folder)
-    options = _options(built)
-    public = import_dataset(folder, options).dataset
+    """The same with as many other topics as its hidden half, which is imported, too."""
+    built = build_stdlib_search(folder, queries=2 * QUERIES)
     words = (
-        f"{built.description} Its questions are of the same kind as those of StdlibSearch, so that the two boards show "
-        "a contamination gap. The library tells the answers: this half shows how it works, and keeps no secret."
+        f"{built.description} Half of the questions have hidden judgements, so that both boards show how much more a "
+        "system gains on public ones. Whoever has this Python has the answers: it is an example, not a secret."
     )
-    hidden = replace(
-        options,
-        slug=HIDDEN_SLUG,
-        name=f"{built.name} (hidden half)",
-        description=words,
-        hidden=True,
-        twin_of=DEMO_SLUG,
-    )
-    return public, import_dataset(built.hidden_half, hidden).dataset
+    public, hidden = import_twin(folder, replace(_options(built), description=words), 0.5, seed=0)
+    return public.dataset, hidden.dataset
 
 
 def _options(built: StdlibSearch) -> ImportOptions:
@@ -47,6 +40,5 @@ def _options(built: StdlibSearch) -> ImportOptions:
         licence="PSF-2.0",
         homepage="https://docs.python.org/3/library/",
         description=built.description,
-        hidden=False,
         version_label=built.version,
     )

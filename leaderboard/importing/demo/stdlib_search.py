@@ -58,14 +58,11 @@ class StdlibSearch:
     corpus_path: Path
     queries_path: Path
     qrels_path: Path
-    #: A collection with the same documents and the 300 questions that come next.
-    hidden_half: Path
 
 
-def build_stdlib_search(folder: Path, library: Path | None = None) -> StdlibSearch:
+def build_stdlib_search(folder: Path, library: Path | None = None, queries: int = QUERIES) -> StdlibSearch:
     """Write `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv` into `folder`, and say what they are.
 
-    The folder `hidden` in it is the other half: the corpus is a link to the first one.
     `library` is the folder of the standard library, by default that of this Python.
     """
     library = library or Path(sysconfig.get_path("stdlib"))
@@ -74,11 +71,8 @@ def build_stdlib_search(folder: Path, library: Path | None = None) -> StdlibSear
         functions.setdefault(
             function.name, function
         )  # a second definition, as of a property's setter, is left out
-    candidates = choose_queries(list(functions.values()))
-    chosen, others = candidates[:QUERIES], candidates[QUERIES : 2 * QUERIES]
-    hidden_half = folder / "hidden"
-    for half in (folder, hidden_half):
-        (half / "qrels").mkdir(parents=True, exist_ok=True)
+    chosen = choose_queries(list(functions.values()), queries)
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
     built = StdlibSearch(
         name="StdlibSearch",
         version=f"python-{platform.python_version()}",
@@ -91,7 +85,6 @@ def build_stdlib_search(folder: Path, library: Path | None = None) -> StdlibSear
         corpus_path=folder / "corpus.jsonl",
         queries_path=folder / "queries.jsonl",
         qrels_path=folder / "qrels" / "test.tsv",
-        hidden_half=hidden_half,
     )
     _write_lines(
         built.corpus_path,
@@ -100,11 +93,9 @@ def build_stdlib_search(folder: Path, library: Path | None = None) -> StdlibSear
             for name, function in functions.items()
         ),
     )
-    (hidden_half / "corpus.jsonl").symlink_to(built.corpus_path.absolute())
-    for half, questions in ((folder, chosen), (hidden_half, others)):
-        _write_lines(half / "queries.jsonl", (_as_json(_id=query, text=text) for query, text, _ in questions))
-        judgements = (f"{query}\t{name}\t1" for query, _, name in questions)
-        _write_lines(half / "qrels" / "test.tsv", ("query-id\tcorpus-id\tscore", *judgements))
+    _write_lines(built.queries_path, (_as_json(_id=query, text=text) for query, text, _ in chosen))
+    judgements = (f"{query}\t{name}\t1" for query, _, name in chosen)
+    _write_lines(built.qrels_path, ("query-id\tcorpus-id\tscore", *judgements))
     return built
 
 
@@ -157,11 +148,11 @@ def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, line
     return b"".join(dedented).decode("utf-8", "replace").strip()
 
 
-def choose_queries(functions: list[Function]) -> list[tuple[str, str, str]]:
-    """(query id, text, name of the relevant function) of all queries that there could be, sorted by id.
+def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, str, str]]:
+    """(query id, text, name of the relevant function) of so many queries, sorted by id.
 
-    These are all first sentences of 5 to 30 words that no other function has. They come in the order of the sha256 of
-    their function's qualified name, which is at random, and the same everywhere: the first 300 are taken.
+    Of all first sentences of 5 to 30 words that no other function has, those are taken whose function's
+    qualified name has the smallest sha256: a choice at random that is the same everywhere.
     """
     sentences = {function.name: first_sentence(function.docstring) for function in functions}
     uses = Counter(sentences.values())
@@ -170,7 +161,7 @@ def choose_queries(functions: list[Function]) -> list[tuple[str, str, str]]:
         for name, sentence in sentences.items()
         if uses[sentence] == 1 and SHORTEST_QUERY <= len(sentence.split()) <= LONGEST_QUERY
     )
-    return [(f"q-{digest[:10]}", sentences[name], name) for digest, name in candidates]
+    return [(f"q-{digest[:10]}", sentences[name], name) for digest, name in candidates[:queries]]
 
 
 def first_sentence(docstring: str) -> str:
