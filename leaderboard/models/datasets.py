@@ -70,12 +70,13 @@ class Dataset(models.Model):
         related_name="parts",
         help_text="The dataset whose score is the mean of its parts' (a forum of CQADupStack).",
     )
-    twin_of = models.OneToOneField(
+    twin_of = models.ForeignKey(
         "self",
         null=True,
         blank=True,
         on_delete=models.SET_NULL,
-        related_name="twin",
+        related_name="twins",
+        related_query_name="twin",
         help_text="The open dataset over the same corpus whose topics are of the same kind as this one's hidden ones.",
     )
     ir_datasets_id = models.CharField(max_length=120, blank=True, help_text="For the snippet that loads it.")
@@ -145,6 +146,9 @@ class Dataset(models.Model):
             models.CheckConstraint(
                 condition=models.Q(public_share__gt=0) & models.Q(public_share__lt=1),
                 name="public_share_is_a_part",
+            ),
+            models.UniqueConstraint(
+                fields=["twin_of"], condition=models.Q(twin_of__isnull=False), name="one_hidden_half"
             ),
         ]
 

@@ -42,7 +42,7 @@ def check_twin(
     slug = options.twin_of or (linked.slug if linked else None)
     if slug is None:
         return
-    twins = Dataset.objects.select_related("current_version", "current_qrels", "twin")
+    twins = Dataset.objects.select_related("current_version", "current_qrels")
     twin = twins.filter(slug=slug, hidden=False).exclude(current_qrels=None).first()
     if twin is None:
         hint = "Import the open half first; its slug is what --twin-of takes."
@@ -50,9 +50,9 @@ def check_twin(
         return
     if options.twin_of and not options.hidden:
         yield problem("twin_open", "the half that names its twin is the hidden one", "Leave out --open.")
-    if getattr(twin, "twin", None) not in (None, dataset):
+    if (taken := twin.twins.exclude(slug=options.slug).first()) is not None:
         yield problem(
-            "twin_taken", f"{slug} has a hidden half already: {twin.twin.slug}", "Import that one again."
+            "twin_taken", f"{slug} has a hidden half already: {taken.slug}", "Import that one again."
         )
     measure = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
     if measure != twin.primary_measure:

@@ -121,7 +121,7 @@ def test_two_given_splits_become_a_twin(tmp_path: Path) -> None:
     assert Dataset.objects.get(slug="test").twin_of == Dataset.objects.get(slug="dev")
     # Again, without saying it: it stays.
     call_command("import_dataset", path, slug="test")
-    assert Dataset.objects.get(slug="dev").twin == Dataset.objects.get(slug="test")
+    assert Dataset.objects.get(slug="dev").twins.get() == Dataset.objects.get(slug="test")
 
 
 def test_what_keeps_two_datasets_from_being_a_twin_is_said_at_once(tmp_path: Path) -> None:

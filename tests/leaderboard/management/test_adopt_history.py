@@ -63,13 +63,19 @@ def earlier_database(new_tables: set[str], monkeypatch: pytest.MonkeyPatch) -> I
         except LookupError:
             execute(f"DROP TABLE {table}")
         else:
-            execute(
-                *(
-                    f"ALTER TABLE {table} DROP COLUMN {each}"
-                    for each in columns - {field.column for field in fields}
-                )
-            )
+            for column in columns - {field.column for field in fields}:
+                drop(table, column)
     record_earlier_migrations()
+
+
+def drop(table: str, column: str) -> None:
+    """Drop a column with its indexes, which SQLite does not drop by itself."""
+    with connection.cursor() as cursor:
+        found = connection.introspection.get_constraints(cursor, table)
+    indexes = [name for name, each in found.items() if each["index"] and column in each["columns"]]
+    if connection.vendor == "sqlite":
+        execute(*(f"DROP INDEX {name}" for name in indexes))
+    execute(f"ALTER TABLE {table} DROP COLUMN {column}")
 
 
 def execute(*statements: str) -> None:

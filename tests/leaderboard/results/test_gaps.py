@@ -155,9 +155,7 @@ def test_api_and_exports_have_it(client: Client, twins: tuple[Dataset, Dataset])
 def test_the_systems_page_and_compare_say_it(client: Client, twins: tuple[Dataset, Dataset]) -> None:
     slugs = [System.objects.get(name=name).slug for name in ("Reader", "Honest")]
     assert client.get(f"/systems/{slugs[0]}/").content.decode().count("gap +0.200: shown") == 2
-    assert (
-        client.get(f"/systems/{slugs[1]}/").content.decode().count("gap +0.001: not shown") == 2
-    )
+    assert client.get(f"/systems/{slugs[1]}/").content.decode().count("gap +0.001: not shown") == 2
     for row in compare(slugs, entries_of_systems(slugs), "").rows:
         reader, honest = row.cells
         assert reader.gap == gap_of(twins[0], "Reader")
