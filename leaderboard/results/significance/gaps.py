@@ -2,7 +2,7 @@
 
 An open half gives the bootstrap interval that its board has of each row's difference to the baseline. A hidden half
 gives published values and the least significant difference, which bounds how they spread: a gap tells no more of hidden
-judgements than these do (docs/decisions/0050). It is found when it is read, and kept nowhere.
+judgements than these do (docs/decisions/0053). It is found when it is read, and kept nowhere.
 """
 
 from __future__ import annotations
