@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -129,6 +129,14 @@ class Qrels:
         for query, document, grade in self.judgements():
             result[query][document] = grade
         return result
+
+    def without(self, pairs: Mapping[bytes, Collection[bytes]]) -> Qrels:
+        """These judgements with such documents, `{query id: document ids}`, unjudged; its queries stay the same."""
+        kept: dict[bytes, dict[bytes, int]] = {query.encode(): {} for query in self.query_ids}
+        for query, document, grade in self.judgements():
+            if document.encode() not in pairs.get(query.encode(), ()):
+                kept[query.encode()][document.encode()] = grade
+        return self._from_bytes(kept)
 
     def table(self, seed: int) -> JudgedTable:
         """The keys by which the scoring kernel looks documents up, made once per hash seed."""

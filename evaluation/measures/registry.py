@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from evaluation.measures import formulas
+from evaluation.measures import bounds, formulas
 from evaluation.measures.formulas import JudgedRankings, Values
 
 Formula = Callable[[JudgedRankings, int | None, int], Values]
@@ -62,6 +62,17 @@ def rank_biased_precision(persistence: float) -> Family:
         "(1 − p) Σ_{i≤k} rel_i · p^{i−1}",
         "Moffat & Zobel, TOIS 27(1), 2008", "optional", parameter=f"p={persistence:g}",
         aliases=("RBP@{k}", "RBP") if persistence == 0.8 else (),
+    )  # fmt: skip
+
+
+def upper_bound(measure: str) -> Family:
+    """The family of the upper bound of a measure that has one, which is part of its name: `Upper(nDCG)`."""
+    return Family(
+        "Upper", bounds.BOUNDS[measure],
+        f"The most that {measure}@k could be, whatever grades the unjudged documents among the first k would get. The "
+        "measure itself is the other end, at which none of them is relevant.",
+        f"The maximum of {measure}@k over all ways to give unjudged documents among the first k grades in use",
+        "Moffat & Zobel, TOIS 27(1), 2008, section 3.3 (the residual of RBP)", "required", measure != "nDCG", measure,
     )  # fmt: skip
 
 
@@ -169,6 +180,7 @@ _ALL = (
         f"{_BEIR}, table 4", "required", binary=False, parameter="beir", aliases=("hole_at_{k}",),
         higher_is_better=False,
     ),
+    *map(upper_bound, bounds.BOUNDS),
 )  # fmt: skip
 
 #: Every measure family, by its key.
@@ -267,6 +279,13 @@ def parse_measure(text: str) -> Measure:
     if measure.cutoff is not None and not 0 < measure.cutoff <= _HIGHEST_CUTOFF:
         raise UnknownMeasureError(f"the cutoff of {text!r} is not between 1 and {_HIGHEST_CUTOFF:,}")
     return measure
+
+
+def upper_bound_of(name: str) -> str | None:
+    """The name of the upper bound of a measure, `Upper(nDCG)@10`; None where it has none: it needs a cutoff."""
+    measure = parse_measure(name)
+    family = FAMILIES.get(f"upper({measure.family.key.removesuffix('()')})")
+    return Measure(family, measure.cutoff, measure.level).name if family and measure.cutoff else None
 
 
 def _parse_canonical(text: str) -> Measure | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import BinaryIO
 
@@ -23,13 +23,15 @@ from evaluation.verification.run_text import Rankings, best_first, read_rankings
 @dataclass(frozen=True)
 class RankedQuery:
     """A query's ranking, best first: the grade of each document (-1 if it is not judged for the query), and whether
-    it is judged for any query (empty where no measure asks). `judged` are all grades of the query, in no order. `read`
-    has, where a measure asks, how many tokens are read of each text until an answer ends, and how many it has."""
+    it is judged for any query (empty where no measure asks). `judged` are all grades of the query, in no order,
+    `in_use` those that the judgements of any query have, rising. `read` has, where a measure asks, how many tokens are
+    read of each text until an answer ends, and how many it has."""
 
     grades: NDArray[np.int64]
     anywhere: NDArray[np.bool_]
     judged: NDArray[np.int64]
     read: ReadTokens = NO_TEXTS
+    in_use: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 _RANK_BIASED = re.compile(r"RBP\(p=([0-9.]+)\)")
@@ -104,6 +106,59 @@ def answer_within_tokens(query: RankedQuery, k: int | None, level: int) -> float
 
 #: Those that read texts, by the names below.
 ANSWERS = ("Answer", "R@kt")
+
+
+def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
+    """The highest nDCG@k over all grades of unjudged documents, as evaluation.measures.bounds defines it: by bisection.
+
+    A value v is reached where, summed over the grades in use, the most of gain − v · ideal gain is 0 or more.
+    """
+    discounts = 1 / np.log2(np.arange(2, len(query.judged) + len(query.grades) + 3))
+    head, in_use = query.grades[:k], query.in_use[query.in_use > 0]
+    grades = in_use if len(in_use) else np.array([max(level, 1)])
+    sums = np.concatenate([[0.0], np.cumsum(discounts[:k])])
+    added = np.concatenate([[0.0], np.cumsum(discounts[: len(head)][head < 0])])
+
+    def surplus(value: float) -> float:
+        total = 0.0
+        for grade, step in zip(grades, np.diff(grades, prepend=0), strict=True):
+            ideal = sums[np.minimum((query.judged >= grade).sum() + np.arange(len(added)), len(sums) - 1)]
+            found = discounts[: len(head)][head >= grade].sum()
+            total += step * float(found + (added - value * ideal).max())
+        return total
+
+    low, high = 0.0, 1.0
+    while high - low > 1e-13:
+        middle = (low + high) / 2
+        low, high = (middle, high) if surplus(middle) >= 0 else (low, middle)
+    return low if len(head) and (len(added) > 1 or (query.judged > 0).any()) else 0.0
+
+
+def upper_count(query: RankedQuery, k: int | None, level: int) -> RankedQuery:
+    """The query with every unjudged document among the first k judged relevant."""
+    head = query.grades[:k]
+    found = np.where(head < 0, max(level, 0), head)
+    return replace(query, grades=found, judged=np.concatenate([query.judged, found[head < 0]]))
+
+
+def _relevant(query: RankedQuery, k: int | None, level: int) -> float:
+    return float((query.grades[:k] >= level).sum())
+
+
+def _divided(number: float, by: float) -> float:
+    return number / by if by else 0.0
+
+
+def _first_relevant(query: RankedQuery, k: int | None, level: int) -> float:
+    ranks = np.flatnonzero(query.grades[:k] >= level)
+    return 1 / float(ranks[0] + 1) if len(ranks) else 0.0
+
+
+def upper(measure: Reference) -> Reference:
+    """The bound of a measure that no further relevant document among the first k lowers: all unjudged ones relevant."""
+    return lambda query, k, level: measure(upper_count(query, k, level), k, level)
+
+
 #: The one measure that asks what is judged for other queries.
 HOLE_ANYWHERE = "Hole(beir)"
 
@@ -117,6 +172,14 @@ REFERENCES: dict[str, Reference] = {
     "F1": f1,
     "Answer": answer,
     "R@kt": answer_within_tokens,
+    "Upper(nDCG)": upper_ndcg,
+    "Upper(P)": upper(lambda query, k, level: _relevant(query, k, level) / (k or 1)),
+    "Upper(R)": upper(
+        lambda query, k, level: _divided(_relevant(query, k, level), (query.judged >= level).sum())
+    ),
+    "Upper(R_cap)": upper(capped_recall),
+    "Upper(RR)": upper(_first_relevant),
+    "Upper(Success)": upper(lambda query, k, level: float(_relevant(query, k, level) > 0)),
 }
 
 
@@ -157,6 +220,12 @@ class Judgements:
     def grades(self) -> dict[str, NDArray[np.int64]]:
         """By query all its grades, in no order."""
         return {query: np.array([*graded.values()], np.int64) for query, graded in self.graded.items()}
+
+    @cached_property
+    def grades_in_use(self) -> NDArray[np.int64]:
+        """The different grades of all queries, rising."""
+        found: NDArray[np.int64] = np.unique(np.concatenate([np.zeros(0, np.int64), *self.grades.values()]))
+        return found
 
     @cached_property
     def documents(self) -> frozenset[str]:
@@ -363,6 +432,7 @@ def _recomputed(
             np.array([] if documents is None else [name in documents for name in head], np.bool_),
             judgements.grades[query],
             read.get(query, NO_TEXTS),
+            judgements.grades_in_use,
         )
         for place, measure, reference in references:
             assert reference is not None, measure.name  # `_Measure.of` refused it else

@@ -167,6 +167,11 @@ class SummarySerializer(Answer):
         allow_null=True, help_text="The slug of the quickest system within 5 % of the best, or tied with it."
     )
     latency_ms = serializers.FloatField(allow_null=True, help_text="Its mean latency.")
+    above_bound = serializers.BooleanField(
+        allow_null=True,
+        help_text="Whether a best that is better than the baseline lies above the baseline's upper bound too; null "
+        "where nothing is unjudged, or nothing is known.",
+    )
 
 
 class BoardSerializer(Answer):

@@ -12,6 +12,7 @@ from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, TRAINING, declared_columns
 from leaderboard.boards.columns.baseline import BaselineColumns
 from leaderboard.boards.columns.costs import BoardCosts, CostLine, fill_costs
+from leaderboard.boards.columns.judging import judging_notes, left_out_columns
 from leaderboard.boards.columns.marks import SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.measures import (
     PRIVATE_PART,
@@ -65,7 +66,7 @@ from leaderboard.results.significance.types import (
     MeasureCertainty,
     verdict_of,
 )
-from leaderboard.results.values import JUDGED_MEASURES
+from leaderboard.results.values import is_about_judging
 from leaderboard.systems.baselines import BM25
 
 
@@ -101,6 +102,7 @@ class _SharedBoard:
     after_costs: Sequence[Column]
     last: Sequence[Column]
     rows: SharedRows
+    on_judging: Sequence[str]
 
 
 #: Twenty large boards, or many small ones.
@@ -155,8 +157,8 @@ def dataset_board(
     on_weights = _weigh(board, base, state)
     private = any(column.group == PRIVATE_PART for column in board.columns)
     lower = better(measure) == "lower"
-    if (
-        measure == facts.primary_measure or measure not in JUDGED_MEASURES
+    if measure == facts.primary_measure or not is_about_judging(
+        measure
     ):  # how much is judged names no winner
         board.summary = summarise(board, measure, said, lower_is_better=lower, filtered=state.filtered)
     board.compared = sum(row.certainty is not None and row.certainty.delta is not None for row in board.rows)
@@ -167,6 +169,7 @@ def dataset_board(
         *([REVEALED] if private else []),
         *sure.notes(verdict, scored=scored, hidden=facts.hidden),
         *gaps.notes(bool(of_gaps), base.versus.shown),
+        *base.on_judging,
         *ignored_filters(board, state),
         *on_weights,
         *costs.notes(),
@@ -225,15 +228,17 @@ def _shared_board(
     sure = SignificanceColumns.of(certainty, measure, versus.shown)
     before_costs = [*_focus_columns(measure, sure, versus.head), *private_columns(shown, measure)]
     after_costs = [other_column(name) for name in measures if name != measure]
+    after_costs += left_out_columns(sure.found)
     of_public = gaps.gap_columns(versus.shown) if of_gaps is not None else ()
     last = [*of_public, *ABOUT_SYSTEM, TRAINING, *declared_columns(shown), *_PUBLISHED]
     lines = list(_lines(facts, shown, measure, current, sure.found, of_gaps))
     rows, columns = [_row(line) for line in lines], [*before_costs, *after_costs, *last]
     fill_cells(rows, columns, lines)
     assign_ranks(rows, measure, lower_is_better=better(measure) == "lower")
+    on_judging = list(judging_notes(rows, measure, sure.found))
     base = _SharedBoard(
         (facts, of_gaps, entries, certainty), shown, measures, versus, sure, _bm25(shown, current), before_costs,
-        after_costs, last, SharedRows.of(rows, columns),
+        after_costs, last, SharedRows.of(rows, columns), on_judging,
     )  # fmt: skip
     _remembered.put(key, base, LONG_LIFETIME)
     return base

@@ -260,7 +260,8 @@ class Summary:
 
     `label` is what the best is called, `after` follows its `name`, the other `parts` have labels of their own.
     `relative` is to the baseline, 0.1 for 10 % more; `latency` is the mean of the cheapest system near the best, in
-    milliseconds.
+    milliseconds. `above_bound`: whether a best that is better than the baseline lies above the baseline's upper bound
+    too.
     """
 
     label: str
@@ -275,6 +276,7 @@ class Summary:
     tied: Sequence[str]
     cheapest: str | None = None
     latency: float | None = None
+    above_bound: bool | None = None
 
     @property
     def text(self) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.model import DELTA, Board, Part, Row, Summary
 from leaderboard.core.text.numbers import format_quantity, format_value, signed
 from leaderboard.results.kinds import REPORTED, SCORED
@@ -69,6 +70,10 @@ def summarise(
     )
     least, alone = said.least_difference(measure), len(rows) == 1
     parts = [_lead(board, best, ratio, statement, least, alone=alone, tested=tested and not reported)]
+    above = _above_bound(rows, best, key, statement)
+    if above is not None:
+        label = _("Over the upper bound of %(baseline)s") % {"baseline": board.baseline}
+        parts.append(Part(label, _("yes") if above else _("no"), "up" if above else "ns"))
     if certain:
         parts.append(Part(_("Tied with it"), certain))
     shown = _("%(name)s (challenged), %(score)s") if best.entry.challenged else "%(name)s, %(score)s"
@@ -85,7 +90,23 @@ def summarise(
         [row.entry.slug for row in tied],
         cheapest.entry.slug if cheapest else None,
         latency,
+        above,
     )
+
+
+def _above_bound(rows: Sequence[Row], best: Row, key: str, statement: Statement) -> bool | None:
+    """Whether a best that is better than the baseline is so even where all that the baseline found unjudged is good.
+
+    None where nothing is unjudged there, or that is not known.
+    """
+    bound = upper_bound_of(key)
+    baseline = next((row for row in rows if row.entry.is_baseline), None)
+    if not statement.better or baseline is None or not bound:
+        return None
+    most, shown, score = _number(baseline, bound), _number(baseline, key), _number(best, key)
+    if most is None or shown is None or score is None or most <= shown:
+        return None
+    return score > most
 
 
 def _label(*, reported: bool, total: int) -> str:

@@ -15,6 +15,7 @@ from leaderboard.models import Dataset, Evaluation
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.results.protection import MOST_MEASURES
 from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.values import REVEALING
 
 #: Shown beside the primary measure where judgements are hidden.
 _HIDDEN_EXTRAS = ("R@100", "R@1000")
@@ -88,7 +89,7 @@ def check_measures(primary: str, asked: Sequence[str], *, hidden: bool) -> Itera
                 "unknown_measure", str(error), "The page “Measures” lists those that can be chosen."
             )
             continue
-        if hidden and measure.name.startswith(("Hole", "Judged")):
+        if hidden and measure.name.startswith(REVEALING):
             yield problem(
                 "revealing_measure",
                 f"{measure.name} tells which documents are judged",

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from evaluation.measures.registry import UnknownMeasureError, upper_bound_of
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
 from leaderboard.results.protection import HIDDEN_DECIMALS, part_means, policy_of
 
@@ -16,6 +17,22 @@ from leaderboard.results.protection import HIDDEN_DECIMALS, part_means, policy_o
 JUDGED, HOLE = "Judged@10", "Hole@10"
 #: In the order of boards.
 JUDGED_MEASURES = (JUDGED, HOLE)
+#: How the names of measures begin that tell which documents are judged.
+REVEALING = ("Hole", "Judged", "Upper")
+
+
+def upper_of(dataset: Dataset) -> tuple[str, ...]:
+    """The upper bound of the dataset's primary measure, where that has one."""
+    try:
+        bound = upper_bound_of(dataset.primary_measure)
+    except UnknownMeasureError:  # only publications have it
+        bound = None
+    return (bound,) if bound else ()
+
+
+def is_about_judging(measure: str) -> bool:
+    """Whether it says how much the judgements leave open, and so names no winner."""
+    return measure in JUDGED_MEASURES or measure.startswith("Upper(")
 
 
 def published_value(value: float, *, hidden: bool, step: float = 0.0) -> float:
@@ -68,7 +85,9 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
     policy = policy_of(dataset)
     means = part_means(evaluation, EvaluationPart.Part.PUBLIC) if policy.competition else evaluation.means
     told = _shown(means, dataset, policy.told_measures, policy.steps)
-    return told | ({} if dataset.hidden else judged_shares(evaluation))
+    if dataset.hidden:
+        return told
+    return told | judged_shares(evaluation) | _shown(means, dataset, upper_of(dataset), {})
 
 
 def published_private_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from leaderboard.boards.columns.marks import title_of
@@ -10,7 +11,7 @@ from leaderboard.boards.model import EFFECTIVENESS, JUDGED_SHARE, OTHER_MEASURES
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.values import JUDGED_MEASURES
+from leaderboard.results.values import JUDGED_MEASURES, is_about_judging
 
 
 def measure_column(
@@ -45,11 +46,13 @@ _NOTES = {
     "Judged@10": "share of the top 10 that is judged",
     "Hole@10": "share of the top 10 that is unjudged: relevant documents may be missing from the judgements",
 }
+_UPPER = "the most that the score could be, whatever grades the unjudged documents of this top k would get"
 
 
 def add_judged_measures(measures: Sequence[str], had: Collection[str], *, hidden: bool) -> list[str]:
     """The measures of a board, and last those of judging that any row has; none of these over hidden judgements."""
-    last = [name for name in JUDGED_MEASURES if name in had and not hidden]
+    judged = [*JUDGED_MEASURES, *sorted(name for name in had if name not in JUDGED_MEASURES)]
+    last = [name for name in judged if is_about_judging(name) and name in had and not hidden]
     first = measures[:1]  # a board may be about holes
     return [
         *first,
@@ -62,6 +65,8 @@ def other_column(measure: str) -> Column:
     """The column of a measure that is not in focus, in its group."""
     if measure in JUDGED_MEASURES:
         return measure_column(measure, JUDGED_SHARE, _NOTES[measure])
+    if is_about_judging(measure):
+        return replace(measure_column(measure, JUDGED_SHARE, _UPPER), label="Upper bound")
     return measure_column(measure, OTHER_MEASURES)
 
 

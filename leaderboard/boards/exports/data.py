@@ -113,6 +113,7 @@ def _summary(board: Board) -> dict[str, Any] | None:
         "tied": said.tied,
         "cheapest": said.cheapest,
         "latency_ms": said.latency,
+        "above_bound": said.above_bound,
     }
 
 

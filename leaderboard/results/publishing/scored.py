@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.utils import timezone
 
-from leaderboard.models import Dataset, Entry, Evaluation, JudgementImport, Pool, Qrels, Seed, User
+from leaderboard.models import Dataset, Entry, Evaluation, Pool, Seed, User
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board
+from leaderboard.results.pooled import fed_pools
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.scheduling import decide_publication
@@ -51,24 +52,6 @@ class EntryOrigin:
 
 
 NO_MARKS = EntryOrigin()
-
-
-def fed_pools(qrels: Qrels) -> QuerySet[Pool]:
-    """The pools whose judgements these are, or are part of them.
-
-    Of judgements that were merged here that is known; of those that came with an import of the collection every pool
-    counts that was there before.
-    """
-    merged: list[int] = []
-    one: Qrels | None = qrels
-    while one is not None:
-        merged.append(one.pk)
-        one = one.made_from
-    imports = JudgementImport.objects.filter(qrels__in=merged, state=JudgementImport.State.MERGED)
-    known = Q(imports__in=imports)
-    if not imports.exists():
-        known = Q(version=qrels.version_id, created_at__lt=qrels.created_at)
-    return Pool.objects.filter(known, state=Pool.State.READY).distinct()
 
 
 @transaction.atomic(savepoint=False)

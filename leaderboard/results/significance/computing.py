@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from leaderboard.core.measures import better
 from leaderboard.core.work_requests import request_certainty
 from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results.history.revisions import Kind, board_changed, lock_board, lock_boards
+from leaderboard.results.pooled import left_out_scores
 from leaderboard.results.records import per_query_means
 from leaderboard.results.significance.board import ComparedBoard, compared_boards, is_known
 from leaderboard.results.significance.types import METHOD, EntryCertainty, MeasureCertainty, TestSettings
@@ -72,8 +74,32 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
             progress(len(content) / len(board.measures))
             of_scores, of_differences, *ends = ends
             certainty = measure_certainty(measure, entries, values, board, of_scores, of_differences)
+            if measure == dataset.primary_measure:
+                certainty = _with_teams_left_out(certainty, dataset, board, progress)
             content[measure] = certainty.as_dict()
     return BoardAnalysis(board, content)
+
+
+def _with_teams_left_out(
+    found: MeasureCertainty, dataset: Dataset, board: ComparedBoard, progress: Progress
+) -> MeasureCertainty:
+    """With each score as it is without the documents that are judged because of its team alone.
+
+    What was found on the same judgements before still holds, since no later run feeds their pools.
+    """
+    assert dataset.current_qrels is not None  # `compared_boards` has no other datasets
+    kept = Certainty.objects.filter(
+        dataset=dataset, comparison_group=board.comparison_group, content__has_key=found.measure
+    )
+    earlier = kept.order_by("-from_revision").values_list("content", flat=True).first()
+    known = MeasureCertainty.from_dict(found.measure, earlier[found.measure]).entries if earlier else {}
+    scores = {pk: one.without_own for pk, one in known.items() if one.without_own is not None}
+    left_out = left_out_scores(dataset.current_qrels, found.measure, list(found.entries), scores, progress)
+    entries = {
+        pk: one._replace(without_own=float(_SCORE.format(left_out.scores[pk])) if pk in left_out.scores else None)
+        for pk, one in found.entries.items()
+    }  # fmt: skip
+    return replace(found, entries=entries, pool_gone=left_out.gone)
 
 
 def _with_differences(entries: Sequence[int], values: Values, board: ComparedBoard) -> tuple[Values, Values]:

@@ -49,6 +49,9 @@ class EntryCertainty(NamedTuple):
     What depends on the whole board: `p_best`, the uncorrected p-value against the best; both p-values corrected, over
     the tests against the baseline and over all pairs of the board; and between which ranks it lies, None for a system
     that is ranked apart.
+
+    `without_own` is its score without the documents that are judged because of its team alone; None where that fed no
+    pool, and for all measures but the primary one.
     """
 
     low: float
@@ -65,6 +68,7 @@ class EntryCertainty(NamedTuple):
     p_best_corrected: float | None = None
     rank_low: int | None = None
     rank_high: int | None = None
+    without_own: float | None = None
 
     def as_data(self, settings: TestSettings) -> dict[str, Any]:
         """As plain values for exports, with whether p-values are bounds: below what the permutations can show."""
@@ -78,7 +82,7 @@ class EntryCertainty(NamedTuple):
     def own_facts(self, *, same_baseline: bool) -> EntryCertainty:
         """What still holds when the board has other entries by now, and the same baseline or another one."""
         if not same_baseline:
-            return EntryCertainty(self.low, self.high)
+            return EntryCertainty(self.low, self.high, without_own=self.without_own)
         return self._replace(
             p_baseline_corrected=None, p_best=None, p_best_corrected=None, rank_low=None, rank_high=None
         )
@@ -96,6 +100,8 @@ class MeasureCertainty:
     baseline: int | None
     best: int | None
     entries: Mapping[int, EntryCertainty]
+    #: Why no score is known without the documents of single teams, though these fed a pool.
+    pool_gone: str = ""
     #: What boards say of entries, by what they were compared with and by entry: made once, for thousands of cells.
     said: dict[str, dict[int, tuple[EntryCertainty, str, bool]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -109,7 +115,8 @@ class MeasureCertainty:
         """What each entry's own facts are on a board that has other entries by now, and this baseline."""
         same = self.baseline is not None and self.baseline == baseline
         entries = {entry: found.own_facts(same_baseline=same) for entry, found in self.entries.items()}
-        return MeasureCertainty(self.measure, self.queries, baseline if same else None, None, entries)
+        against = baseline if same else None
+        return MeasureCertainty(self.measure, self.queries, against, None, entries, self.pool_gone)
 
     def as_dict(self) -> dict[str, Any]:
         """As the database keeps it: a list for each field, one place for each entry."""
@@ -118,6 +125,7 @@ class MeasureCertainty:
             "queries": self.queries,
             "baseline": self.baseline,
             "best": self.best,
+            "pool_gone": self.pool_gone,
             "entries": list(self.entries),
             **{name: list(column) for name, column in zip(EntryCertainty._fields, columns, strict=True)},
         }
@@ -131,7 +139,8 @@ class MeasureCertainty:
         columns = (kept.get(name, none) for name in EntryCertainty._fields)
         found = map(EntryCertainty._make, zip(*columns, strict=True))
         entries = dict(zip(kept["entries"], found, strict=True))
-        return cls(measure, kept["queries"], kept["baseline"], kept["best"], entries)
+        gone = kept.get("pool_gone", "")
+        return cls(measure, kept["queries"], kept["baseline"], kept["best"], entries, gone)
 
 
 def _from_method_1(kept: Mapping[str, Any]) -> dict[str, Any]:

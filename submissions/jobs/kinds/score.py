@@ -31,7 +31,7 @@ from leaderboard.results.history.revisions import lock_board, lock_boards
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.scored import EntryOrigin, publish_entry
 from leaderboard.results.records import record_evaluation
-from leaderboard.results.values import JUDGED_MEASURES
+from leaderboard.results.values import JUDGED_MEASURES, upper_of
 from submissions.core.errors import ALREADY_SUBMITTED
 from submissions.intake.run_records import record_job_run, record_waiting_run, waiting_payload
 from submissions.jobs.kinds.seed_sets import publish_seed
@@ -183,7 +183,7 @@ def verify_scored(
 
 def measures_of(dataset: Dataset) -> Sequence[str]:
     """The dataset's own measures, then the default ones: kept for all, shown as the dataset says."""
-    return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES]))
+    return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *upper_of(dataset)]))
 
 
 def current_qrels(dataset: Dataset) -> Qrels:

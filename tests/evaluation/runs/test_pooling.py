@@ -13,7 +13,7 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.order import trec_order
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs import pooling
-from evaluation.runs.pooling import PoolTooLarge, draw_pool
+from evaluation.runs.pooling import PoolTooLarge, draw_pool, sole_finds
 
 Ranking = dict[str, dict[str, float]]
 
@@ -97,3 +97,21 @@ def test_a_pool_that_nobody_could_judge_is_refused(tmp_path: Path, monkeypatch: 
         draw_pool([run], depth=10, seed=1)
     with pytest.raises(ValueError, match="at least one"):
         draw_pool([run], depth=0, seed=1)
+
+
+# --- one team left out
+
+
+def test_a_team_alone_brought_what_no_other_team_found(tmp_path: Path) -> None:
+    """Both runs of one team count as one finder; what was judged before the pool is nobody's."""
+    runs = [
+        (1, write(tmp_path / "a", {"q1": {"d1": 3, "d2": 2, "d3": 1}}), 2),
+        (1, write(tmp_path / "b", {"q1": {"d2": 2, "d4": 1}}), 2),
+        (2, write(tmp_path / "c", {"q1": {"d1": 2, "d5": 1}, "q2": {"d6": 1}}), 2),
+    ]
+    qrels = Qrels.from_dict({"q1": {"d1": 1, "d2": 1, "d3": 1, "d4": 0, "d5": 1}, "q2": {"d6": 1}})
+    assert sole_finds(runs, qrels) == {1: {b"q1": {b"d2", b"d4"}}, 2: {b"q1": {b"d5"}, b"q2": {b"d6"}}}
+    before = Qrels.from_dict({"q1": {"d4": 0, "d5": 1}})
+    assert sole_finds(runs, qrels, before) == {1: {b"q1": {b"d2"}}, 2: {b"q2": {b"d6"}}}
+    without = qrels.without({b"q2": {b"d6"}, b"q1": {b"d2"}})
+    assert without.as_dict() == {"q1": {"d1": 1, "d3": 1, "d4": 0, "d5": 1}, "q2": {}}

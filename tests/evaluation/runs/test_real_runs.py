@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 from pathlib import Path
 
 import pytest
+import pytrec_eval
 
 from evaluation.judgements.qrels import read_qrels
+from evaluation.runs.pooling import sole_finds
 from evaluation.runs.score import ScoringTarget, score_run
+from evaluation.runs.top_documents import first_documents
 
 SHARED = Path(os.environ.get("RUNBOARD_SHARED") or Path(__file__).resolve().parents[3].parent / "shared")
 ROUND = SHARED / "data" / "trec-covid-round1"
@@ -29,3 +33,42 @@ def test_trec_covid_runs_get_their_published_scores() -> None:
         scored = score_run(ROUND / "runs" / f"{name}.txt.gz", target, MEASURES.values())
         found = {column: f"{scored.means[measure]:.4f}" for column, measure in MEASURES.items()}
         assert found == {column: row[column] for column in MEASURES}, name
+
+
+@pytest.mark.skipif(
+    not ROUND.is_dir(), reason=f"no {ROUND} (RUNBOARD_SHARED names the folder of real collections)"
+)
+def test_one_team_left_out_on_trec_covid_is_pytrec_eval_on_filtered_qrels() -> None:
+    """All 18 runs of round 1, each a team of its own but for the two of two teams; the pool's depth was 7."""
+    qrels = read_qrels(ROUND / "qrels.txt")
+    paths = sorted((ROUND / "runs").glob("*.gz"))
+    names = ["BRPHJ" if path.name.startswith("BRPHJ") else path.name.upper()[:7] for path in paths]
+    teams = [sorted(set(names)).index(name) for name in names]
+    assert len(set(teams)) == 16
+    runs = [(team, path, 7) for team, path in zip(teams, paths, strict=True)]
+    found, judged = sole_finds(runs, qrels), qrels.as_dict()
+    firsts = [first_documents(path, 7) for path in paths]
+    lost = 0
+    for team, path in zip(teams, paths, strict=True):
+        others = [each for number, each in zip(teams, firsts, strict=True) if number != team]
+        own = [each for number, each in zip(teams, firsts, strict=True) if number == team]
+        kept = {
+            query: {
+                document: grade
+                for document, grade in graded.items()
+                if not any(document.encode() in each.get(query.encode(), ()) for each in own)
+                or any(document.encode() in each.get(query.encode(), ()) for each in others)
+            }
+            for query, graded in judged.items()
+        }
+        run: dict[str, dict[str, float]] = {}
+        with gzip.open(path, "rt") as lines:
+            for query, _, document, _, score, _ in map(str.split, lines):
+                run.setdefault(query, {})[document] = float(score)
+        values = pytrec_eval.RelevanceEvaluator(kept, {"ndcg_cut_10"}).evaluate(run)
+        expected = sum(value["ndcg_cut_10"] for value in values.values()) / len(judged)
+        target = ScoringTarget(qrels.without(found.get(team, {})))
+        mean = score_run(path, target, ["nDCG@10"]).means["nDCG@10"]
+        assert mean == pytest.approx(expected, abs=1e-9), path.name
+        lost += mean < score_run(path, ScoringTarget(qrels), ["nDCG@10"]).means["nDCG@10"] - 0.001
+    assert lost >= 5

@@ -29,8 +29,10 @@ MEASURES = (
     "nDCG", "nDCG@2", "nDCG@10", "nDCG(dcg='exp-log2')", "nDCG(dcg='exp-log2')@3", "AP", "AP@3", "RR", "RR@1", "RR@3",
     "P@1", "P@5", "P(rel=2)@3", "R@3", "R(rel=2)@10", "R_cap@2", "R_cap(rel=3)@5", "Success@1", "Success@7", "Rprec",
     "Rprec(rel=2)", "Bpref", "Judged@3", "Judged@10", "Hole@3", "Hole@10", "Hole(beir)@3", "Hole(beir)@10",
-    "F1@1", "F1@5", "F1(rel=2)@3", "RBP(p=0.8)", "RBP(p=0.8)@3", "RBP(p=0.5,rel=2)",
+    "F1@1", "F1@5", "F1(rel=2)@3",
     "Answer@1", "Answer@4", "R@1kt", "R@2kt",
+    "RBP(p=0.8)", "RBP(p=0.8)@3", "RBP(p=0.5,rel=2)", "Upper(nDCG)@3", "Upper(nDCG)@10", "Upper(P)@5", "Upper(R)@3",
+    "Upper(R,rel=2)@10", "Upper(R_cap)@2", "Upper(RR)@3", "Upper(Success)@2",
 )  # fmt: skip
 
 

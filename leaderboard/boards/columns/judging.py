@@ -1,0 +1,73 @@
+"""How much of a board is the judging: what scores could come to, and what they owe to their own team's finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from evaluation.measures.registry import UnknownMeasureError, upper_bound_of
+from evaluation.statistics.agreement import kendall_tau
+from leaderboard.boards.model import JUDGED_SHARE, Column, Row
+from leaderboard.core.measures import better
+from leaderboard.results.kinds import SCORED
+from leaderboard.results.significance.types import MeasureCertainty
+
+LEFT_OUT = "own-team-left-out"
+#: A dataset with fewer judged relevant documents for a topic has sparse labels: much that is relevant is unjudged.
+SPARSE = 2
+
+_COLUMN = Column(
+    LEFT_OUT,
+    "Own team left out",
+    JUDGED_SHARE,
+    "score",
+    "higher",
+    note="the score without the documents that are judged only because this team’s runs found them",
+    cell=lambda line: None if line.certainty is None else line.certainty.without_own,
+)
+
+
+@lru_cache(maxsize=256)
+def bound_of(measure: str) -> str:
+    """The key of the column with the upper bound of a measure, empty where it has none."""
+    try:
+        return upper_bound_of(measure) or ""
+    except UnknownMeasureError:
+        return ""
+
+
+def left_out_columns(found: MeasureCertainty | None) -> Sequence[Column]:
+    """The column of scores without a team's own finds, where pools are known and any team fed one."""
+    known = found is not None and any(one.without_own is not None for one in found.entries.values())
+    return [_COLUMN] if known else []
+
+
+def judging_notes(rows: Sequence[Row], measure: str, found: MeasureCertainty | None) -> Iterator[str]:
+    """What the bounds of all rows tell of the order, in words."""
+    orders = [
+        (each, [(row.values[measure], row.values[each]) for row in rows if _has_both(row, measure, each)])
+        for each in (bound_of(measure), LEFT_OUT)
+    ]
+    for key, pairs in orders:
+        tau = kendall_tau(*zip(*pairs, strict=True)) if len(pairs) > 1 else None
+        order = (
+            "" if tau is None else f" Ranked by it, Kendall’s τ with this order is {tau:.2f} (1: the same)."
+        )
+        if key == LEFT_OUT and pairs:
+            sign = -1 if better(measure) == "lower" else 1
+            most = max(sign * (float(score or 0) - float(other or 0)) for score, other in pairs)
+            yield (
+                "Own team left out: the score where documents count as unjudged that only this team’s runs brought "
+                f"into the judged pool. No score loses more than {max(0.0, most):.3f}.{order}"
+            )
+        elif pairs:
+            yield (
+                f"Upper bound: the most that {measure} could be, whatever grades the unjudged documents would get; the "
+                f"score itself counts them as not relevant.{order}"
+            )
+    if found is not None and found.pool_gone:
+        yield f"Own team left out: not known, because {found.pool_gone}."
+
+
+def _has_both(row: Row, measure: str, key: str) -> bool:
+    return row.ranked_in == SCORED and None not in (row.value(measure), row.value(key))

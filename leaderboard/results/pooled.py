@@ -1,0 +1,98 @@
+"""What pools have to do with scores: which pools made the judgements, and what a team owes to having fed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from statistics import fmean
+from typing import NamedTuple
+
+from django.db.models import Q, QuerySet
+
+from evaluation.judgements import qrels as judged
+from evaluation.runs.pooling import sole_finds
+from evaluation.runs.score import score_run
+from leaderboard.core.storage.runs import run_path
+from leaderboard.datasets.qrels import load_qrels, scoring_target
+from leaderboard.models import Entry, JudgementImport, Pool, Qrels, Run
+
+
+class LeftOut(NamedTuple):
+    """By the ids of entries, their scores without what is judged because of their team alone.
+
+    `gone` says why there are none where runs that fed a pool are no longer stored.
+    """
+
+    scores: Mapping[int, float]
+    gone: str = ""
+
+
+def fed_pools(qrels: Qrels) -> QuerySet[Pool]:
+    """The pools whose judgements these are, or are part of them.
+
+    Of judgements that were merged here that is known; of those that came with an import of the collection every pool
+    counts that was there before.
+    """
+    merged: list[int] = []
+    one: Qrels | None = qrels
+    while one is not None:
+        merged.append(one.pk)
+        one = one.made_from
+    imports = JudgementImport.objects.filter(qrels__in=merged, state=JudgementImport.State.MERGED)
+    known = Q(imports__in=imports)
+    if not imports.exists():
+        known = Q(version=qrels.version_id, created_at__lt=qrels.created_at)
+    return Pool.objects.filter(known, state=Pool.State.READY).distinct()
+
+
+def left_out_scores(
+    qrels: Qrels,
+    measure: str,
+    entries: Collection[int],
+    known: Mapping[int, float],
+    progress: Callable[[float], object] = lambda share: None,
+) -> LeftOut:
+    """Leave one team out: the scores of entries whose team fed a pool, without the documents that it alone brought in.
+
+    Of open judgements, for the scorer. `known` are scores that were found on these judgements before. Nothing where
+    no pool was fed. Systems of the site itself count as one team's, as in pools. `progress` is called now and then,
+    and may raise.
+    """
+    fed = [
+        (run.system.team_id, run, pool)
+        for pool in fed_pools(qrels).order_by("pk")
+        for run in Run.objects.filter(pools=pool).select_related("system")
+    ]
+    teams = {team for team, _, _ in fed}
+    rows = (
+        Entry.objects.filter(pk__in=entries).exclude(pk__in=known).select_related("system", "evaluation__run")
+    )
+    rows = rows.order_by("system__team", "pk").prefetch_related("seeds__evaluation__run")
+    missing = [each for each in rows if each.system.team_id in teams]
+    if not missing:
+        return LeftOut({pk: known[pk] for pk in entries if pk in known})
+    if gone := {str(run.system) for _, run, _ in fed if not run_path(run.sha256).exists()}:
+        return LeftOut({}, f"runs of {', '.join(sorted(gone))}, which fed the pool, are no longer stored")
+    target, first = scoring_target(qrels.version, qrels=qrels), fed[0][2].qrels
+    present = load_qrels(qrels)
+    found = sole_finds(
+        ((team, run_path(run.sha256), pool.depth) for team, run, pool in fed),
+        present,
+        load_qrels(first) if first is not None else None,
+        drop_self_matches=target.drop_self_matches,
+    )
+    without: dict[int | None, judged.Qrels] = {}
+    scores: dict[int, float] = {}
+    for entry in missing:
+        team = entry.system.team_id
+        if team not in without:
+            without = {team: present.without(found.get(team, {}))}
+        against = replace(target, qrels=without[team], hidden=False)
+        evaluations = (
+            [entry.evaluation] if entry.evaluation else [seed.evaluation for seed in entry.seeds.all()]
+        )
+        paths = [run_path(each.run.sha256) for each in evaluations]
+        progress(len(scores) / len(missing))
+        if all(path.exists() for path in paths):
+            scores[entry.pk] = fmean(score_run(path, against, [measure]).means[measure] for path in paths)
+    return LeftOut(scores | {pk: known[pk] for pk in entries if pk in known})
