@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
+from evaluation.judgements.judges import Judge, agreement_sentence
 from leaderboard.admin.base import curator
 from leaderboard.admin.import_form import path_of_upload
 from leaderboard.admin.judgements import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, chosen_dataset
@@ -40,6 +41,28 @@ class JudgementUploadForm(DatasetForm):
         required=False,
         help_text="Which pool was judged: the runs that fed it are marked on the board.",
     )
+    judge_kind = forms.ChoiceField(
+        label="Judged by",
+        choices=imports.JudgeKind.choices,
+        initial=imports.JudgeKind.PEOPLE,
+        widget=forms.RadioSelect,
+    )
+    judge_name = forms.CharField(
+        label="Name",
+        max_length=80,
+        help_text="Of the people (“NIST assessors”) or of the model: public, on the board and in exports.",
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+    )
+    judge_version = forms.CharField(
+        label="Version of the model", max_length=80, required=False, help_text="As its maker calls it."
+    )
+    judge_prompt = forms.CharField(
+        label="SHA-256 of its prompt",
+        max_length=64,
+        required=False,
+        help_text="64 hexadecimal digits, so that others can tell whether they asked the same.",
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+    )
     note = forms.CharField(
         max_length=300,
         required=False,
@@ -51,7 +74,10 @@ class JudgementUploadForm(DatasetForm):
         required=False,
         help_text="Grades above the highest present one are meant; otherwise they are taken for slips.",
     )
-    field_order = ("dataset", "file", "scale_grew", "pool", "note", "why")
+    field_order = (
+        "dataset", "file", "judge_kind", "judge_name", "judge_version", "judge_prompt", "scale_grew", "pool", "note",
+        "why",
+    )  # fmt: skip
 
 
 class SettleForm(ReasonForm):
@@ -112,8 +138,14 @@ class JudgementImportAdmin(JudgingAdmin):
             uploaded = path_of_upload(values["file"])
             if uploaded is None:
                 raise RuntimeError("uploads are written to disk")
+            judge = Judge(
+                values["judge_kind"],
+                values["judge_name"],
+                values["judge_version"],
+                values["judge_prompt"].lower(),
+            )
             brought = imports.import_judgements(
-                values["dataset"], uploaded, name=values["file"].name, **options
+                values["dataset"], uploaded, judge, name=values["file"].name, **options
             )
             return reverse("admin:leaderboard_judgementimport_change", args=[brought.pk])
 
@@ -155,6 +187,8 @@ class JudgementImportAdmin(JudgingAdmin):
                 (each.value, each.label, None if blind else imports.count_changes(brought, each))
                 for each in imports.Conflicts
             ],
+            judge=imports.judge_of(brought) if brought.judge_name else None,
+            agreement=[agreement_sentence(each) for each in counts.get("agreement", ())],
             refresh=REFRESH if brought.state in imports.WORKING else 0, rescore=_rescore(brought), State=imports.State,
         )  # fmt: skip
         answer["Cache-Control"] = "private, no-store"

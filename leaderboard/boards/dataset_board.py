@@ -12,7 +12,7 @@ from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, TRAINING, declared_columns
 from leaderboard.boards.columns.baseline import BaselineColumns
 from leaderboard.boards.columns.costs import BoardCosts, CostLine, fill_costs
-from leaderboard.boards.columns.judging import judging_notes, left_out_columns
+from leaderboard.boards.columns.judging import judging_notes, left_out_columns, notes_on_judges
 from leaderboard.boards.columns.marks import SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.measures import (
     PRIVATE_PART,
@@ -170,6 +170,7 @@ def dataset_board(
         *sure.notes(verdict, scored=scored, hidden=facts.hidden),
         *gaps.notes(bool(of_gaps), base.versus.shown),
         *base.on_judging,
+        *notes_on_judges(facts),
         *ignored_filters(board, state),
         *on_weights,
         *costs.notes(),

@@ -21,6 +21,11 @@ class DatasetFacts:
     qrels_id: int | None = None
     #: Whether scores are means over the public part of the judged queries.
     competition: bool = False
+    #: Who judged, each with the share that is theirs, and how far they agree; of hidden judgements the names alone.
+    judges: Sequence[str] = ()
+    agreement: Sequence[str] = ()
+    #: How many judged relevant documents a topic has; None where that is not told.
+    relevant_per_query: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from django.db.models import F
 from leaderboard.boards.benchmark.board import benchmark_board
 from leaderboard.boards.benchmark.composite import compose, has_hidden_part, wholes_of
 from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
+from leaderboard.boards.columns.judging import describe_judges
 from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, Member
 from leaderboard.boards.model import Board
@@ -48,6 +49,7 @@ DATASET_FIELDS = (
     "current_qrels__number",
     "current_qrels__statistics",
     *(f"{half}__{name}" for half in ("twin", "twin_of") for name in ("slug", "name", "state")),
+    "current_qrels__judged_by",
 )
 
 
@@ -164,11 +166,17 @@ def composite_facts(facts: DatasetFacts, parts: Sequence[DatasetPart]) -> Datase
 
 def facts_of(dataset: Mapping[str, Any]) -> DatasetFacts:
     """What a board needs of its dataset, from the dataset's columns."""
+    about = dataset.get("current_qrels__statistics") or {}
+    judged_by = dataset.get("current_qrels__judged_by") or {}
+    judges, agreement = describe_judges(judged_by, hidden=dataset["hidden"])
     return DatasetFacts(
         **{name: dataset[name] for name in ("name", "hidden", "primary_measure", "measures", "language")},
         version_id=dataset["current_version_id"],
         qrels_id=dataset["current_qrels_id"],
         competition=dataset["hidden"] and dataset.get("protection") == Protection.COMPETITION,
+        judges=judges,
+        agreement=agreement,
+        relevant_per_query=None if dataset["hidden"] else about.get("relevant_per_query"),
     )
 
 

@@ -10,6 +10,7 @@ dataset's judgements, topics and document ids once.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -268,6 +269,7 @@ def current_or_next_qrels(
     answers_sha256: str = "",
     made_from: Qrels | None = None,
     note: str = "",
+    judged_by: Mapping[str, Any] | None = None,
 ) -> Qrels:
     """The row of these judgements, made where they are new; `note` says what was added to those `made_from`.
 
@@ -289,4 +291,5 @@ def current_or_next_qrels(
         statistics=judgements.statistics(relevance_level),
         made_from=made_from,
         note=note,
+        judged_by=judged_by or {},
     )

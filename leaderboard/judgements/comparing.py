@@ -14,8 +14,10 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from evaluation.judgements.judges import NOT_NAMED, Judge, Judged, agreements, count_standing
 from evaluation.judgements.merge import (
     Conflict,
+    Grades,
     JudgementComparison,
     MergePolicy,
     compare,
@@ -29,7 +31,14 @@ from leaderboard.core.storage.store import Area, path_of, put, sha256_of, work_f
 from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels
 from leaderboard.judgements.disclosure import is_secret, record_compared
 from leaderboard.judgements.drawing import draw, record_pool
-from leaderboard.judgements.imports import State, check_judgements, compare_again, is_current, read_import
+from leaderboard.judgements.imports import (
+    State,
+    check_judgements,
+    compare_again,
+    is_current,
+    judge_of,
+    read_import,
+)
 from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, is_needed, start_rescore, under_way
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content, prepare_content
 from leaderboard.models import Dataset, DatasetVersion, Entry, JudgementImport, Pool, Qrels, Rescore
@@ -52,12 +61,14 @@ class MergedJudgements:
 
     judgements: JudgementFile
     content: OfferedContent
+    judged_by: dict[str, Any]
 
 
 def compare_import(brought: JudgementImport, folder: Path) -> ImportComparison:
     """Hold the import against the judgements that the dataset has now. No row is written."""
     against = brought.dataset.current_qrels
-    held = compare(present_grades(against), _imported_grades(brought, against))
+    new = _imported_grades(brought, against)
+    held = compare(present_grades(against), new)
     key = ""
     if held.conflicts:
         listed = folder / "conflicts"
@@ -65,7 +76,45 @@ def compare_import(brought: JudgementImport, folder: Path) -> ImportComparison:
             "".join(f"{each.query}\t{each.document}\t{each.old}\t{each.new}\n" for each in held.conflicts)
         )
         key = put(Area.CURATION, listed)
-    return ImportComparison(against, held.counts(), key)
+    level = brought.dataset.relevance_level
+    agreed = [
+        each
+        for each in agreements([*_judged_before(against), (judge_of(brought), new)], level)
+        if str(judge_of(brought)) in each["judges"]
+    ]
+    return ImportComparison(against, {**held.counts(), "agreement": agreed}, key)
+
+
+def _judged_before(qrels: Qrels | None) -> Judged:
+    """Whose judgements these are: the files that were merged into them, oldest first, after those they began with."""
+    lineage: list[Qrels] = []
+    while qrels is not None:
+        lineage.insert(0, qrels)
+        qrels = qrels.made_from
+    if not lineage:
+        return []
+    imports = JudgementImport.objects.filter(qrels__in=lineage, state=State.MERGED).select_related("version")
+    found: list[tuple[Judge, Grades]] = []
+    for each in imports.order_by("settled_at", "pk"):
+        grades = _imported_grades(each, each.against)
+        if not found and each.against is not None:
+            found.append((NOT_NAMED, present_grades(each.against)))
+        found.append((judge_of(each), grades))
+    return found or [(NOT_NAMED, present_grades(lineage[-1]))]
+
+
+def _about_judges(brought: JudgementImport, merged: Grades) -> dict[str, Any]:
+    """Who made the merged judgements, how many of them, and how far they agree on what several judged."""
+    new = (judge_of(brought), _imported_grades(brought, brought.against))
+    judged = [*_judged_before(brought.against), new]
+    standing = count_standing(judged, merged)
+    return {
+        "judges": [
+            {**judge._asdict(), "called": str(judge), "judgements": count}
+            for judge, count in standing.items()
+        ],
+        "agreement": agreements(judged, brought.dataset.relevance_level),
+    }
 
 
 def record_comparison(brought: JudgementImport, found: ImportComparison) -> None:
@@ -99,7 +148,7 @@ def merge_import(brought: JudgementImport, folder: Path) -> MergedJudgements:
     judged = JudgementFile(read_qrels(path), path, sha256_of(path))
     put(Area.QRELS, path, judged.sha256)
     row = Qrels(version=brought.version, split=split_of(brought), sha256=judged.sha256)
-    return MergedJudgements(judged, prepare_content(brought.dataset, row))
+    return MergedJudgements(judged, prepare_content(brought.dataset, row), _about_judges(brought, grades))
 
 
 @transaction.atomic
@@ -126,6 +175,7 @@ def record_merge(brought: JudgementImport, merged: MergedJudgements) -> str:
         present.dataset.relevance_level,
         made_from=present.against,
         note=present.note,
+        judged_by=merged.judged_by,
     )
     JudgementImport.objects.filter(pk=present.pk).update(
         state=State.MERGED, qrels=qrels, settled_at=timezone.now()

@@ -5,6 +5,8 @@ Every comparison with hidden judgements is recorded as one, and every look at wh
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.models import AnonymousUser
 
 from leaderboard.core.audit import record
@@ -37,7 +39,7 @@ def is_blind_decision(brought: JudgementImport, person: Person) -> bool:
     return is_secret(brought, brought.against) and not may_see_counts(brought.dataset, person)
 
 
-def visible_counts(brought: JudgementImport, person: Person) -> dict[str, int]:
+def visible_counts(brought: JudgementImport, person: Person) -> dict[str, Any]:
     """The import's counts, as far as the person may know them."""
     if not is_blind_decision(brought, person):
         return dict(brought.counts)

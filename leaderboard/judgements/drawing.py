@@ -23,7 +23,9 @@ from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.judgements.disclosure import record_compared
+from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.models import Pool, Qrels
+from leaderboard.results.pooled import runs_of
 
 COLUMNS = ("item", "query_id", "query", "document_id", "title", "text", "grade")
 #: The longest text of a cell: spreadsheets hold 32,767 characters in one.
@@ -49,9 +51,13 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredP
 
     Only the topics are drawn, as only they are scored. Runs are read half the time, the corpus the other half.
     Within `audit.acting`: that hidden judgements are compared is recorded before they are read. Raises
-    evaluation.runs.pooling.PoolTooLarge.
+    evaluation.runs.pooling.PoolTooLarge, and JudgingRefused where runs are gone.
     """
     dataset, version = pool.dataset, pool.version
+    if gone := sorted({str(run.system) for run in runs_of(pool) if not run_path(run.sha256).exists()}):
+        raise JudgingRefused(
+            f"Runs of {', '.join(gone)} are no longer stored: restore them from a backup, or draw a pool without them."
+        )
     qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
     record_compared(pool, dataset, qrels)
     topics = local_path(Area.FILES, version.topics_sha256)

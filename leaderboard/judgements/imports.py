@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from django.db import transaction
@@ -10,6 +11,7 @@ from django.utils import timezone
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.import_file import HIGHEST_GRADE, NewJudgements, read_judgements
+from evaluation.judgements.judges import NOT_NAMED, Judge
 from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.core.work_requests import request_work
@@ -20,10 +22,12 @@ from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Q
 from leaderboard.results.history.revisions import lock_boards
 
 State = JudgementImport.State
+JudgeKind = JudgementImport.JudgeKind
 Conflicts = JudgementImport.Conflicts
 #: Those that are not settled, and those that the scorer works on.
 OPEN = (State.COMPARING, State.READY, State.MERGING)
 WORKING = (State.COMPARING, State.MERGING)
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def check_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) -> NewJudgements:
@@ -59,9 +63,32 @@ def _version(dataset: Dataset) -> DatasetVersion:
     return dataset.current_version
 
 
+def check_judge(judge: Judge) -> None:
+    """Raises JudgingRefused for a judge without a name, and for a model that nobody could ask again."""
+    if not judge.name.strip():
+        raise JudgingRefused("Say who judged: the name of the people (“NIST assessors”), or of the model.")
+    if judge.kind == JudgeKind.MODEL and not (judge.version.strip() and _SHA256.fullmatch(judge.prompt)):
+        raise JudgingRefused(
+            f"Say which version of {judge.name} judged, and the SHA-256 of its prompt as 64 hexadecimal digits: "
+            "without both nobody can repeat it."
+        )
+    if judge.kind != JudgeKind.MODEL and (judge.version or judge.prompt):
+        raise JudgingRefused(
+            "Only a model has a version and a prompt: choose “a model”, or leave both empty."
+        )
+
+
+def judge_of(brought: JudgementImport) -> Judge:
+    """Who judged; `NOT_NAMED` where that was not asked yet."""
+    if not brought.judge_name:
+        return NOT_NAMED
+    return Judge(brought.judge_kind, brought.judge_name, brought.judge_version, brought.judge_prompt)
+
+
 def import_judgements(
     dataset: Dataset,
     path: Path,
+    judge: Judge,
     *,
     name: str = "",
     note: str = "",
@@ -73,6 +100,7 @@ def import_judgements(
     Raises evaluation.core.errors.InvalidContent with everything that is wrong with it, or JudgingRefused; nothing is
     stored then.
     """
+    check_judge(judge)
     version = _version(dataset)
     if pool is not None and pool.version_id != version.pk:
         raise JudgingRefused(f"{pool} is not of the dataset's present version.")
@@ -88,10 +116,14 @@ def import_judgements(
             sha256=sha256,
             counts={"lines": found.lines, "pairs": found.pairs, "unjudged": found.unjudged},
             note=note[:300],
+            judge_kind=judge.kind,
+            judge_name=judge.name.strip()[:80],
+            judge_version=judge.version.strip()[:80],
+            judge_prompt=judge.prompt,
             created_by=actor().person,
         )
         request_import_work(brought)
-        record("judgements brought", brought, dataset=dataset, after=brought.counts)
+        record("judgements brought", brought, dataset=dataset, after={**brought.counts, "judge": str(judge)})
     return brought
 
 

@@ -112,6 +112,12 @@ class JudgementImport(models.Model):
         REPLACE = "replace", "take the new grade"
         HIGHEST = "highest", "take the higher grade"
 
+    class JudgeKind(models.TextChoices):
+        """Who judged."""
+
+        PEOPLE = "people", "people"
+        MODEL = "model", "a model"
+
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="judgement_imports")
     version = models.ForeignKey("DatasetVersion", on_delete=models.PROTECT, related_name="+")
     against = models.ForeignKey("Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
@@ -125,6 +131,12 @@ class JudgementImport(models.Model):
     )
     policy = models.CharField(max_length=8, choices=Conflicts.choices, blank=True)
     note = models.CharField(max_length=300, blank=True, help_text="Where the judgements are from.")
+    judge_kind = models.CharField(max_length=6, choices=JudgeKind.choices, blank=True)
+    judge_name = models.CharField(
+        max_length=80, blank=True, help_text="Of the people or the model; empty: brought before it was asked."
+    )
+    judge_version = models.CharField(max_length=80, blank=True, help_text="Of the model.")
+    judge_prompt = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the model’s prompt.")
     qrels = models.ForeignKey(
         "Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="imports"
     )

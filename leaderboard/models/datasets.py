@@ -227,6 +227,11 @@ class Qrels(models.Model):
     )
     note = models.CharField(max_length=300, blank=True, help_text="What was added, and from where.")
     statistics = models.JSONField(default=dict)
+    judged_by = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Which judges made how many, and how far they agree; empty: not named.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -45,6 +45,11 @@ def fed_pools(qrels: Qrels) -> QuerySet[Pool]:
     return Pool.objects.filter(known, state=Pool.State.READY).distinct()
 
 
+def runs_of(pool: Pool) -> QuerySet[Run]:
+    """The runs that fed a pool."""
+    return Run.objects.filter(pools=pool).select_related("system").order_by("pk")
+
+
 def left_out_scores(
     qrels: Qrels,
     measure: str,
@@ -59,9 +64,7 @@ def left_out_scores(
     and may raise.
     """
     fed = [
-        (run.system.team_id, run, pool)
-        for pool in fed_pools(qrels).order_by("pk")
-        for run in Run.objects.filter(pools=pool).select_related("system")
+        (run.system.team_id, run, pool) for pool in fed_pools(qrels).order_by("pk") for run in runs_of(pool)
     ]
     teams = {team for team, _, _ in fed}
     rows = (

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import pages
+from leaderboard.boards.columns.judging import SPARSE, describe_judges
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import cache_page, own_teams, vary_on_site_address
@@ -52,13 +53,16 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     }
 
     def around() -> dict[str, Any]:
-        statistics = lists.statistics_of(dataset)._asdict()
+        statistics = published_statistics(lists.statistics_of(dataset)._asdict(), hidden=dataset["hidden"])
+        judged_by = dataset["current_qrels__judged_by"] or {}
         files = _files(request, dataset)
         return {
             "section": "datasets",
             "share_image": absolute(request, reverse("dataset_share", args=[slug])),
             "feed": reverse("dataset_atom", args=[slug]),
-            "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
+            "statistics": statistics,
+            "sparse": (statistics["relevant_per_query"] or SPARSE) < SPARSE,
+            "judges": describe_judges(judged_by, hidden=dataset["hidden"])[0],
             "policy": policy_of_columns(dataset),
             "tombstones": page.tombstones,
             "awaiting": awaiting_runs(dataset),

@@ -141,7 +141,7 @@ def _bring(stage: Stage) -> None:
     """Not compared yet: the scorer does that."""
     address = reverse("admin:leaderboard_judgementimport_bring")
     for text in (f"{QUERY} 0 {PROBE} 1\n", f"{QUERY} 0 {PROBE} 9\n", f"{QUERY} 0 nowhere 1\n"):
-        stage.post(address, dataset="secret", file=stage.file(text))
+        stage.post(address, dataset="secret", file=stage.file(text), judge_kind="people", judge_name="I")
 
 
 def _settle_import(stage: Stage) -> None:
@@ -271,8 +271,8 @@ def _command(stage: Stage, command: str, *arguments: str, named: bool = True, **
 def _judge_by_command(stage: Stage) -> None:
     path = stage.on_disk(f"{QUERY} 0 {PROBE} 1\n")
     stage.run("import_judgements", "secret", path, dry_run=True)
-    stage.run("import_judgements", "secret", path)
-    stage.run("import_judgements", "secret", path, conflicts="keep")
+    stage.run("import_judgements", "secret", path, judge="I")
+    stage.run("import_judgements", "secret", path, judge="I", conflicts="keep")
 
 
 def _import_runs(stage: Stage) -> None:

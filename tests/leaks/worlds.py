@@ -22,6 +22,7 @@ from django.core.management.color import no_style
 from django.db import connection, transaction
 from django.test import Client
 
+from evaluation.judgements.judges import Judge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, put
 from leaderboard.datasets.qrels import READ
@@ -146,7 +147,10 @@ class Worlds:
         dataset = Dataset.objects.get(pk=self.dataset.pk)
         path = self.folder / "brought.qrels"
         path.write_text(GUESS)
-        brought, pool = import_judgements(dataset, path), request_pool(dataset, depth=5)
+        brought, pool = (
+            import_judgements(dataset, path, Judge("people", "a colleague")),
+            request_pool(dataset, depth=5),
+        )
         compare_now(brought)
         draw_now(pool)
         rescore = start_rescore(dataset, Qrels.objects.get(version__dataset=dataset, number=2))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
+from evaluation.judgements.judges import agreement_sentence
 from evaluation.measures.registry import UnknownMeasureError, upper_bound_of
 from evaluation.statistics.agreement import kendall_tau
+from leaderboard.boards.facts import DatasetFacts
 from leaderboard.boards.model import JUDGED_SHARE, Column, Row
 from leaderboard.core.measures import better
 from leaderboard.results.kinds import SCORED
@@ -67,6 +70,32 @@ def judging_notes(rows: Sequence[Row], measure: str, found: MeasureCertainty | N
             )
     if found is not None and found.pool_gone:
         yield f"Own team left out: not known, because {found.pool_gone}."
+
+
+def describe_judges(judged_by: Mapping[str, Any], *, hidden: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Who made judgements, from what `Qrels.judged_by` says, with the share of each, and how far they agree, in words.
+
+    Nothing where no judge was ever named. Of hidden judgements how many a judge made, and agreed on, is not told.
+    """
+    judges = judged_by.get("judges", ())
+    total = sum(each["judgements"] for each in judges)
+    if not any(each["kind"] for each in judges):
+        return (), ()
+    if hidden:
+        return tuple(each["called"] for each in judges), ()
+    shares = (f"{each['called']} {100 * each['judgements'] / total:.0f} %" for each in judges)
+    return tuple(shares), tuple(map(agreement_sentence, judged_by.get("agreement", ())))
+
+
+def notes_on_judges(facts: DatasetFacts) -> Iterator[str]:
+    """Who judged, whether they agree, and whether much that is relevant must be unjudged."""
+    if facts.judges:
+        yield " ".join([f"Judged by: {', '.join(facts.judges)}.", *facts.agreement])
+    if facts.relevant_per_query is not None and facts.relevant_per_query < SPARSE:
+        yield (
+            f"Sparse labels: {facts.relevant_per_query:.1f} judged relevant documents a topic. Others are relevant, "
+            "too, and count as not relevant: systems that find these are marked down."
+        )
 
 
 def _has_both(row: Row, measure: str, key: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
@@ -218,13 +220,18 @@ def _store_tries(rescore: Rescore, tries: dict[str, int]) -> None:
 
 
 @transaction.atomic
-def finish_rescore(rescore: Rescore, content: OfferedContent, settings: dict[str, object]) -> bool:
-    """Let the curator decide: every run has its evaluation. False where further runs came, or settings changed."""
+def finish_rescore(
+    rescore: Rescore, content: OfferedContent, settings: dict[str, object], marks: Mapping[str, object]
+) -> bool:
+    """Let the curator decide: every run has its evaluation. False where further runs came, or settings changed.
+
+    `marks` are kept for the comparison.
+    """
     dataset = lock_board(rescore.dataset_id)
     note_progress(rescore)
     if rescore.done < rescore.total or settings_of(dataset) != settings:
         return False
-    kept = {"settings": settings, **content.as_dict()}
+    kept = {"settings": settings, "marks": marks, **content.as_dict()}
     evaluating = Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING)
     evaluating.update(state=State.READY, content=kept)
     return True

@@ -53,6 +53,7 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
         "hidden": dataset.hidden,
         "measures": list(dataset.measures),
         "primary": dataset.primary_measure,
+        "marks": rescore.content.get("marks", {}),
         "rows": rows,
         "stays": [{**_named(stay.entry), "why": stay.why} for stay in stays],
     }

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.statistics.agreement import kendall_tau
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.plain import safe_cell
@@ -95,6 +96,14 @@ class ComparisonTable:
     headings: Sequence[ColumnHeading]
     lines: Sequence[ComparisonLine]
     has_holes: bool
+    #: How many results are better and worse than the baseline by more than chance, before and after; where it is known.
+    marks: Mapping[str, Sequence[int]]
+
+    @property
+    def tau(self) -> float | None:
+        """Kendall's τ of the scores before and after, of the results that are ranked on both sides."""
+        ranked = [line for line in self.lines if line.climbed is not None]
+        return kendall_tau([line.before or 0 for line in ranked], [line.after or 0 for line in ranked])
 
     @property
     def moved(self) -> int:
@@ -123,7 +132,13 @@ def comparison_table(
     lines = [*known, *(line for line in lines if getattr(line, key) is None)]
     has_holes = any(line.hole_before is not None or line.hole_after is not None for line in lines)
     return ComparisonTable(
-        chosen, measures, f"-{key}" if falling else key, _headings(key, falling), lines, has_holes
+        chosen,
+        measures,
+        f"-{key}" if falling else key,
+        _headings(key, falling),
+        lines,
+        has_holes,
+        {} if hidden or chosen != comparison["primary"] else comparison.get("marks", {}),
     )
 
 

@@ -72,7 +72,7 @@ class Command(CurationCommand):
         )
         try:
             draw_now(pool)
-        except PoolTooLarge as error:
+        except (PoolTooLarge, JudgingRefused) as error:
             fail_pool(pool.pk, str(error))
             raise
         return pool

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import number_of
+from evaluation.judgements.judges import Judge, agreement_sentence
 from leaderboard.core.audit import actor
 from leaderboard.datasets.qrels import record_reading
 from leaderboard.judgements import imports
@@ -42,6 +43,9 @@ class Command(CurationCommand):
             "--conflicts", choices=imports.Conflicts.values,
             help="where a pair has another grade: keep the old one, replace it, or take the highest",
         )  # fmt: skip
+        parser.add_argument("--judge", default="", help="who judged: the people, or the model; public")
+        parser.add_argument("--judge-version", default="", help="of a model that judged")
+        parser.add_argument("--judge-prompt", default="", help="the SHA-256 of its prompt")
         parser.add_argument("--note", default="", help="where they are from; public")
         parser.add_argument("--pool", type=int, help="the number of the pool that was judged")
         parser.add_argument(
@@ -63,11 +67,17 @@ class Command(CurationCommand):
             return _try(dataset, file, blind, options["scale_grew"])
         if blind and not options["conflicts"]:
             raise CommandError(f"Say --conflicts keep, replace or highest: {_NOT_TOLD}")
+        kind = (
+            imports.JudgeKind.MODEL
+            if options["judge_version"] or options["judge_prompt"]
+            else imports.JudgeKind.PEOPLE
+        )
+        judge = Judge(kind, options["judge"], options["judge_version"], options["judge_prompt"].lower())
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
         brought = imports.import_judgements(
-            dataset, file, note=options["note"], pool=pool, scale_grew=options["scale_grew"]
+            dataset, file, judge, note=options["note"], pool=pool, scale_grew=options["scale_grew"]
         )
         compare_now(brought)
         if blind:
@@ -115,4 +125,5 @@ def _summary(counts: dict[str, Any]) -> str:
         f"{counts['new']:,} new, {counts['same']:,} the same, {number_of(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "
         f"{number_of(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
+        + "".join(f" {sentence}" for sentence in map(agreement_sentence, counts.get("agreement", ())))
     )

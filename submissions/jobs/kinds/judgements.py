@@ -14,7 +14,7 @@ from leaderboard.judgements import comparing
 from leaderboard.judgements.drawing import draw, record_pool
 from leaderboard.judgements.imports import State as ImportState
 from leaderboard.judgements.imports import fail_import
-from leaderboard.judgements.pools import fail_pool
+from leaderboard.judgements.pools import JudgingRefused, fail_pool
 from leaderboard.models import JudgementImport, Pool, User
 from submissions.jobs.kinds.score import begin
 from submissions.jobs.registry import register_kind
@@ -37,7 +37,7 @@ def pool_job(job: Job, lease: Lease) -> None:
         try:
             with acting(pool.created_by):
                 stored = draw(pool, folder, lease.report)
-        except PoolTooLarge as error:
+        except (PoolTooLarge, JudgingRefused) as error:
             with transaction.atomic():
                 finish(job, str(error))
                 fail_pool(key, str(error))

@@ -16,6 +16,7 @@ from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.storage.runs import StoredRun, run_path
 from leaderboard.judgements.rescoring import campaigns
 from leaderboard.judgements.rescoring.content import prepare_content
+from leaderboard.judgements.rescoring.marks import count_marks
 from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
 from leaderboard.results.protection import evaluate_parts, policy_of
 from submissions.jobs.kinds.score import begin, evaluate_run, record_scored
@@ -46,12 +47,12 @@ def rescore_job(job: Job, lease: Lease) -> None:
             rescore = _evaluating(job)
         if policy_of(dataset).competition:
             _find_parts(rescore, lease)
-        content = prepare_content(dataset, rescore.to_qrels)
+        content, marks = prepare_content(dataset, rescore.to_qrels), count_marks(rescore)
         with transaction.atomic():
             # The state goes first: a lost claim lets nobody decide.
             if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
                 raise LeaseLost
-            if campaigns.finish_rescore(rescore, content, settings):
+            if campaigns.finish_rescore(rescore, content, settings, marks):
                 write_log(job.pk, f"{rescore.done:,} runs are evaluated, {len(rescore.lost):,} cannot be.")
                 return
             transaction.set_rollback(True)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from evaluation.judgements.judges import Judge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.core.work_requests import request_work
@@ -119,7 +120,8 @@ def grow(
         pool.refresh_from_db()
         text, pooled = judged_pool(pool, removed)
         (tmp_path / "judged.csv").write_text(text)
-        brought = import_judgements(dataset, tmp_path / "judged.csv", note="assessors", pool=pool)
+        judge = Judge("people", "assessors")
+        brought = import_judgements(dataset, tmp_path / "judged.csv", judge, note="assessors", pool=pool)
         worker()
         brought.refresh_from_db()
         assert brought.counts["new"] == len(removed)

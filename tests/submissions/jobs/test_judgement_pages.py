@@ -25,6 +25,7 @@ from tests.submissions.workers import work
 
 pytestmark = pytest.mark.django_db
 
+JUDGED_BY = {"judge_kind": "people", "judge_name": "NIST assessors"}
 POOLS, IMPORTS = "/admin/leaderboard/pool/", "/admin/leaderboard/judgementimport/"
 
 
@@ -51,7 +52,7 @@ def scorer() -> None:
 
 def bring(client: Client, text: str, **fields: Any) -> str:
     """Send a file; the address of the import's page."""
-    data = {"dataset": "demo", "file": upload(text, "judged.qrels"), "why": "assessed", **fields}
+    data = {"dataset": "demo", "file": upload(text, "judged.qrels"), "why": "assessed", **JUDGED_BY, **fields}
     answer = client.post(f"{IMPORTS}bring/", data)
     assert answer.status_code == 302, answer.content.decode()
     return str(answer["Location"])
@@ -108,7 +109,7 @@ def test_without_the_right_nothing_of_it_is_there(demo: Dataset, api: Api, judge
 
 def test_a_file_with_problems_is_listed_whole(demo: Dataset, judge: Client) -> None:
     text = "q1 0 d2 1\nq99 0 d2 1\nq1 0 nowhere 1\nq1 0 d4 many\n"
-    data = {"dataset": "demo", "file": upload(text, "judged.qrels"), "why": "assessed"}
+    data = {"dataset": "demo", "file": upload(text, "judged.qrels"), "why": "assessed", **JUDGED_BY}
     answer = judge.post(f"{IMPORTS}bring/", data)
     page = answer.content.decode()
     assert answer.status_code == 400
@@ -177,7 +178,7 @@ def test_a_grade_above_the_present_scale_is_a_slip_unless_the_scale_grew(
     demo: Dataset, judge: Client, tmp_path: Path
 ) -> None:
     Qrels.objects.update(statistics={"grades": {"0": 3, "1": 20}})
-    data = {"dataset": "demo", "why": "assessed"}
+    data = {"dataset": "demo", "why": "assessed", **JUDGED_BY}
     refused = judge.post(f"{IMPORTS}bring/", {**data, "file": upload("q1 0 d2 9\n", "judged.qrels")})
     assert refused.status_code == 400
     assert "a grade above 1, the highest among the present judgements" in refused.content.decode()
@@ -199,6 +200,7 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client
     work()
     by = {"by": with_rights("judge_dataset").email, "why": "October"}
     said = run("draw_pool", "demo", depth=4, to=tmp_path, **by)
+    by["judge"] = "NIST assessors"
     pool = Pool.objects.get()
     assert f"Pool {pool.pk}: 28 pairs of 12 queries from 1 run; 20 were judged already." in said
     lines = (tmp_path / f"pool-demo-{pool.pk}.qrels").read_text().splitlines()
@@ -273,7 +275,7 @@ def test_hidden_judgements_are_merged_blindly(secret: Dataset, judge: Client) ->
 def test_commands_tell_hidden_judgements_to_readers_alone(secret: Dataset, tmp_path: Path) -> None:
     judged = tmp_path / "judged.qrels"
     judged.write_text(PROBES)
-    by = {"by": with_rights("judge_dataset").email, "why": "October"}
+    by = {"by": with_rights("judge_dataset").email, "why": "October", "judge": "NIST assessors"}
     assert run("import_judgements", "secret", str(judged), dry_run=True, **by) == (
         "The file can be taken: 10 judgements, 0 not judged yet.\n"
     )

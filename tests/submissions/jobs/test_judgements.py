@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from evaluation.core.errors import InvalidContent
+from evaluation.judgements.judges import Judge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.datasets.qrels import load_qrels
@@ -82,12 +83,17 @@ def rows_of(pool: Pool) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def bring(dataset: Dataset, curator: User, tmp_path: Path, text: str, **more: Any) -> JudgementImport:
+ASSESSORS = Judge("people", "NIST assessors")
+
+
+def bring(
+    dataset: Dataset, curator: User, tmp_path: Path, text: str, judge: Judge = ASSESSORS, **more: Any
+) -> JudgementImport:
     """Bring judgements, and have them compared."""
     path = tmp_path / "judged.qrels"
     path.write_text(text)
     with acting(curator, "for a test"):
-        brought = import_judgements(dataset, path, **more)
+        brought = import_judgements(dataset, path, judge, **more)
     scorer()
     brought.refresh_from_db()
     return brought
@@ -172,7 +178,7 @@ def test_a_file_with_problems_is_listed_whole_and_nothing_is_stored(
     path = tmp_path / "judged.qrels"
     path.write_text("q1 0 d2 1\nq1 0 d2 1\nq99 0 d2 1\nq1 0 nowhere 1\nq1 0 d4 eleven\n")
     with acting(curator), pytest.raises(InvalidContent) as caught:
-        import_judgements(demo, path)
+        import_judgements(demo, path, ASSESSORS)
     assert [each.code for each in caught.value.report.problems] == [
         "duplicate", "grade", "unknown_document", "unknown_query",
     ]  # fmt: skip
@@ -194,6 +200,10 @@ def test_conflicts_are_listed_and_the_curator_says_which_grade_counts(
     assert brought.counts == {
         "lines": 6, "pairs": 5, "unjudged": 1, "new": 2, "same": 1, "conflicts": 2, "raised": 1, "lowered": 1,
         "queries": 3, "new_queries": 1,
+        # 1 → 2, 2 → 0, 1 → 1: a third is the same, as many as by chance, 2/3 · 1/3 + 1/3 · 1/3.
+        "agreement": [
+            {"judges": ["judges not named", "NIST assessors"], "pairs": 3, "kappa": 0.0, "kappa_relevant": 0.0}
+        ],
     }  # fmt: skip
     assert list(list_conflicts(brought)) == [("q1", "d1", 1, 2), ("q1", "d3", 2, 0)]
     merged(brought, curator, policy)
@@ -329,7 +339,7 @@ def test_a_fault_of_ours_is_said_and_can_be_tried_again(demo: Dataset, curator: 
     path = tmp_path / "judged.qrels"
     path.write_text("q1 0 d2 1\n")
     with acting(curator):
-        brought = import_judgements(demo, path)
+        brought = import_judgements(demo, path, ASSESSORS)
     lost = path_of(Area.CURATION, brought.sha256)
     content = lost.read_bytes()
     lost.unlink()
