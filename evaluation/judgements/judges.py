@@ -49,10 +49,7 @@ def by_judge(brought: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
     for judge, grades in brought:
         own = found.setdefault(judge, {})
         for query, graded in grades.items():
-            of_query = own.setdefault(query, {})
-            of_query.update(
-                {document: grade for document, grade in graded.items() if document not in of_query}
-            )
+            own[query] = {**graded, **own.get(query, {})}
     return found
 
 
@@ -83,15 +80,7 @@ def agreements(brought: Judged, level: int) -> list[dict[str, Any]]:
             if min(grade, second[query][document]) >= 0
         ]  # fmt: skip
         if pairs:
-            relevant = [
-                (int(one_grade >= level), int(other_grade >= level)) for one_grade, other_grade in pairs
-            ]
-            found.append(
-                {
-                    "judges": [str(one), str(other)],
-                    "pairs": len(pairs),
-                    "kappa": cohen_kappa(pairs),
-                    "kappa_relevant": cohen_kappa(relevant),
-                }
-            )
+            binary = [(int(grade >= level), int(again >= level)) for grade, again in pairs]
+            kappas = {"kappa": cohen_kappa(pairs), "kappa_relevant": cohen_kappa(binary)}
+            found.append({"judges": [str(one), str(other)], "pairs": len(pairs), **kappas})
     return found

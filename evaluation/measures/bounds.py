@@ -12,10 +12,12 @@ since a document that is not among the first k can only lower the score.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.measures import formulas
 from evaluation.measures.formulas import JudgedRankings, Values, divide
 
 Bound = Callable[[JudgedRankings, int | None, int], Values]
@@ -34,43 +36,29 @@ def _grades_by_rank(ranking: JudgedRankings, k: int | None) -> NDArray[np.int64]
     return grid
 
 
-def _counts(ranking: JudgedRankings, k: int | None, level: int) -> tuple[Values, Values, Values]:
-    """Per query: relevant documents among the first k, unjudged ones there, and relevant ones that there are."""
-    grid = _grades_by_rank(ranking, k)
-    found = (grid >= level).sum(axis=1).astype(np.float64)
-    return found, (grid == _UNJUDGED).sum(axis=1).astype(np.float64), ranking.relevant_judged(level)
+@dataclass(frozen=True)
+class _Completed(JudgedRankings):
+    """A run's first k documents with the unjudged ones judged relevant, `added` of them for each query."""
+
+    added: Values = field(default_factory=lambda: np.zeros(0))
+
+    def relevant_judged(self, level: int) -> Values:
+        """Per query, how many documents are relevant."""
+        return super().relevant_judged(level) + self.added
 
 
-def precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """P@k with every unjudged document relevant."""
-    found, unjudged, _ = _counts(ranking, k, level)
-    return (found + unjudged) / (k or 1)
+def _all_relevant(formula: Bound) -> Bound:
+    """The bound of a measure that a further relevant document among the first k never lowers: all of them relevant."""
 
+    def bound(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+        grid = _grades_by_rank(ranking, k)
+        unjudged = grid == _UNJUDGED
+        rows, ranks = np.nonzero(grid != _NOTHING)
+        given = {each.name: getattr(ranking, each.name) for each in fields(ranking)}
+        given |= {"query": rows, "rank": ranks + 1, "grade": np.where(unjudged, level, grid)[rows, ranks]}
+        return formula(_Completed(**given, added=unjudged.sum(axis=1).astype(np.float64)), k, level)
 
-def success(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Success@k with every unjudged document relevant."""
-    found, unjudged, _ = _counts(ranking, k, level)
-    return (found + unjudged > 0).astype(np.float64)
-
-
-def recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """R@k with every unjudged document relevant: it is never less, since no more was found than there is."""
-    found, unjudged, possible = _counts(ranking, k, level)
-    return divide(found + unjudged, possible + unjudged)
-
-
-def capped_recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """R_cap@k with every unjudged document relevant, for the same reason."""
-    found, unjudged, possible = _counts(ranking, k, level)
-    possible = possible + unjudged
-    return divide(found + unjudged, possible if k is None else np.minimum(possible, k))
-
-
-def reciprocal_rank(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """1 / rank of the first document that is relevant or unjudged."""
-    grid = _grades_by_rank(ranking, k)
-    may_be = (grid >= level) | (grid == _UNJUDGED)
-    return np.where(may_be.any(axis=1), 1 / (may_be.argmax(axis=1) + 1.0), 0.0)
+    return bound
 
 
 def ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
@@ -120,9 +108,9 @@ def _first(discounts: Values, unjudged: NDArray[np.bool_], most: int) -> Values:
 #: By the name of a measure that has a cutoff: the bound of it.
 BOUNDS: dict[str, Bound] = {
     "nDCG": ndcg,
-    "P": precision,
-    "R": recall,
-    "R_cap": capped_recall,
-    "RR": reciprocal_rank,
-    "Success": success,
+    "P": _all_relevant(formulas.precision),
+    "R": _all_relevant(formulas.recall),
+    "R_cap": _all_relevant(formulas.capped_recall),
+    "RR": _all_relevant(formulas.reciprocal_rank),
+    "Success": _all_relevant(formulas.success),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,28 +112,28 @@ def draw_pool(
 
 
 def sole_finds(
-    runs: Iterable[tuple[int | None, Path, int]],
+    runs: Iterable[tuple[Hashable, Path, int]],
     qrels: Qrels,
     before: Qrels | None = None,
     *,
     drop_self_matches: bool = False,
-) -> dict[int | None, Pairs]:
+) -> dict[Hashable, Pairs]:
     """What is judged because of one team alone: pairs among the first documents of its runs and of no other team's.
 
-    `runs` are those that fed pools: (id of the team, run, depth). Pairs that were judged `before` the first pool are
+    `runs` are those that fed pools: (team, run, depth). Pairs that were judged `before` the first pool are
     no team's.
     Zobel (How reliable are the results of large-scale information retrieval experiments?, SIGIR 1998) leaves such
     pairs out to see whether a pool is fair to systems that had no part in it. Raises FileNotFoundError where a run is
     gone.
     """
-    finders: dict[tuple[bytes, bytes], set[int | None]] = {}
+    finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
     judged, earlier = _judged(qrels), _judged(before)
     for team, run, depth in runs:
         for query, kept in _first(run, depth, None, drop_self_matches).items():
             pooled = judged.get(query, frozenset()).intersection(kept) - earlier.get(query, frozenset())
             for document in pooled:
                 finders.setdefault((query, document), set()).add(team)
-    found: dict[int | None, Pairs] = {}
+    found: dict[Hashable, Pairs] = {}
     for (query, document), teams in finders.items():
         if len(teams) == 1:
             found.setdefault(teams.pop(), {}).setdefault(query, set()).add(document)

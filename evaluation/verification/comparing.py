@@ -141,17 +141,8 @@ def upper_count(query: RankedQuery, k: int | None, level: int) -> RankedQuery:
     return replace(query, grades=found, judged=np.concatenate([query.judged, found[head < 0]]))
 
 
-def _relevant(query: RankedQuery, k: int | None, level: int) -> float:
-    return float((query.grades[:k] >= level).sum())
-
-
-def _divided(number: float, by: float) -> float:
-    return number / by if by else 0.0
-
-
-def _first_relevant(query: RankedQuery, k: int | None, level: int) -> float:
-    ranks = np.flatnonzero(query.grades[:k] >= level)
-    return 1 / float(ranks[0] + 1) if len(ranks) else 0.0
+def _found(query: RankedQuery, k: int | None, level: int) -> NDArray[np.bool_]:
+    return query.grades[:k] >= level
 
 
 def upper(measure: Reference) -> Reference:
@@ -173,13 +164,15 @@ REFERENCES: dict[str, Reference] = {
     "Answer": answer,
     "R@kt": answer_within_tokens,
     "Upper(nDCG)": upper_ndcg,
-    "Upper(P)": upper(lambda query, k, level: _relevant(query, k, level) / (k or 1)),
+    "Upper(P)": upper(lambda query, k, level: float(_found(query, k, level).sum() / (k or 1))),
     "Upper(R)": upper(
-        lambda query, k, level: _divided(_relevant(query, k, level), (query.judged >= level).sum())
+        lambda query, k, level: float(_found(query, k, level).sum() / max(1, (query.judged >= level).sum()))
     ),
     "Upper(R_cap)": upper(capped_recall),
-    "Upper(RR)": upper(_first_relevant),
-    "Upper(Success)": upper(lambda query, k, level: float(_relevant(query, k, level) > 0)),
+    "Upper(RR)": upper(
+        lambda query, k, level: float(max(_found(query, k, level) / np.arange(1, len(query.grades[:k]) + 1)))
+    ),
+    "Upper(Success)": upper(lambda query, k, level: float(_found(query, k, level).any())),
 }
 
 

@@ -66,7 +66,9 @@ def _version(dataset: Dataset) -> DatasetVersion:
 def check_judge(judge: Judge) -> None:
     """Raises JudgingRefused for a judge without a name, and for a model that nobody could ask again."""
     if not judge.name.strip():
-        raise JudgingRefused("Say who judged: the name of the people (“NIST assessors”), or of the model.")
+        raise JudgingRefused(
+            "Say who judged (--judge): the name of the people, such as “NIST assessors”, or of the model."
+        )
     if judge.kind == JudgeKind.MODEL and not (judge.version.strip() and _SHA256.fullmatch(judge.prompt)):
         raise JudgingRefused(
             f"Say which version of {judge.name} judged, and the SHA-256 of its prompt as 64 hexadecimal digits: "

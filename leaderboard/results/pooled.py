@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from evaluation.runs.pooling import sole_finds
 from evaluation.runs.score import score_run
 from leaderboard.core.storage.runs import run_path
 from leaderboard.datasets.qrels import load_qrels, scoring_target
-from leaderboard.models import Entry, JudgementImport, Pool, Qrels, Run
+from leaderboard.models import Entry, JudgementImport, Pool, Qrels, Run, System
 
 
 class LeftOut(NamedTuple):
@@ -50,6 +50,10 @@ def runs_of(pool: Pool) -> QuerySet[Run]:
     return Run.objects.filter(pools=pool).select_related("system").order_by("pk")
 
 
+def _team_of(system: System) -> Hashable:
+    return system.team_id, system.participant
+
+
 def left_out_scores(
     qrels: Qrels,
     measure: str,
@@ -60,22 +64,28 @@ def left_out_scores(
     """Leave one team out: the scores of entries whose team fed a pool, without the documents that it alone brought in.
 
     Of open judgements, for the scorer. `known` are scores that were found on these judgements before. Nothing where
-    no pool was fed. Systems of the site itself count as one team's, as in pools. `progress` is called now and then,
-    and may raise.
+    no pool was fed. Systems of the site itself count as one team's, as in pools; where a team sent runs of several
+    participants, each of these is one. `progress` is called
+    now and then, and may raise.
     """
     fed = [
-        (run.system.team_id, run, pool) for pool in fed_pools(qrels).order_by("pk") for run in runs_of(pool)
+        (_team_of(run.system), run, pool) for pool in fed_pools(qrels).order_by("pk") for run in runs_of(pool)
     ]
     teams = {team for team, _, _ in fed}
     rows = (
         Entry.objects.filter(pk__in=entries).exclude(pk__in=known).select_related("system", "evaluation__run")
     )
-    rows = rows.order_by("system__team", "pk").prefetch_related("seeds__evaluation__run")
-    missing = [each for each in rows if each.system.team_id in teams]
+    rows = rows.order_by("system__team", "system__participant", "pk").prefetch_related(
+        "seeds__evaluation__run"
+    )
+    missing = [each for each in rows if _team_of(each.system) in teams]
     if not missing:
         return LeftOut({pk: known[pk] for pk in entries if pk in known})
-    if gone := {str(run.system) for _, run, _ in fed if not run_path(run.sha256).exists()}:
-        return LeftOut({}, f"runs of {', '.join(sorted(gone))}, which fed the pool, are no longer stored")
+    if gone := sum(not run_path(run.sha256).exists() for _, run, _ in fed):
+        return LeftOut(
+            {},
+            f"{gone} of the {len(fed)} runs that fed the pool {'is' if gone == 1 else 'are'} not stored any more",
+        )
     target, first = scoring_target(qrels.version, qrels=qrels), fed[0][2].qrels
     present = load_qrels(qrels)
     found = sole_finds(
@@ -84,10 +94,10 @@ def left_out_scores(
         load_qrels(first) if first is not None else None,
         drop_self_matches=target.drop_self_matches,
     )
-    without: dict[int | None, judged.Qrels] = {}
+    without: dict[Hashable, judged.Qrels] = {}
     scores: dict[int, float] = {}
     for entry in missing:
-        team = entry.system.team_id
+        team = _team_of(entry.system)
         if team not in without:
             without = {team: present.without(found.get(team, {}))}
         against = replace(target, qrels=without[team], hidden=False)

@@ -66,7 +66,7 @@ def other_column(measure: str) -> Column:
     if measure in JUDGED_MEASURES:
         return measure_column(measure, JUDGED_SHARE, _NOTES[measure])
     if is_about_judging(measure):
-        return replace(measure_column(measure, JUDGED_SHARE, _UPPER), label="Upper bound")
+        return replace(measure_column(measure, JUDGED_SHARE, _UPPER), label="Upper bound", better="")
     return measure_column(measure, OTHER_MEASURES)
 
 

@@ -25,6 +25,7 @@ from leaderboard.models import DECLARED_NUMBERS, Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import short_citation
 from leaderboard.results.history.measurements import MeasuredEntry, measured_of
+from leaderboard.results.values import is_upper_bound
 
 #: What a result shows as it was read, by its own names.
 _AS_READ = {
@@ -152,7 +153,8 @@ def _result(
 ) -> Result | None:
     """The entry as the page shows it, None where it has no score, or left the board between two queries."""
     scores: dict[str, float] = row["scores"]
-    ordered = [name for name in row["dataset__measures"] if name in scores] or list(scores)
+    own = [name for name in row["dataset__measures"] if name in scores]
+    ordered = [*own, *(name for name in scores if is_upper_bound(name))] if own else [*scores]
     entry = next((each for each in field.entries if each.pk == row["pk"]), None)
     if not ordered or entry is None:
         return None

@@ -66,9 +66,9 @@ class EntryCertainty(NamedTuple):
     p_baseline_corrected: float | None = None
     p_best: float | None = None
     p_best_corrected: float | None = None
+    without_own: float | None = None
     rank_low: int | None = None
     rank_high: int | None = None
-    without_own: float | None = None
 
     def as_data(self, settings: TestSettings) -> dict[str, Any]:
         """As plain values for exports, with whether p-values are bounds: below what the permutations can show."""

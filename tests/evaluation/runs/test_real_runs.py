@@ -14,6 +14,7 @@ from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.pooling import sole_finds
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.runs.top_documents import first_documents
+from evaluation.statistics.agreement import kendall_tau
 
 SHARED = Path(os.environ.get("RUNBOARD_SHARED") or Path(__file__).resolve().parents[3].parent / "shared")
 ROUND = SHARED / "data" / "trec-covid-round1"
@@ -48,8 +49,9 @@ def test_one_team_left_out_on_trec_covid_is_pytrec_eval_on_filtered_qrels() -> N
     runs = [(team, path, 7) for team, path in zip(teams, paths, strict=True)]
     found, judged = sole_finds(runs, qrels), qrels.as_dict()
     firsts = [first_documents(path, 7) for path in paths]
-    lost = 0
-    for team, path in zip(teams, paths, strict=True):
+    for team, path in list(zip(teams, paths, strict=True))[
+        ::3
+    ]:  # a third of them: pytrec_eval takes a second each
         others = [each for number, each in zip(teams, firsts, strict=True) if number != team]
         own = [each for number, each in zip(teams, firsts, strict=True) if number == team]
         kept = {
@@ -70,5 +72,29 @@ def test_one_team_left_out_on_trec_covid_is_pytrec_eval_on_filtered_qrels() -> N
         target = ScoringTarget(qrels.without(found.get(team, {})))
         mean = score_run(path, target, ["nDCG@10"]).means["nDCG@10"]
         assert mean == pytest.approx(expected, abs=1e-9), path.name
-        lost += mean < score_run(path, ScoringTarget(qrels), ["nDCG@10"]).means["nDCG@10"] - 0.001
-    assert lost >= 5
+
+
+@pytest.mark.skipif(
+    not ROUND.is_dir(), reason=f"no {ROUND} (RUNBOARD_SHARED names the folder of real collections)"
+)
+def test_the_documentation_says_what_the_judging_of_trec_covid_makes_of_its_runs() -> None:
+    qrels, paths = read_qrels(ROUND / "qrels.txt"), sorted((ROUND / "runs").glob("*.gz"))
+    teams = [path.name.upper()[:5] for path in paths]
+    found = sole_finds([(team, path, 7) for team, path in zip(teams, paths, strict=True)], qrels)
+    text = (Path(__file__).parents[3] / "docs" / "judging.md").read_text("utf-8")
+    rows, told = [], 0
+    for team, path in zip(teams, paths, strict=True):
+        means = score_run(path, ScoringTarget(qrels), ["nDCG@10", "Upper(nDCG)@10", "Hole@10"]).means
+        target = ScoringTarget(qrels.without(found.get(team, {})))
+        rows.append([*means.values(), *score_run(path, target, ["nDCG@10"]).means.values()])
+        told += (
+            f"| {path.name.removesuffix('.txt.gz')} | {' | '.join(f'{each:.3f}' for each in rows[-1])} |"
+            in text
+        )
+    assert told == 6
+    shown, upper, _, without = zip(*rows, strict=True)
+    taus = kendall_tau(shown, upper), kendall_tau(shown, without)
+    assert (
+        f"of the 18 scores is {taus[0]:.2f} with their upper bounds, and {taus[1]:.2f} with the scores"
+        in text
+    )

@@ -176,7 +176,7 @@ def test_a_pool_whose_runs_are_gone_is_one_clear_line(
         scorer()
         again = pools.request_pool(demo, depth=5)
         scorer()
-    gone = "because runs of Second, which fed the pool, are no longer stored."
+    gone = "because 1 of the 2 runs that fed the pool is not stored any more."
     assert f"Own team left out: not known, {gone}" in board(client)["notes"]
     again.refresh_from_db()
     assert again.state == Pool.State.FAILED
@@ -186,7 +186,7 @@ def test_a_pool_whose_runs_are_gone_is_one_clear_line(
 @pytest.mark.parametrize(
     ("judge", "line"),
     [
-        (Judge("people", " "), "Say who judged: the name of the people"),
+        (Judge("people", " "), r"Say who judged \(--judge\): the name of the people"),
         (Judge("model", "Umbrela", "", "3f" * 32), "Say which version of Umbrela judged, and the SHA-256"),
         (Judge("model", "Umbrela", "1", "my prompt"), "64 hexadecimal digits"),
         (Judge("people", "NIST assessors", "1"), "Only a model has a version and a prompt"),
