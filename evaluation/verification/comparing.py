@@ -113,25 +113,22 @@ def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
 
     A value v is reached where, summed over the grades in use, the most of gain − v · ideal gain is 0 or more.
     """
-    discounts = 1 / np.log2(np.arange(2, len(query.judged) + len(query.grades) + 3))
     head, in_use = query.grades[:k], query.in_use[query.in_use > 0]
     grades = in_use if len(in_use) else np.array([max(level, 1)])
-    sums = np.concatenate([[0.0], np.cumsum(discounts[:k])])
-    added = np.concatenate([[0.0], np.cumsum(discounts[: len(head)][head < 0])])
-
-    def surplus(value: float) -> float:
-        total = 0.0
-        for grade, step in zip(grades, np.diff(grades, prepend=0), strict=True):
-            ideal = sums[np.minimum((query.judged >= grade).sum() + np.arange(len(added)), len(sums) - 1)]
-            found = discounts[: len(head)][head >= grade].sum()
-            total += step * float(found + (added - value * ideal).max())
-        return total
-
-    low, high = 0.0, 1.0
-    while high - low > 1e-13:
+    discounts = 1 / np.log2(np.arange(2, len(query.judged) + len(query.grades) + 3))
+    sums, shown = np.concatenate([[0.0], np.cumsum(discounts[:k])]), discounts[: len(head)]
+    added = np.concatenate([[0.0], np.cumsum(shown[head < 0])])
+    steps = np.diff(grades, prepend=0)[:, None]
+    gains = steps * np.array([shown[head >= grade].sum() + added for grade in grades])
+    there = (query.judged >= grades[:, None]).sum(axis=1)
+    ideals = steps * sums[np.minimum(there[:, None] + np.arange(len(added)), len(sums) - 1)]
+    if len(grades) == 1:
+        return float(np.divide(gains, ideals, out=np.zeros_like(gains), where=ideals > 0).max())
+    low, high = 0.0, 1.0 if ideals[:, -1].any() else 0.0
+    while high - low > TOLERANCE / 10:
         middle = (low + high) / 2
-        low, high = (middle, high) if surplus(middle) >= 0 else (low, middle)
-    return low if len(head) and (len(added) > 1 or (query.judged > 0).any()) else 0.0
+        low, high = (middle, high) if (gains - middle * ideals).max(axis=1).sum() >= 0 else (low, middle)
+    return low
 
 
 def upper_count(query: RankedQuery, k: int | None, level: int) -> RankedQuery:

@@ -41,6 +41,18 @@ def tested(**means: float) -> Dataset:
     return dataset
 
 
+def bounded(bound: float) -> Dataset:
+    """The same with this upper bound of BM25, published before the board was recorded."""
+    dataset = scored_dataset(measures=["nDCG@10"])
+    by_query(dataset, {"BM25": 0.4, "First": 0.6})
+    for entry in dataset.entries.all():
+        entry.scores["Upper(nDCG)@10"] = bound if entry.is_baseline else 0.9
+        entry.save()
+    record_boards()
+    compute_certainty(dataset)
+    return dataset
+
+
 def protected(**means: float) -> Dataset:
     """A board over hidden judgements."""
     dataset = scored_dataset(measures=["nDCG@10"], hidden=True)
@@ -92,6 +104,24 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
         "Best: Little, nDCG@10 0.401. Against BM25: +0.3 %, not significant (p = {p}). "
         f"Tied with it: BM25. {UPLOADED}",
         {"better": False, "tied": ["BM25"]},
+    ),
+    "above the baseline's upper bound": (
+        lambda: bounded(0.55),
+        "Best: First, nDCG@10 0.600, +50.0 % over BM25 (significant, p < .001, even over its upper bound). "
+        f"No system ties with it. {UNMEASURED}",
+        {"better": True, "above_bound": True},
+    ),
+    "below the baseline's upper bound": (
+        lambda: bounded(0.65),
+        "Best: First, nDCG@10 0.600, +50.0 % over BM25 (significant, p < .001, but not over its upper bound). "
+        f"No system ties with it. {UNMEASURED}",
+        {"better": True, "above_bound": False},
+    ),
+    "nothing of the baseline is unjudged": (
+        lambda: bounded(0.4),
+        "Best: First, nDCG@10 0.600, +50.0 % over BM25 (significant, p < .001). No system ties with it. "
+        + UNMEASURED,
+        {"better": True, "above_bound": None},
     ),
     "no tie": (
         lambda: tested(BM25=0.4, First=0.8),
