@@ -1,6 +1,6 @@
 """The most that a score could be, whatever grades the unjudged documents among the first k would get.
 
-The idea is that of the residual of rank-biased precision (Moffat & Zobel, TOIS 27(1), 2008, section 3.3): a score over
+The idea is that of the residual of rank-biased precision (Moffat & Zobel, TOIS 27(1), 2008): a score over
 incomplete judgements is one end of a range. There every unjudged document counts as relevant at the other end. Where a
 score is divided by what could be found (nDCG, R, R_cap), a further relevant document raises both sides of the fraction,
 and all of them relevant need not be the most: three relevant documents that a run ranks first, and nothing else, are an

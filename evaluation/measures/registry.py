@@ -72,7 +72,7 @@ def upper_bound(measure: str) -> Family:
         f"The most that {measure}@k could be, whatever grades the unjudged documents among the first k would get. The "
         "measure itself is the other end, at which none of them is relevant.",
         f"The maximum of {measure}@k over all ways to give unjudged documents among the first k grades in use",
-        "Moffat & Zobel, TOIS 27(1), 2008, section 3.3 (the residual of RBP)", "required", measure != "nDCG", measure,
+        "Moffat & Zobel, TOIS 27(1), 2008 (the residual of RBP)", "required", measure != "nDCG", measure,
     )  # fmt: skip
 
 
