@@ -65,8 +65,7 @@ def left_out_scores(
 
     Of open judgements, for the scorer. `known` are scores that were found on these judgements before. Nothing where
     no pool was fed. Systems of the site itself count as one team's, as in pools; where a team sent runs of several
-    participants, each of these is one. `progress` is called
-    now and then, and may raise.
+    participants, each of these is one. `progress` is called now and then, and may raise.
     """
     fed = [
         (_team_of(run.system), run, pool) for pool in fed_pools(qrels).order_by("pk") for run in runs_of(pool)
@@ -75,17 +74,15 @@ def left_out_scores(
     rows = (
         Entry.objects.filter(pk__in=entries).exclude(pk__in=known).select_related("system", "evaluation__run")
     )
-    rows = rows.order_by("system__team", "system__participant", "pk").prefetch_related(
-        "seeds__evaluation__run"
-    )
-    missing = [each for each in rows if _team_of(each.system) in teams]
+    of_teams = rows.order_by("system__team", "system__participant", "pk")
+    missing = [
+        each for each in of_teams.prefetch_related("seeds__evaluation__run") if _team_of(each.system) in teams
+    ]
     if not missing:
         return LeftOut({pk: known[pk] for pk in entries if pk in known})
     if gone := sum(not run_path(run.sha256).exists() for _, run, _ in fed):
-        return LeftOut(
-            {},
-            f"{gone} of the {len(fed)} runs that fed the pool {'is' if gone == 1 else 'are'} not stored any more",
-        )
+        are = "is" if gone == 1 else "are"
+        return LeftOut({}, f"{gone} of the {len(fed)} runs that fed the pool {are} not stored any more")
     target, first = scoring_target(qrels.version, qrels=qrels), fed[0][2].qrels
     present = load_qrels(qrels)
     found = sole_finds(
@@ -101,10 +98,8 @@ def left_out_scores(
         if team not in without:
             without = {team: present.without(found.get(team, {}))}
         against = replace(target, qrels=without[team], hidden=False)
-        evaluations = (
-            [entry.evaluation] if entry.evaluation else [seed.evaluation for seed in entry.seeds.all()]
-        )
-        paths = [run_path(each.run.sha256) for each in evaluations]
+        seeds = [seed.evaluation for seed in entry.seeds.all()]
+        paths = [run_path(each.run.sha256) for each in ([entry.evaluation] if entry.evaluation else seeds)]
         progress(len(scores) / len(missing))
         if all(path.exists() for path in paths):
             scores[entry.pk] = fmean(score_run(path, against, [measure]).means[measure] for path in paths)
