@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from evaluation.measures import bounds, formulas
@@ -281,9 +282,13 @@ def parse_measure(text: str) -> Measure:
     return measure
 
 
+@lru_cache(maxsize=256)
 def upper_bound_of(name: str) -> str | None:
     """The name of the upper bound of a measure, `Upper(nDCG)@10`; None where it has none: it needs a cutoff."""
-    measure = parse_measure(name)
+    try:
+        measure = parse_measure(name)
+    except UnknownMeasureError:  # only publications have it
+        return None
     family = FAMILIES.get(f"upper({measure.family.key.removesuffix('()')})")
     return Measure(family, measure.cutoff, measure.level).name if family and measure.cutoff else None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from evaluation.measures.registry import UnknownMeasureError, upper_bound_of
+from evaluation.measures.registry import upper_bound_of
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
 from leaderboard.results.protection import HIDDEN_DECIMALS, part_means, policy_of
 
@@ -23,10 +23,7 @@ REVEALING = ("Hole", "Judged", "Upper")
 
 def upper_of(dataset: Dataset) -> tuple[str, ...]:
     """The upper bound of the dataset's primary measure, where that has one."""
-    try:
-        bound = upper_bound_of(dataset.primary_measure)
-    except UnknownMeasureError:  # only publications have it
-        bound = None
+    bound = upper_bound_of(dataset.primary_measure)
     return (bound,) if bound else ()
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from evaluation.judgements.judges import agreement_sentence
-from evaluation.measures.registry import UnknownMeasureError, upper_bound_of
+from evaluation.measures.registry import upper_bound_of
 from evaluation.statistics.agreement import kendall_tau
 from leaderboard.boards.facts import DatasetFacts
 from leaderboard.boards.model import JUDGED_SHARE, Column, Row
@@ -30,15 +29,6 @@ _COLUMN = Column(
 )
 
 
-@lru_cache(maxsize=256)
-def bound_of(measure: str) -> str:
-    """The key of the column with the upper bound of a measure, empty where it has none."""
-    try:
-        return upper_bound_of(measure) or ""
-    except UnknownMeasureError:
-        return ""
-
-
 def left_out_columns(found: MeasureCertainty | None) -> Sequence[Column]:
     """The column of scores without a team's own finds, where pools are known and any team fed one."""
     known = found is not None and any(one.without_own is not None for one in found.entries.values())
@@ -49,7 +39,7 @@ def judging_notes(rows: Sequence[Row], measure: str, found: MeasureCertainty | N
     """What the bounds of all rows tell of the order, in words."""
     orders = [
         (each, [(row.values[measure], row.values[each]) for row in rows if _has_both(row, measure, each)])
-        for each in (bound_of(measure), LEFT_OUT)
+        for each in (upper_bound_of(measure) or "", LEFT_OUT)
     ]
     for key, pairs in orders:
         tau = kendall_tau(*zip(*pairs, strict=True)) if len(pairs) > 1 else None
