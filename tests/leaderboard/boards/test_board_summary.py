@@ -107,20 +107,19 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "above the baseline's upper bound": (
         lambda: bounded(0.55),
-        "Best: First, nDCG@10 0.600, +50.0 % over BM25 (significant, p < .001, even over its upper bound). "
-        f"No system ties with it. {UNMEASURED}",
+        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Over the upper bound of BM25: yes. "
+        f"Tied with it: no other system. {UPLOADED}",
         {"better": True, "above_bound": True},
     ),
     "below the baseline's upper bound": (
         lambda: bounded(0.65),
-        "Best: First, nDCG@10 0.600, +50.0 % over BM25 (significant, p < .001, but not over its upper bound). "
-        f"No system ties with it. {UNMEASURED}",
+        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Over the upper bound of BM25: no. "
+        f"Tied with it: no other system. {UPLOADED}",
         {"better": True, "above_bound": False},
     ),
     "nothing of the baseline is unjudged": (
         lambda: bounded(0.4),
-        "Best: First, nDCG@10 0.600, +50.0 % over BM25 (significant, p < .001). No system ties with it. "
-        + UNMEASURED,
+        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Tied with it: no other system. {UPLOADED}",
         {"better": True, "above_bound": None},
     ),
     "no tie": (
