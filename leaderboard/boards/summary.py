@@ -70,12 +70,12 @@ def summarise(
     )
     least, alone = said.least_difference(measure), len(rows) == 1
     parts = [_lead(board, best, ratio, statement, least, alone=alone, tested=tested and not reported)]
-    above = _above_bound(rows, best, key, statement)
-    if above is not None:
-        label = _("Over the upper bound of %(baseline)s") % {"baseline": board.baseline}
-        parts.append(Part(label, _("yes") if above else _("no"), "up" if above else "ns"))
     if certain:
         parts.append(Part(_("Tied with it"), certain))
+    above = _above_bound(rows, best, key, statement)
+    if above is not None:
+        told = _("%(baseline)s stays behind") if above else _("%(baseline)s could lead")
+        parts.append(Part(_("If unjudged were relevant"), told % {"baseline": board.baseline}))
     shown = _("%(name)s (challenged), %(score)s") if best.entry.challenged else "%(name)s, %(score)s"
     return Summary(
         _label(reported=reported, total=len(board.rows) if filtered else 1),
