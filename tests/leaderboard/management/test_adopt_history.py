@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Model
 from django.test import override_settings
 
 from leaderboard.core.audit import record
@@ -59,13 +60,28 @@ def earlier_database(new_tables: set[str], monkeypatch: pytest.MonkeyPatch) -> I
     ):
         table, columns = model._meta.db_table, {field.column for field in model._meta.local_concrete_fields}
         try:
-            fields = then.get_model(model._meta.label)._meta.local_concrete_fields
+            earlier = then.get_model(model._meta.label)
         except LookupError:
             execute(f"DROP TABLE {table}")
-        else:
-            for column in columns - {field.column for field in fields}:
-                drop(table, column)
+            continue
+        changed = [each for each in earlier._meta.constraints if each not in model._meta.constraints]
+        if changed and connection.vendor == "sqlite":
+            recreate(earlier)
+            continue
+        for column in columns - {field.column for field in earlier._meta.local_concrete_fields}:
+            drop(table, column)
+        for constraint in changed:
+            execute(str(constraint.create_sql(earlier, connection.schema_editor())))
     record_earlier_migrations()
+
+
+def recreate(model: type[Model]) -> None:
+    """Make an empty table anew: SQLite changes no constraint that is part of a table."""
+    editor = connection.schema_editor(collect_sql=True)
+    editor.deferred_sql = []
+    statement, _ = editor.table_sql(model)
+    execute(f"DROP TABLE {model._meta.db_table}", statement)
+    execute(*map(str, [*editor._model_indexes_sql(model), *editor.deferred_sql]))
 
 
 def drop(table: str, column: str) -> None:
