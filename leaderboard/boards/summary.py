@@ -206,15 +206,21 @@ def _cheapest(
         and (row in tied or (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST))
     ]  # fmt: skip
     own = next((_("%(time)s ms per query") % _time(latency) for latency, row in near if row is best), "")
-    if not own:
-        own = str(_NOT_TIMED.get(best.entry.provenance, _("not measured")))
+    own = own or _reported_cost(best) or str(_NOT_TIMED.get(best.entry.provenance, _("not measured")))
     if not near:
         return None, None, own
     latency, cheapest = min(near, key=lambda found: found[0])
     if cheapest is best:
         return best, latency, _("%(cost)s, the least of those near it") % {"cost": own}
     facts = {"cost": own, "name": _name(cheapest, Counter())} | _time(latency)
-    return cheapest, latency, _("%(cost)s; cheapest near it: %(name)s, %(time)s ms") % facts
+    return cheapest, latency, _("%(cost)s; fastest close to it: %(name)s, %(time)s ms") % facts
+
+
+def _reported_cost(row: Row) -> str:
+    """The latency that a publication reports; empty where it has none."""
+    on = (("latency-gpu", _("%(time)s ms on a GPU")), ("latency-cpu", _("%(time)s ms on a CPU")))
+    told = [text % _time(latency) for key, text in on if (latency := _number(row, key)) is not None]
+    return _("%(cost)s, as reported") % {"cost": ", ".join(told)} if told else ""
 
 
 def _time(latency: float) -> dict[str, str]:

@@ -291,14 +291,14 @@ def _notes(board: Board, places: Sequence[Member], *, chosen: bool) -> list[str]
 
 SYSTEM_DELTAS = Figure(
     slug="system-deltas",
-    title="Differences to the baseline by dataset",
+    title="Differences from the baseline by dataset",
     caption="How far a system is above or below the baseline of each dataset.",
     subjects=("system",),
     build=build_system,
 )
 DELTAS = Figure(
     slug="deltas",
-    title="Differences to the baseline",
+    title="Differences from the baseline",
     caption="How far above or below the baseline systems are, dataset by dataset.",
     subjects=("benchmark", "dataset"),
     build=build,

@@ -218,7 +218,7 @@ def _legend(board: Board) -> Iterator[str]:
     if any(column.kind in ("delta", "relative") for column in board.shown):
         least = board.statements.least_difference(board.measure)
         facts = {"baseline": board.baseline, "least": f"{least or 0:+.3f}"}
-        yield _("Δ is the difference to %(baseline)s on the same topics and judgements.") % facts
+        yield _("Δ is the difference from %(baseline)s on the same topics and judgements.") % facts
         if least is not None:
             colours = _(
                 "Blue: significantly better than %(baseline)s, by %(least)s or more. Over hidden judgements this one "

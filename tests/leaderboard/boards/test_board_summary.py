@@ -177,13 +177,13 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "cheapest is another": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0), quick=(0.57, 8.0), slow=(0.58, 90.0)),
         f"Best: best, nDCG@10 0.600. Against BM25: +50.0 %. {UNKNOWN} "
-        "Cost: 40 ms per query; cheapest near it: quick, 8.0 ms.",
+        "Cost: 40 ms per query; fastest close to it: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "the best was uploaded, others were measured": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, None), quick=(0.57, 8.0)),
         f"Best: best, nDCG@10 0.600. Against BM25: +50.0 %. {UNKNOWN} "
-        "Cost: not measured (uploaded run); cheapest near it: quick, 8.0 ms.",
+        "Cost: not measured (uploaded run); fastest close to it: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "more ties than can be named": (

@@ -101,10 +101,10 @@ def test_an_axis_without_points_gives_way_to_one_with_them_but_not_where_it_is_a
 
 
 def test_titles_name_the_baseline_of_the_board(board: Dataset, client: Client) -> None:
-    assert ">Differences to BM25<" in client.get(f"/datasets/{board.slug}/").content.decode()
+    assert ">Differences from BM25<" in client.get(f"/datasets/{board.slug}/").content.decode()
     found = client.get(f"/figures/deltas.json?dataset={board.slug}").json()
-    assert found["title"] == "Differences to BM25"
-    assert "Differences to the baseline" in client.get("/figures/").content.decode()
+    assert found["title"] == "Differences from BM25"
+    assert "Differences from the baseline" in client.get("/figures/").content.decode()
 
 
 def test_a_system_with_results_on_two_datasets_has_its_differences_drawn(client: Client) -> None:
