@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from evaluation.cli import Subparsers
-from evaluation.cli.retrieve import show_problems
+from evaluation.cli.retrieve import show_fault, show_problems
 from evaluation.core.errors import InvalidContent
 from evaluation.engines import merge
 
@@ -33,5 +33,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
         lines = merge(arguments.parts, arguments.queries, arguments.out)
     except InvalidContent as error:
         return show_problems(error)
+    except OSError as error:
+        return show_fault(error)
     print(f"{arguments.out}: {lines:,} lines of {len(arguments.parts):,} parts", file=sys.stderr)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, open_checkpoint
 from evaluation.cli import Subparsers
 from evaluation.core.errors import InvalidContent, ModelFailure
+from evaluation.core.files import sha256_of
 from evaluation.core.problems import at_lines
+from evaluation.core.writing import DISK_FULL, complete_or_absent
 from evaluation.engines import (
     ENGINES,
     FACTS,
@@ -213,8 +214,7 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
         print(f"error: the model cannot be used: {error.message} ({error.code}). {remedy}", file=sys.stderr)
         return 1
     except (InvalidParameter, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return show_fault(error)
     print(said, file=sys.stderr)
     return 0
 
@@ -225,6 +225,15 @@ def show_problems(error: InvalidContent) -> int:
         where = at_lines(problem.lines, problem.count)
         print(f"{problem.severity}: {problem.message}{where}. {problem.hint}", file=sys.stderr)
     return 1
+
+
+def show_fault(error: Exception) -> int:
+    """Say on standard error why nothing could be done; the exit status."""
+    said = str(error)
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        said = f"The disk is full: {said}. Make room, and give the same command again: what is whole stays."
+    print(f"error: {said}", file=sys.stderr)
+    return 2
 
 
 def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
@@ -268,14 +277,13 @@ def _claim_shards(arguments: argparse.Namespace, given: Mapping[str, object], re
     if description.encoding_parameters is None or resources.checkpoint is None:
         raise InvalidParameter(f"{description.name} encodes no shards; leave out --shards.")
     values = description.complete(given)
-    with arguments.corpus.open("rb") as corpus:
-        made_from = {
-            "engine": description.name,
-            "checkpoint": CheckpointDescription.read(resources.checkpoint).sha256,
-            "corpus": hashlib.file_digest(corpus, "sha256").hexdigest(),
-            "device": resources.device,
-            **{name: values[name] for name in description.encoding_parameters},
-        }
+    made_from = {
+        "engine": description.name,
+        "checkpoint": CheckpointDescription.read(resources.checkpoint).sha256,
+        "corpus": sha256_of(arguments.corpus),
+        "device": resources.device,
+        **{name: values[name] for name in description.encoding_parameters},
+    }
     note = arguments.shards / "made-from.json"
     if note.exists():
         before = json.loads(note.read_text("utf-8"))
@@ -286,7 +294,8 @@ def _claim_shards(arguments: argparse.Namespace, given: Mapping[str, object], re
             )
     else:
         arguments.shards.mkdir(parents=True, exist_ok=True)
-        note.write_text(json.dumps(made_from, indent=1), encoding="utf-8")
+        with complete_or_absent(note) as file:
+            json.dump(made_from, file, indent=1)
 
 
 def _device(asked: str) -> str:

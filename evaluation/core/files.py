@@ -1,8 +1,9 @@
-"""Files that strangers may have put there."""
+"""Reading files: those that strangers may have put there, and checksums."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -16,3 +17,9 @@ def open_regular(path: Path) -> BinaryIO:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's bytes, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,6 +9,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from evaluation.collections.beir import Document, count_documents, read_corpus
+from evaluation.core.writing import make_folder
 from evaluation.engines.base import (
     SHARD_SIZE,
     InvalidParameter,
@@ -18,7 +18,7 @@ from evaluation.engines.base import (
     StageProgress,
     shard_name,
 )
-from evaluation.engines.parts import Part
+from evaluation.engines.parts import Part, check_whole
 from evaluation.engines.registry import describe
 
 
@@ -44,7 +44,7 @@ def encode_corpus(
 ) -> EncodedCorpus:
     """All encoded shards of the corpus, or of a part: those that `folder` has already, and the others made there.
 
-    A shard takes its name only once it is whole.
+    A shard takes its name only once it is whole. Raises InvalidContent where one has lost bytes since.
     """
     folder.mkdir(exist_ok=True)
     report("encoding", 0.0)
@@ -52,6 +52,7 @@ def encode_corpus(
     shards = -(-total // shard_size)
     wanted = part.of(shards, "shards") if part else range(shards)
     folders = [folder / shard_name(number) for number in wanted]
+    check_whole(folders)
     encoded, seconds = 0, 0.0
     reading: Iterator[Document] = iter(())
     at = -1  # the number of the document that is read next
@@ -78,12 +79,10 @@ def _encode_shard(
     total: int,
     report: StageProgress,
 ) -> None:
-    partial = shard.with_name(f"{shard.name}.part-{os.getpid()}")
-    partial.mkdir()
-    engine.encode_shard(
-        documents, partial, lambda share: report("encoding", (before + share * len(documents)) / total)
-    )
-    partial.rename(shard)
+    def tell(share: float) -> None:
+        report("encoding", (before + share * len(documents)) / total)
+
+    make_folder(shard, lambda folder: engine.encode_shard(documents, folder, tell))
 
 
 def encode(

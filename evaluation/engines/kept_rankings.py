@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from evaluation.core.writing import appearing
 from evaluation.engines.base import SearchResult
 
 Rankings = list[Mapping[str, SearchResult]]
@@ -33,7 +33,7 @@ class KeptRankings:
         if path and path.exists():
             try:
                 return _read(orjson.loads(path.read_bytes()))
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, AttributeError):
                 path.unlink()
         started = perf_counter()
         found = search()
@@ -46,18 +46,19 @@ class KeptRankings:
                 }
                 for rankings in found
             ]
-            partial = path.with_suffix(f".part-{os.getpid()}")
-            partial.write_bytes(orjson.dumps({"seconds": seconds, "rankings": rows}))
-            partial.replace(path)
+            with appearing(path) as unfinished:
+                unfinished.write_bytes(orjson.dumps({"seconds": seconds, "rankings": rows}))
         return found, seconds
 
 
 def _read(kept: Mapping[str, Any]) -> tuple[Rankings, float]:
     found: Rankings = [
-        {
-            label: SearchResult(query, ids, np.array(scores, np.float32))
-            for label, (query, ids, scores) in row.items()
-        }
-        for row in kept["rankings"]
+        {label: _ranking(*ranking) for label, ranking in row.items()} for row in kept["rankings"]
     ]
     return found, kept["seconds"]
+
+
+def _ranking(query: str, ids: list[str], scores: list[float]) -> SearchResult:
+    if len(ids) != len(scores):
+        raise ValueError("there is not one score for each document")
+    return SearchResult(query, ids, np.array(scores, np.float32))

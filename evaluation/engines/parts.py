@@ -9,14 +9,13 @@ one ranking, by their ids.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from functools import partial
 from hashlib import sha256
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +26,7 @@ from evaluation.archives.compression import open_lines
 from evaluation.core.errors import InvalidContent
 from evaluation.core.order import trec_order
 from evaluation.core.problems import Problem
+from evaluation.core.writing import damage_of, make_folder
 from evaluation.engines.base import (
     InvalidParameter,
     Progress,
@@ -37,7 +37,9 @@ from evaluation.engines.base import (
 )
 
 _LEARNED = "learned"
-_HEADER = b"# part: "
+_HEADER = "# part: "
+#: Digits of the number of lines, at most.
+_PLACES = 15
 
 
 class DividedEngine(ShardedEngine):
@@ -102,23 +104,35 @@ class PartOfRun:
     depth: int
     tag: str
     whole: str
+    #: How many lines follow.
+    lines: int = 0
 
     def to_line(self) -> str:
-        """The line, a comment to everybody else who reads runs."""
-        return f"{_HEADER.decode()}{json.dumps(asdict(self))}\n"
+        """The line, a comment to everybody else who reads runs. Its length does not depend on how many lines follow."""
+        shortest = json.dumps(asdict(replace(self, lines=0)))
+        return f"{_HEADER}{json.dumps(asdict(self)).ljust(len(shortest) + _PLACES)}\n"
 
     @classmethod
     def read(cls, path: Path) -> PartOfRun:
-        """The first line of a file. Raises InvalidContent where it is none of a part."""
-        line = next(iter(open_lines(path)), b"")
+        """The first line of a file. Raises InvalidContent where it is none of a part, or not all of it follows."""
+        lines = open_lines(path)
         try:
-            return cls(**json.loads(line[len(_HEADER) :]))
+            part = cls(**json.loads(next(lines, b"").removeprefix(_HEADER.encode())))
         except (ValueError, TypeError):
-            raise _unusable(
-                "not_a_part",
-                f"{path.name} is no part of a run",
-                "Give the files that `retrieve --part` wrote.",
-            ) from None
+            part = None
+        if part is None or not part._is_possible():
+            hint = "Give the files that `retrieve --part` wrote, all with this version."
+            raise _unusable("not_a_part", "this is no part of a run", hint)
+        if (found := sum(1 for _ in lines)) != part.lines:
+            what = f"{found:,} lines follow the first one, and not {part.lines:,}"
+            raise _unusable("damaged_part", what, "Copy or make this part again.")
+        return part
+
+    def _is_possible(self) -> bool:
+        """Whether all values are of their types, and in their ranges."""
+        types = [int, int, int, str, str, int]
+        right = list(map(type, astuple(self))) == types and 1 <= self.part <= self.parts
+        return right and self.depth > 0 and self.tag.split() == [self.tag]
 
 
 def learned_for(
@@ -140,14 +154,18 @@ def learned_for(
                 f"Of {count:,} shards {len(missing):,} are not in {shards} yet, the first is {missing[0]}: this index "
                 "is learned from all of them. Run `encode` for each part before."
             )
-        partial = shards / f"{_LEARNED}-{name}.part-{os.getpid()}"
-        partial.mkdir()
-        engine.learn(folders, partial)
-        try:
-            partial.rename(kept)
-        except OSError:  # another part was quicker, and what it made is what all have to use
-            shutil.rmtree(partial)
+        check_whole(folders)
+        make_folder(kept, partial(engine.learn, folders))
+    check_whole([kept])
     return kept
+
+
+def check_whole(folders: Iterable[Path]) -> None:
+    """Raise InvalidContent where files of these folders, as far as they are there, have lost bytes."""
+    damaged = [f"{folder} ({damage})" for folder in folders if (damage := damage_of(folder))]
+    if damaged:
+        hint = "Remove these folders, and give the same command again: it makes what is not there."
+        raise _unusable("damaged_folder", f"not whole: {', '.join(damaged)}", hint)
 
 
 def merge_results(found: Sequence[SearchResult], depth: int) -> SearchResult:
@@ -186,27 +204,47 @@ def merge_runs(
 
 def read_parts(paths: Sequence[Path]) -> PartOfRun:
     """What all parts have in common. Raises InvalidContent where one is missing, given twice, or of another run."""
-    headers = [PartOfRun.read(path) for path in paths]
+    headers: list[PartOfRun] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            headers.append(PartOfRun.read(path))
+        except InvalidContent as error:
+            problems += [
+                replace(each, message=f"{path.name}: {each.message}") for each in error.report.problems
+            ]
+    if problems:
+        raise InvalidContent.of(*problems)
     first = headers[0]
     numbers = sorted(header.part for header in headers)
     if any((one.parts, one.depth, one.whole) != (first.parts, first.depth, first.whole) for one in headers):
         raise _unusable(
             "other_run",
             "the files are parts of different runs",
-            "Engine, parameters, queries, depth and number of parts have to be the same.",
+            "Engine, model, parameters, corpus, queries, depth and number of parts have to be the same.",
         )
-    if numbers != list(range(1, first.parts + 1)):
+    if not len(numbers) == len(set(numbers)) == first.parts:
         given = ", ".join(map(str, numbers))
         raise _unusable("missing_parts", f"parts {given} are given, of {first.parts}", "Give each part once.")
     return first
 
 
 def _rankings(path: Path) -> Iterator[SearchResult]:
-    """The rankings of a run of ours, in its order."""
-    rows = (line.split() for line in open_lines(path) if not line.startswith(b"#"))
-    for query, lines in groupby(rows, itemgetter(0)):
-        ids, scores = zip(*((str(line[2], "utf-8"), float(line[4])) for line in lines), strict=True)
-        yield SearchResult(str(query, "utf-8"), list(ids), np.array(scores, np.float32))
+    """The rankings of a part, in its order. Raises InvalidContent for a line that is none of a run."""
+    for query, rows in groupby(_rows(path), itemgetter(0)):
+        _, ids, scores = zip(*rows, strict=True)
+        yield SearchResult(query, list(ids), np.array(scores, np.float32))
+
+
+def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
+    """Query, document and score of each line behind the first one."""
+    for number, line in enumerate(islice(open_lines(path), 1, None), 2):
+        try:
+            query, _, document, _, score, _ = line.split()
+            yield str(query, "utf-8"), str(document, "utf-8"), float(score)
+        except ValueError:
+            what = f"{path.name}: line {number:,} is none of a run"
+            raise _unusable("damaged_part", what, "Copy or make this part again.") from None
 
 
 def _unusable(code: str, message: str, hint: str) -> InvalidContent:

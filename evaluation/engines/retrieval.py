@@ -12,6 +12,7 @@ from time import perf_counter
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Query, read_corpus, read_queries
+from evaluation.core.files import sha256_of
 from evaluation.engines.base import (
     SHARD_SIZE,
     Engine,
@@ -29,7 +30,7 @@ from evaluation.engines.kept_rankings import KeptRankings
 from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for, merge_runs, read_parts
 from evaluation.engines.precision import computed_in, precision_loss
 from evaluation.engines.registry import describe
-from evaluation.engines.run_writing import MAIN, RunWriter, complete_or_absent, open_writers, variant_paths
+from evaluation.engines.run_writing import MAIN, RunWriter, open_writers, variant_paths
 
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
 Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
@@ -84,12 +85,17 @@ def retrieve(
         built = perf_counter() - started
         whole = ""
         if part or rankings:
-            whole = _made_from(description, complete, resources, corpus, queries, drop_self_matches)
-        kept = KeptRankings(rankings and rankings / f"{whole[:16]}-{k}")
+            options = [drop_self_matches, shard_size]
+            whole = _made_from(description, complete, resources, corpus, queries, options)
+        divided = f"-{part.number}-of-{part.count}" if part and _divides_shards(made) else ""
+        kept = KeptRankings(rankings and rankings / f"{whole[:16]}-{k}{divided}")
+
+        def new(label: str) -> RunWriter:
+            own = PartOfRun(part.number, part.count, k, tag, f"{label} {whole}".strip()) if part else None
+            return RunWriter(tag, k, drop_self_matches, own)
+
         with ExitStack() as files:
-            written = open_writers(files, made, out, tag, k, drop_self_matches)
-            if part is not None:
-                _begin_part(written, part, k, tag, whole)
+            written = open_writers(files, made, out, new)
             searched = _search(made, asked, written, part, kept, report)
         main = written[MAIN if not made.variants else made.variants[-1]]
         done = _what_was_done(made, description, complete, out, encoded, main, len(asked), (built, searched))
@@ -147,12 +153,6 @@ def _what_was_done(
     )
 
 
-def _begin_part(writers: Mapping[str, RunWriter], part: Part, depth: int, tag: str, whole: str) -> None:
-    """Have each run begin with what it is a part of."""
-    for label, writer in writers.items():
-        writer.begin_part(PartOfRun(part.number, part.count, depth, tag, f"{label} {whole}".strip()))
-
-
 def _divides_shards(engine: Engine) -> bool:
     return isinstance(engine, DividedEngine) and engine.divides_shards
 
@@ -163,14 +163,18 @@ def _made_from(
     resources: Resources,
     corpus: Path,
     queries: Path,
-    drop_self_matches: bool,
+    options: Sequence[object],
 ) -> str:
-    """A checksum of what has to be the same for all parts of a run; of the corpus it is the size alone."""
+    """A checksum of what has to be the same for all parts of a run, and decides its rankings.
+
+    The whole corpus is read for it: a second for 1.6 GB, which take a minute to parse. What is noted beside a corpus
+    by its size and time would be right until somebody copies another file with them.
+    """
     model = CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else ""
-    size = corpus.stat().st_size if description.reads_corpus else 0
-    files = [sha256(path.read_bytes()).hexdigest() for path in (queries, *resources.runs)]
+    files = [queries, *resources.runs, *([corpus] if description.reads_corpus else [])]
     device = resources.device.partition(":")[0]
-    values = [description.name, dict(parameters), model, device, size, files, drop_self_matches]
+    read = [sha256_of(path) for path in files]
+    values = [description.name, dict(parameters), model, device, resources.language, read, options]
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -286,7 +290,6 @@ def merge(parts: Sequence[Path], queries: Path, out: Path) -> int:
     Raises InvalidContent where they are not the parts of one run over these queries.
     """
     header = read_parts(parts)
-    with complete_or_absent(out) as file:
-        writer = RunWriter(file, header.tag, header.depth, drop_self_matches=False)
+    with RunWriter(header.tag, header.depth, drop_self_matches=False).opened(out) as writer:
         merge_runs(parts, [query.id for query in read_queries(queries)], header.depth, writer.write)
     return writer.lines

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
+from evaluation.core.writing import new_map
 from evaluation.engines.base import EngineDescription, FactValue, Parameter, Resources, SearchResult
 from evaluation.engines.bm25 import BM25, PARAMETERS, word_index
 from evaluation.engines.index import kernels
@@ -45,8 +45,8 @@ _GREATEST_SHARE = np.float32(0.1)
 def write_feedback_terms(index: InvertedIndex, folder: Path, kept: int, english: bool) -> None:
     """Write the `kept` most frequent eligible terms of each document of the index (of one field) into `folder`."""
     shape = (index.document_count, kept)
-    terms = open_memmap(folder / TERMS_FILE, mode="w+", dtype=np.uint32, shape=shape)
-    frequencies = open_memmap(folder / FREQUENCIES_FILE, mode="w+", dtype=np.uint16, shape=shape)
+    terms = new_map(folder / TERMS_FILE, np.uint32, shape)
+    frequencies = new_map(folder / FREQUENCIES_FILE, np.uint16, shape)
     eligible = _eligible(index, english)
     cursors, ends = index.offsets[eligible].copy(), index.offsets[eligible + 1].copy()
     for first in range(0, index.document_count, _DOCUMENTS_AT_ONCE):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from evaluation.core.writing import complete_or_absent
 from evaluation.engines.base import Engine, SearchResult
 from evaluation.engines.parts import PartOfRun
 from evaluation.engines.precision import SAMPLED_DOCUMENTS, SAMPLED_QUERIES
 
-_GZIP_LEVEL = 6
 #: The label under which an engine without variants has its ranking.
 MAIN = ""
 
@@ -48,10 +47,11 @@ def run_lines(ranking: SearchResult, tag: str) -> str:
 
 
 class RunWriter:
-    """Writes rankings as a run, and counts them."""
+    """Writes rankings as a run, or as a part of one, into a file that is `opened`; and counts them."""
 
-    def __init__(self, file: TextIO, tag: str, depth: int, drop_self_matches: bool) -> None:
-        self._file = file
+    def __init__(self, tag: str, depth: int, drop_self_matches: bool, part: PartOfRun | None = None) -> None:
+        self._file: TextIO
+        self._part = part
         self._tag = tag
         self._drop_self_matches = drop_self_matches
         self._depth = depth
@@ -62,9 +62,14 @@ class RunWriter:
         #: The rankings of the first queries, as far as their loss by precision is found from them.
         self.first: list[SearchResult] = []
 
-    def begin_part(self, part: PartOfRun) -> None:
-        """Say first of all that the run is part of one."""
-        self._file.write(part.to_line())
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[RunWriter]:
+        """Ready to write; the file appears when all is written."""
+        with complete_or_absent(path, self._heading) as self._file:
+            yield self
+
+    def _heading(self) -> str:
+        return replace(self._part, lines=self.lines).to_line() if self._part else ""
 
     def write(self, ranking: SearchResult) -> None:
         """Write one ranking, without the query's own document if so asked, and cut to the depth."""
@@ -83,33 +88,8 @@ class RunWriter:
 
 
 def open_writers(
-    files: ExitStack, engine: Engine, out: Path, tag: str, depth: int, drop_self_matches: bool
+    files: ExitStack, engine: Engine, out: Path, new: Callable[[str], RunWriter]
 ) -> dict[str, RunWriter]:
-    """A writer for each variant, or for the one ranking."""
+    """By label a writer for each variant, or for the one ranking."""
     paths = variant_paths(engine.variants, out) or {MAIN: out}
-    return {
-        label: RunWriter(
-            files.enter_context(complete_or_absent(path)),
-            tag,
-            depth,
-            drop_self_matches,
-        )
-        for label, path in paths.items()
-    }
-
-
-@contextmanager
-def complete_or_absent(path: Path) -> Iterator[TextIO]:
-    """A text file that takes its name only once all of it is written."""
-    partial = path.with_name(f"{path.name}.part-{os.getpid()}")
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(partial, "wt", _GZIP_LEVEL, encoding="utf-8", newline="\n") as file:
-                yield file
-        else:
-            with partial.open("w", encoding="utf-8", newline="\n") as file:
-                yield file
-        partial.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            partial.unlink()
+    return {label: files.enter_context(new(label).opened(path)) for label, path in paths.items()}

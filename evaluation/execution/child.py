@@ -21,6 +21,7 @@ from typing import Any
 
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.errors import ModelFailure, is_out_of_memory
+from evaluation.core.writing import DISK_FULL, appearing, make_folder
 from evaluation.efficiency.meters import peak_memory
 from evaluation.efficiency.protocol import flops_of_documents, measure, plan_efforts
 from evaluation.engines import (
@@ -91,7 +92,7 @@ class Channel:
 
 
 _LONGEST_MESSAGE = 500
-_DISK_FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL = (errno.EFBIG, *DISK_FULL)
 
 
 def main(job_file: Path) -> int:
@@ -232,10 +233,9 @@ def _encode_shard(engine: ShardedEngine, job: ExecutionJob, number: int, channel
     first = number * job.shard_size
     documents = list(islice(read_corpus(job.corpus, first=first), job.shard_size))
     channel.report("encoding", 0.0)
-    folder = job.out / SHARD_FOLDER
-    folder.mkdir()
+    told = partial(channel.report, "encoding")
     started = perf_counter()
-    engine.encode_shard(documents, folder, lambda share: channel.report("encoding", share))
+    make_folder(job.out / SHARD_FOLDER, lambda folder: engine.encode_shard(documents, folder, told))
     seconds = perf_counter() - started
     return {"number": number, "documents": len(documents), "seconds": seconds}
 
@@ -255,9 +255,8 @@ def _fail(job: ExecutionJob, failure: ModelFailure) -> int:
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    unfinished = path.with_name(f"{path.name}.part")
-    unfinished.write_text(json.dumps(content), encoding="utf-8")
-    unfinished.replace(path)
+    with appearing(path) as unfinished:
+        unfinished.write_text(json.dumps(content), encoding="utf-8")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from evaluation.core.files import sha256_of
 from evaluation.judgements.judges import NOT_NAMED, Judge, Judged, agreements, count_standing
 from evaluation.judgements.merge import (
     Conflict,
@@ -27,7 +28,7 @@ from evaluation.judgements.merge import (
 from evaluation.judgements.qrels import read_grades, read_qrels
 from leaderboard.core import wakeup
 from leaderboard.core.audit import record
-from leaderboard.core.storage.store import Area, path_of, put, sha256_of, work_folder
+from leaderboard.core.storage.store import Area, path_of, put, work_folder
 from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels
 from leaderboard.judgements.disclosure import is_secret, record_compared
 from leaderboard.judgements.drawing import draw, record_pool

@@ -29,10 +29,11 @@ from evaluation.checkpoints import (
     validate_archive,
 )
 from evaluation.checkpoints.description import FILE_NAME
+from evaluation.core.files import sha256_of
 from evaluation.core.problems import Problem, ProblemCode
 from evaluation.engines.prompts import prompt_remarks, template_of
 from leaderboard.core.storage import deletion_lock, shared
-from leaderboard.core.storage.store import Area, sha256_of, sync
+from leaderboard.core.storage.store import Area, sync
 from leaderboard.models import Team, User
 from submissions.checkpoints.concurrency import checking_slot
 from submissions.core.errors import FileReport, Refused

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from django.core.exceptions import ValidationError
 
+from evaluation.core.files import sha256_of
 from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.results.publishing.scored import SEEDS
 from submissions.core.names import validate_name
@@ -95,16 +95,11 @@ def _find_duplicates(members: Sequence[RunFile]) -> list[tuple[RunFile, RunFile]
     for run, size in zip(members, sizes, strict=True):
         if sizes.count(size) == 1:
             continue
-        key = (size, _sha256(run.path))
+        key = (size, sha256_of(run.path))
         if key in seen:
             found.append((seen[key], run))
         seen.setdefault(key, run)
     return found
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def duplicate_seed_problem(first: RunFile, second: RunFile) -> Problem:

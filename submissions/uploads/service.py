@@ -25,10 +25,10 @@ from django.db.models.functions import Least
 from django.utils import timezone
 
 from evaluation.archives.compression import describe_bytes
+from evaluation.core.files import sha256_of
 from evaluation.core.problems import ProblemCode
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.disk import DiskFull, require_free_space
-from leaderboard.core.storage.store import sha256_of
 from leaderboard.models import User
 from submissions.core.errors import Refused
 from submissions.models import Upload

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collections.beir import Document, Query
+from evaluation.core.writing import make_folder
 from evaluation.engines import ENGINES, Engine, Resources, SearchResult, retrieve
 from evaluation.engines.base import shard_name
 
@@ -91,9 +93,8 @@ def encoded_elsewhere(name: str, checkpoint: Path, folder: Path, **parameters: A
     """Shards of four documents, the last one first, each by an engine of its own."""
     folder.mkdir()
     for number in (2, 1, 0):
-        shard = folder / shard_name(number)
-        shard.mkdir()
-        created(name, checkpoint, **parameters).encode_shard(DOCUMENTS[number * 4 :][:4], shard)
+        encode = partial(created(name, checkpoint, **parameters).encode_shard, DOCUMENTS[number * 4 :][:4])
+        make_folder(folder / shard_name(number), encode)
     return folder
 
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.strings import map_array
+from evaluation.core.writing import new_map
 from evaluation.engines import operations
 from evaluation.engines.index.kernels import compiled
 from evaluation.engines.index.learning import CODES_LEARNED_FROM, VECTORS_PER_LIST, lists_for
@@ -96,10 +96,7 @@ class CompressedTokens:
 
     def _write_lists(self, index: Any, store: TokenStore, folder: Path, offsets: NDArray[np.int64]) -> None:
         """Write the documents of each list; a second pass over the codes says how long each is before."""
-        if not offsets[-1]:  # nothing can be mapped of an empty file
-            np.save(folder / "lists.npy", np.empty(0, np.uint32))
-            return
-        documents = open_memmap(folder / "lists.npy", "w+", np.uint32, (int(offsets[-1]),))
+        documents = new_map(folder / "lists.npy", np.uint32, (int(offsets[-1]),))
         codes, end, cursors = self._map_codes(index, folder), 0, offsets[:-1].copy()
         for block in store.blocks(_AT_ONCE):
             some = codes[end : end + len(block.vectors)]

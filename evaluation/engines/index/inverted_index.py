@@ -33,10 +33,10 @@ from shutil import rmtree
 from typing import TypeVar
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.strings import Strings, StringsWriter, map_array
+from evaluation.core.writing import new_map
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.text import MAX_WORD_LENGTH, Analyser, pieces
@@ -201,8 +201,8 @@ class IndexBuilder:
         numbers, offsets = self._merge_vocabularies()
         np.save(self._folder / "offsets.npy", offsets)
         size = (int(offsets[-1]),)
-        documents = open_memmap(self._folder / "documents.npy", mode="w+", dtype=np.uint32, shape=size)
-        frequencies = open_memmap(self._folder / "frequencies.npy", mode="w+", dtype=np.uint16, shape=size)
+        documents = new_map(self._folder / "documents.npy", np.uint32, size)
+        frequencies = new_map(self._folder / "frequencies.npy", np.uint16, size)
         cursors = offsets[:-1].copy()
         for shard in range(self._shards):
             folder = self._shard_folder(shard)

@@ -12,12 +12,12 @@ from operator import eq
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.core.strings import Strings, StringsWriter, map_array
+from evaluation.core.writing import new_map
 
 #: Up to this many documents, ids are held in memory (some 70 bytes each) once they are asked for.
 _HELD = 1_000_000
@@ -88,7 +88,7 @@ def _fixed_width(folder: Path, given: Strings) -> NDArray[np.bytes_]:
     if not len(given):
         return np.zeros(0, "S1")
     width = f"S{max(given.longest, 1)}"
-    rows = open_memmap(folder / f"{_GIVEN}_rows.npy", "w+", width, (len(given),))
+    rows = new_map(folder / f"{_GIVEN}_rows.npy", width, (len(given),))
     for start in range(0, len(given), _AT_ONCE):
         some = [given[place] for place in range(start, min(start + _AT_ONCE, len(given)))]
         rows[start : start + _AT_ONCE] = np.array(some, width)

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
 from evaluation.core.strings import map_array
+from evaluation.core.writing import new_map
 from evaluation.engines.index.counted import counted_search
 from evaluation.engines.index.learning import VECTORS_PER_LIST, lists_for, sample_rows
 
@@ -160,10 +160,7 @@ class TokenStore:
 
     def write_owners(self, path: Path) -> None:
         """Write an array (uint32) that has for each vector, in the order in which they lie, its document."""
-        if not self.vectors:  # nothing can be mapped of an empty file
-            np.save(path, np.empty(0, np.uint32))
-            return
-        owners = open_memmap(path, "w+", np.uint32, (self.vectors,))
+        owners = new_map(path, np.uint32, (self.vectors,))
         start = 0
         for shard in self._shards:
             end = start + len(shard.vectors)

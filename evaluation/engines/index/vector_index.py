@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
+from evaluation.core.writing import new_map
 from evaluation.engines.base import Resources, shard_name
 from evaluation.engines.index import approximate
 from evaluation.engines.index.exact_search import ExactSearch, Found, Shard, Vectors, greatest_norm
@@ -145,10 +145,7 @@ def new_vectors(
     path: Path, count: int, dimension: int, dtype: type[np.floating[Any]] = np.float32
 ) -> Vectors:
     """An array (count × dimension) that is kept in a file, to be filled."""
-    if not count:  # nothing can be mapped of an empty file
-        np.save(path, np.zeros((0, dimension), dtype))
-        return np.zeros((0, dimension), dtype)
-    return np.asarray(open_memmap(path, "w+", dtype, (count, dimension)))
+    return np.asarray(new_map(path, dtype, (count, dimension)))
 
 
 def load_vectors(path: Path) -> Vectors:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.core.strings import Strings, StringsWriter, map_array
+from evaluation.core.writing import new_map
 from evaluation.engines import operations
 from evaluation.engines.base import Progress, SearchResult, ignore
 from evaluation.engines.index import kernels
@@ -56,8 +56,8 @@ def write_weighted_index(
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     np.save(folder / "offsets.npy", offsets)
     size = (int(offsets[-1]),)
-    documents = open_memmap(folder / "documents.npy", mode="w+", dtype=np.uint32, shape=size)
-    weights = open_memmap(folder / "weights.npy", mode="w+", dtype=np.float32, shape=size)
+    documents = new_map(folder / "documents.npy", np.uint32, size)
+    weights = new_map(folder / "weights.npy", np.float32, size)
     cursors = offsets[:-1].copy()
     ids = OrderedIdsWriter(folder)
     for number, shard in enumerate(shards, 1):

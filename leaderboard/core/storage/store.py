@@ -7,7 +7,6 @@ No URL maps to either folder. A file is written aside, synced and renamed, sent 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from evaluation.core.files import sha256_of
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.disk import disk_errors
 from leaderboard.core.storage.shared import PARTIAL
@@ -162,9 +162,3 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file's bytes, as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

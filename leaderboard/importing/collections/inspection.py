@@ -27,6 +27,7 @@ from evaluation.collections.check import (
 )
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
+from evaluation.core.files import sha256_of
 from evaluation.core.problems import Problem
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import Qrels, read_qrels
@@ -70,7 +71,7 @@ class InspectedCollection:
     @property
     def content_sha256(self) -> str:
         """Over the checksums of the expanded corpus and queries, so that compression makes no difference."""
-        documents = self.corpus.sha256 if self.corpus else _sha256(self.id_list) if self.id_list else "none"
+        documents = self.corpus.sha256 if self.corpus else sha256_of(self.id_list) if self.id_list else "none"
         return hashlib.sha256(f"documents {documents}\nqueries {self.queries.sha256}\n".encode()).hexdigest()
 
     def statistics(self) -> dict[str, Any]:
@@ -192,7 +193,7 @@ def _expanded(path: Path, plain: Path) -> PlainFile:
     with plain.open("wb") as file:
         for block in open_blocks(path):
             file.write(block)
-    return PlainFile(plain, _sha256(plain))
+    return PlainFile(plain, sha256_of(plain))
 
 
 def _read_answers(path: Path, judged: Iterable[str], work: Path) -> PlainFile:
@@ -243,11 +244,6 @@ def _batches(qrels: Qrels) -> Iterator[list[str]]:
             batch = []
     if batch:
         yield batch
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_collecting(options: ImportOptions, judgements: dict[str, JudgementFile]) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import pyrage
 
-from leaderboard.core.storage.store import sha256_of
+from evaluation.core.files import sha256_of
 
 Writer = Callable[[BinaryIO], object]
 

@@ -18,9 +18,10 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
+from evaluation.core.files import sha256_of
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.deletion_lock import pause_deletions
-from leaderboard.core.storage.store import Area, sha256_of
+from leaderboard.core.storage.store import Area
 from leaderboard.management.backup.archives import BackupProblem, FolderArchive, recipients_of, write_file
 from leaderboard.management.backup.databases import applied_migrations, copy_database
 

@@ -11,8 +11,8 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from evaluation.core.files import sha256_of
 from leaderboard.core.schema_version import EARLIER_LAST, describe_earlier_history
-from leaderboard.core.storage.store import sha256_of
 from leaderboard.management.backup.archives import BackupProblem, decrypt, hashes_of, identities_in, unpack
 from leaderboard.management.backup.databases import count_rows, is_empty, put_database
 from leaderboard.management.backup.making import HASHES, Manifest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.core.errors import InvalidContent, ModelFailure
+from evaluation.core.writing import make_folder
 from evaluation.engines import InvalidParameter, Resources, Retrieval, describe, retrieve
 from tests.evaluation import tiny_models
 
@@ -264,8 +266,7 @@ def test_shards_give_the_bytes_of_one(
     for number, documents in reversed(list(enumerate(split_corpus(read_corpus(collection[0]), 7)))):
         engine = description.create(description.complete({}), Resources(tiny))
         assert isinstance(engine, ShardedEngine)
-        (apart / shard_name(number)).mkdir()
-        engine.encode_shard(documents, apart / shard_name(number))
+        make_folder(apart / shard_name(number), partial(engine.encode_shard, documents))
     retrieve("dense", *collection, outs[1], resources=Resources(tiny), shards=apart, shard_size=7)
     assert outs[0].read_bytes() == outs[1].read_bytes()
     files = sorted(path.relative_to(alone) for path in alone.rglob("*") if path.is_file())

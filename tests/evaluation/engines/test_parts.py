@@ -229,8 +229,10 @@ def test_parts_that_do_not_belong_together_are_refused(files: tuple[Path, Path],
     few = tmp_path / "few.jsonl"
     few.write_text('{"_id": "q0", "text": ""}\n')
     assert refused(first, second, queries=few) == "other_queries"
-    header, rest = second.read_text().split("\n", 1)
-    second.write_text("\n".join([header, *first.read_text().splitlines()[1:], rest]))
+    header, *own = second.read_text().splitlines()
+    both = [*first.read_text().splitlines()[1:], *own]
+    header = header.replace(f'"lines": {len(own)}', f'"lines": {len(both)}')
+    second.write_text("".join(f"{line}\n" for line in [header, *both]))
     assert refused(first, second) == "overlapping_parts"
 
 
