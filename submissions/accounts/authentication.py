@@ -28,6 +28,9 @@ from submissions.models import ApiToken, Scope
 
 MISSING_SCOPE = ProblemCode("missing_scope", "The token may not be used for this call.", "Make one with the scope "
     "that the message names, on your account page.")  # fmt: skip
+MEMBERS_ONLY = ProblemCode(
+    "members_only", "The site is for its members.", "Sign in, or send a token of yours."
+)
 NO_TOKENS = ProblemCode("no_tokens", "The call takes no tokens.", "Use it signed in.")
 
 

@@ -15,9 +15,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.functional import SimpleLazyObject
 
-from evaluation.core.problems import ProblemCode
 from leaderboard.models import User
-from submissions.accounts.authentication import is_good_token
+from submissions.accounts.authentication import MEMBERS_ONLY, is_good_token
 from submissions.accounts.second_factor import session_has_second_factor
 
 logger = logging.getLogger(__name__)
@@ -25,10 +24,6 @@ logger = logging.getLogger(__name__)
 #: A session's place and time in the list are at most so many seconds old.
 SEEN_SECONDS = 300
 
-
-MEMBERS_ONLY = ProblemCode(
-    "members_only", "The site is for its members.", "Sign in, or send a token of yours."
-)
 
 #: What a site for members alone answers to everybody: to a monitor, a browser and a finder of faults …
 _OPEN = {"healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon"}
