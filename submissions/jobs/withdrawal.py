@@ -37,7 +37,8 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
         if advance(job.pk, State.WITHDRAWN):
             write_log(job.pk, f"Withdrawn by {who}: {reason}")
             transaction.on_commit(partial(delete_upload, job))
-    cancel_unneeded_shards()
+    # Whoever stores a shard has its job's row, and wants those of the jobs that wait, which we have.
+    transaction.on_commit(cancel_unneeded_shards)
     with acting(by, reason):
         record_curator_action(
             "submission withdrawn", submission, by, before={}, after={"reason": reason[:300]}

@@ -13,6 +13,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from django.conf import settings
@@ -45,32 +46,39 @@ def shard_folder(key: str, number: int) -> Path:
     return embeddings_folder(key) / shard_name(number)
 
 
-def store_shard(source: Path, key: str, number: int) -> int:
-    """Move an encoded shard in place, synced, and return its bytes. What lies there already, unnamed, makes way.
-
-    Raises UnusableOutput. Nobody else may keep the same shard at the same time: hold the encoding's row.
-    """
-    size = checked_size(source)
-    move_into_place(source, shard_folder(key, number))
-    return size
-
-
 def move_into_place(source: Path, target: Path) -> None:
     """Move a folder, synced, under a name that it takes whole. What has the name already makes way."""
+    with arriving(source, target.parent.parent) as folder:
+        take_name(folder, target)
+    sync(target.parent)
+
+
+@contextmanager
+def arriving(source: Path, root: Path) -> Iterator[Path]:
+    """Move a folder, synced, below `root`, where it can take its name at once. Without a name it goes in the end."""
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    aside = Path(tempfile.mkdtemp(prefix=".arriving-", dir=root))
+    folder = aside / "folder"
+    try:
+        try:
+            source.rename(folder)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            shutil.copytree(source, folder)
+        for path in (*folder.rglob("*"), folder):
+            sync(path)
+        yield folder
+    finally:
+        remove(aside)
+
+
+def take_name(folder: Path, target: Path) -> None:
+    """Give what is arriving its name, in no time. Hold the encoding's row, or a lock: only one may do that at once."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if target.exists():
-        remove(target)
-    for path in (*source.rglob("*"), source):
-        sync(path)
-    try:
-        source.rename(target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        copy = Path(tempfile.mkdtemp(prefix=".arriving-", dir=embeddings_root()))
-        shutil.copytree(source, copy, dirs_exist_ok=True)
-        move_into_place(copy, target)
-    sync(target.parent)
+        target.rename(folder.with_name("replaced"))
+    folder.rename(target)
 
 
 def remove_other_files(key: str, shards: int) -> None:

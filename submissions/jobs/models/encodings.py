@@ -8,20 +8,25 @@ here holds the encoding's row, so that of two last shards one sees the other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from django.db import transaction
 from django.utils import timezone
 
-from leaderboard.core.storage.bundles import Manifest
+from leaderboard.core.storage.store import sync
 from submissions.jobs.models import embedding_storage
 from submissions.jobs.models.embedding_files import (
+    arriving,
+    checked_size,
     embeddings_folder,
+    embeddings_root,
     mark_used,
     shard_folder,
-    store_shard,
+    take_name,
 )
 from submissions.jobs.models.embedding_storage import (
     Report,
@@ -37,6 +42,7 @@ from submissions.jobs.models.shard_jobs import (
     make_shard_jobs,
     report_progress,
     requeue_waiting,
+    settle_encoding,
 )
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue.lease import WorkEnded, advance_claimed
@@ -142,10 +148,10 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
             job.pk, f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free."
         )
         report_progress(encoding)
-        if not encoding.shards.filter(done_at=None).exists():
-            requeue_waiting(encoding)
         for _ in range(min(wakeups, _MOST_WAKEUPS)):
             wake_worker(job.queue)
+    if not wakeups:  # they may all be there; now that we hold no row of a job's, others' can be waited for
+        settle_encoding(encoding.pk)
     return True
 
 
@@ -161,21 +167,19 @@ def finish_shard(
 ) -> None:
     """Keep the encoded shard, end its job, and wake whoever waited for it alone. Raises LeaseLost or Cancelled.
 
-    Its bytes travel before the transaction, in which it is there or not.
+    Its bytes travel, and are synced, before the transaction, in which it is there or not.
     """
-    manifest = send_shard(folder, shard.encoding.key, shard.number, report)
-    with transaction.atomic():
+    with (
+        _arriving(folder, shard.encoding.key, shard.number, report) as arrival,
+        transaction.atomic(),
+    ):
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
         advance_claimed(job, State.DONE, progress=1.0)
-        _store_shard(
-            encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware
-        )
+        _store_shard(shard, arrival, documents=documents, seconds=seconds, hardware=hardware)
         write_log(job.pk, f"{documents:,} documents encoded in {seconds:.1f} s.")
         report_progress(encoding)
         if not encoding.shards.filter(done_at=None).exists():
             requeue_waiting(encoding)
-    if manifest is not None:
-        store_local_copy(folder, manifest, encoding.key, shard.number)
 
 
 def store_single_shard(
@@ -188,16 +192,11 @@ def store_single_shard(
     report: Report = _ignore_progress,
 ) -> None:
     """Keep the one shard of a small corpus, which the job that needed it encoded itself."""
-    manifest = send_shard(folder, setting.key, 0, report)
-    with transaction.atomic():
+    with _arriving(folder, setting.key, 0, report) as arrival, transaction.atomic():
         encoding = _get_or_create_encoding(setting)
         shard = encoding.shards.get()
         if shard.done_at is None:
-            _store_shard(
-                encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware
-            )
-    if manifest is not None:
-        store_local_copy(folder, manifest, encoding.key, 0)
+            _store_shard(shard, arrival, documents=documents, seconds=seconds, hardware=hardware)
 
 
 def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
@@ -218,28 +217,39 @@ def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
     return encoding
 
 
-def _store_shard(
-    encoding: Encoding,
-    shard: Shard,
-    folder: Path,
-    manifest: Manifest | None,
-    *,
-    documents: int,
-    seconds: float,
-    hardware: str,
-) -> None:
+#: The bytes of a shard that has come where it stays, and what gives it its name there.
+_Arrival = tuple[int, Callable[[], None]]
+
+
+@contextmanager
+def _arriving(folder: Path, key: str, number: int, report: Report) -> Iterator[_Arrival]:
+    """Have the shard's bytes travel; around the transaction that names it. Raises UnusableOutput."""
+    manifest = send_shard(folder, key, number, report)
     if manifest is not None:
-        publish_shard(manifest, encoding.key, shard.number)
-    size = manifest.size if manifest is not None else store_shard(folder, encoding.key, shard.number)
+        yield manifest.size, partial(publish_shard, manifest, key, number)
+        store_local_copy(folder, manifest, key, number)
+        return
+    size = checked_size(folder)
+    with arriving(folder, embeddings_root()) as arrived:
+        yield size, partial(take_name, arrived, shard_folder(key, number))
+    # Not while others wait for the row: a shard whose name a loss of power takes is made again.
+    with suppress(FileNotFoundError):  # nobody needed it, and it was swept
+        sync(embeddings_folder(key))
+
+
+def _store_shard(shard: Shard, arrival: _Arrival, *, documents: int, seconds: float, hardware: str) -> None:
+    size, take_its_name = arrival
+    take_its_name()
     Shard.objects.filter(pk=shard.pk).update(
         done_at=timezone.now(), documents=documents, size=size, seconds=seconds, hardware=hardware
     )
 
 
 def _reset_lost_shards(encoding: Encoding) -> None:
-    """Shards whose files somebody removed are to be made again."""
+    """Shards whose files somebody removed, or cut, are to be made again."""
     for shard in encoding.shards.exclude(done_at=None):
-        if not shard_folder(encoding.key, shard.number).is_dir():
+        folder = shard_folder(encoding.key, shard.number)
+        if not folder.is_dir() or checked_size(folder) != shard.size:
             Shard.objects.filter(pk=shard.pk).update(done_at=None)
 
 

@@ -31,7 +31,7 @@ def settle_shard_waiters(job: Job) -> None:
     """See to those who wait for a shard whose job has just ended, or may have; where it is there, they know it."""
     unmade = Shard.objects.filter(job=job.pk).exclude(job__state=State.DONE)
     for encoding in unmade.values_list("encoding_id", flat=True):
-        _settle(encoding)
+        settle_encoding(encoding)
 
 
 def settle_waiting_jobs() -> None:
@@ -39,7 +39,7 @@ def settle_waiting_jobs() -> None:
     for pk in (
         Encoding.objects.filter(waiting_jobs__in=waiting_jobs()).distinct().values_list("pk", flat=True)
     ):
-        _settle(pk)
+        settle_encoding(pk)
     cancel_unneeded_shards()
 
 
@@ -50,7 +50,8 @@ def cancel_unneeded_shards() -> None:
         request_cancel(job)
 
 
-def _settle(encoding_id: int) -> None:
+def settle_encoding(encoding_id: int) -> None:
+    """Requeue or end those who wait for an encoding, as its shards are, and see that these are made."""
     with transaction.atomic():
         encoding = lock_encodings(Encoding.objects.filter(pk=encoding_id))
         waiting = list(waiting_jobs().filter(waits_for=encoding_id))
@@ -119,7 +120,9 @@ def report_progress(encoding: Encoding) -> None:
     done = encoding.shards.exclude(done_at=None).count()
     under_way = encoding.shards.filter(done_at=None, job__lease_expires_at__isnull=False)
     shares: Iterable[float] = under_way.values_list("job__progress", flat=True)
-    waiting_jobs().filter(waits_for=encoding).update(
+    # One that somebody withdraws is left out: who waited for it here would hold rows that they want.
+    waiting = waiting_jobs().filter(waits_for=encoding).select_for_update(skip_locked=True, no_key=True)
+    Job.objects.filter(pk__in=list(waiting.values_list("pk", flat=True))).update(
         progress=min((done + sum(shares)) / encoding.shards_expected, 1.0),
     )
 

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 from django.conf import LazySettings
+from django.db import connection, connections
 from django.utils import timezone
 
+from leaderboard.core.storage.store import sync
 from leaderboard.models import Dataset
-from submissions.jobs.models import encoding_settings, shard_jobs
+from submissions.jobs import withdrawal
+from submissions.jobs.models import embedding_files, encoding_settings, encodings, shard_jobs
 from submissions.jobs.models.embedding_cache import sweep_embeddings
-from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder
+from submissions.jobs.models.embedding_files import (
+    UnusableOutput,
+    arriving,
+    embeddings_folder,
+    embeddings_root,
+)
 from submissions.jobs.models.encoding_settings import DiskTooSmall, EncodingSetting, require_room
 from submissions.jobs.models.encodings import (
     finish_shard,
@@ -33,7 +43,7 @@ from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import Cancelled, LeaseLost
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import claim, reap, request_cancel
-from tests.factories import make_dataset, make_job, make_version
+from tests.factories import make_dataset, make_job, make_model_submission, make_user, make_version, team_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -204,6 +214,113 @@ def test_a_worker_that_lost_its_shard_writes_nothing(
     assert Shard.objects.exclude(done_at=None).count() == 1
 
 
+def test_of_two_that_store_the_same_shard_one_wins(
+    dataset: Dataset,
+    setting: EncodingSetting,
+    encode: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both have their bytes where they stay; the later one has lost its claim, and takes its bytes away again."""
+    wait_for_shards(model_job(dataset), setting)
+    zombie = next_shard("zombie")
+    orphan = embeddings_folder(setting.key) / "00000"
+    orphan.mkdir(parents=True)
+    (orphan / "embeddings.npy").write_bytes(b"of a commit that was lost")
+
+    @contextmanager
+    def overtaken(source: Path, root: Path) -> Iterator[Path]:
+        with arriving(source, root) as folder:
+            if not Shard.objects.exclude(done_at=None).exists() and zombie.fence == 1:
+                monkeypatch.undo()
+                Job.objects.filter(pk=zombie.pk).update(
+                    lease_expires_at=timezone.now() - timedelta(seconds=1)
+                )
+                reap()
+                encode(next_shard("heir"))
+                assert len(list(embeddings_root().glob(".arriving-*"))) == 1
+            yield folder
+
+    monkeypatch.setattr(encodings, "arriving", overtaken)
+    with pytest.raises(LeaseLost):
+        encode(zombie)
+    assert [path.name for path in embeddings_root().iterdir()] == [setting.key]
+    assert (orphan / "embeddings.npy").read_bytes() == b"x" * 100
+    assert Shard.objects.exclude(done_at=None).get().size == 100
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_waits_for_the_row_of_an_encoding_while_bytes_are_synced(
+    dataset: Dataset,
+    setting: EncodingSetting,
+    encode: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    synced: dict[str, bool] = {}
+
+    def note(path: Path) -> None:
+        synced[path.name] = connection.in_atomic_block
+        sync(path)
+
+    monkeypatch.setattr(embedding_files, "sync", note)
+    monkeypatch.setattr(encodings, "sync", note)
+    wait_for_shards(model_job(dataset), setting)
+    encode(next_shard())
+    assert synced == {"embeddings.npy": False, "folder": False, setting.key: False}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_withdrawing_while_the_last_shard_is_stored_makes_no_circle(
+    dataset: Dataset,
+    setting: EncodingSetting,
+    encode: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever stores has the shard's job and wants the one that waits; whoever withdraws, the other way round."""
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite lets one transaction write at a time: nobody waits for a row")
+    submission = make_model_submission(team_of(user := make_user()), checkpoint=setting.checkpoint)
+    parent = model_job(dataset)
+    Job.objects.filter(pk=parent.pk).update(submission=submission)
+    wait_for_shards(parent, setting)
+    for _ in range(SHARDS - 1):
+        encode(next_shard())
+    last = next_shard()
+    stored, withdrawn, errors = Event(), Event(), []
+    real_progress, real_cancel = encodings.report_progress, withdrawal.cancel_unneeded_shards
+
+    def progress(encoding: Encoding) -> None:
+        stored.set()
+        withdrawn.wait(10)
+        time.sleep(0.3)  # the other one waits for our row by now
+        real_progress(encoding)
+
+    def cancel() -> None:
+        withdrawn.set()
+        real_cancel()
+
+    monkeypatch.setattr(encodings, "report_progress", progress)
+    monkeypatch.setattr(withdrawal, "cancel_unneeded_shards", cancel)
+
+    def beside(verb: Callable[[], object]) -> None:
+        try:
+            verb()
+        except Exception as error:
+            errors.append(error)
+        finally:
+            connections.close_all()
+
+    threads = [
+        Thread(target=beside, args=[lambda: encode(last)]),
+        Thread(target=beside, args=[lambda: stored.wait(10) and withdrawal.withdraw(submission, "x", user)]),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert (state_of(parent), state_of(last)) == (State.WITHDRAWN, State.DONE)
+
+
 def test_a_shard_that_fails_three_times_fails_those_who_wait(
     dataset: Dataset, setting: EncodingSetting
 ) -> None:
@@ -312,13 +429,22 @@ def test_the_dispatcher_wakes_a_job_whose_shards_are_all_there(
     assert state_of(parent) == State.QUEUED
 
 
+def lose(shard: Path) -> None:
+    shard.rename(shard.with_name("gone"))
+
+
+def cut(shard: Path) -> None:
+    os.truncate(shard / "embeddings.npy", 50)
+
+
+@pytest.mark.parametrize("damage", [lose, cut])
 def test_shards_whose_files_are_gone_are_made_again(
-    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None]
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None], damage: Callable[[Path], None]
 ) -> None:
     wait_for_shards(model_job(dataset), setting)
     for _ in range(SHARDS):
         encode(next_shard())
-    (embeddings_folder(setting.key) / "00001").rename(embeddings_folder(setting.key) / "gone")
+    damage(embeddings_folder(setting.key) / "00001")
     again = claim(["cpu"], "merger")
     assert again is not None
     assert use_encoding(again, setting) is None
