@@ -97,7 +97,7 @@ class QueueRow:
             return ""
         waits = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'}"
         if self.refusing:
-            return f"{waits} in {self.name}: its workers are of another version than the database."
+            return f"{waits} in {self.name}: its workers take nothing."
         return f"{waits} in {self.name}, and no {self.name} worker is alive."
 
 

@@ -59,7 +59,9 @@ def drain_queue(queue: str, worker: str) -> int:
     done = 0
     with keep_leases(), closing(WARM):
         while not refusal():
-            job = claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
+            job = claim(
+                [queue], worker, own_capability([queue]).permitted() if runs_models([queue]) else None
+            )
             if job is None:
                 break
             if job.kind != Job.Kind.SHARD:

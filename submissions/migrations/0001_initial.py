@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
                 ('version', models.CharField(blank=True, max_length=40)),
                 ('hardware_class', models.CharField(blank=True, help_text='What timings made by it are filed under.', max_length=200)),
                 ('sandbox', models.JSONField(blank=True, default=dict, help_text='What it can run models in, as capability.Capability.')),
-                ('refusal', models.CharField(blank=True, help_text="Why it takes no work: its version is not the database's.", max_length=300)),
+                ('refusal', models.CharField(blank=True, help_text="Why it takes no work.", max_length=300)),
                 ('dispatched_at', models.DateTimeField(blank=True, help_text="When it last took the dispatcher's turn.", null=True)),
                 ('started_at', models.DateTimeField()),
                 ('seen_at', models.DateTimeField(db_index=True)),

@@ -318,9 +318,7 @@ class Worker(models.Model):
     sandbox = models.JSONField(
         default=dict, blank=True, help_text="What it can run models in, as capability.Capability."
     )
-    refusal = models.CharField(
-        max_length=300, blank=True, help_text="Why it takes no work: its version is not the database's."
-    )
+    refusal = models.CharField(max_length=300, blank=True, help_text="Why it takes no work.")
     dispatched_at = models.DateTimeField(
         null=True, blank=True, help_text="When it last took the dispatcher's turn."
     )

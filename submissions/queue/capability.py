@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from multiprocessing.sharedctypes import RawValue
 from typing import Any, Self
 
 from django.conf import settings
@@ -23,19 +24,26 @@ QUEUES = frozenset({Job.Queue.CPU, Job.Queue.GPU})
 KINDS = (Job.Kind.MODEL, Job.Kind.SHARD)
 #: In a job's payload: it may run without a sandbox, since staff brought it from the machine itself.
 UNPROTECTED = "unprotected"
-#: Seconds until a worker tries again whether what it lacked has been installed.
-_AGAIN = 60.0
+#: What a worker may lack, and seconds until it tries again whether that works now. To try a GPU takes a core for some.
+_AGAIN = {"sandbox": 60.0, "GPU": 600.0}
+_GPU_REMEDY = "nvidia-smi   (and a build of torch for CUDA: pip install --requirement locks/torch-cuda.txt)"
+#: How often any process of this worker has asked for another try: the memory is shared by those that are forked later.
+_resets = RawValue("L", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """What a worker found when it tried its sandbox: whether it works and isolates, else why not and what helps."""
+    """What a worker found when it tried its sandbox: whether it works and isolates, else why not and what helps.
+
+    One of the queue gpu has tried its GPU in it, too; `lacks` is which of the two does not work.
+    """
 
     works: bool
     isolates: bool
     backend: str = ""
     reason: str = ""
     remedy: str = ""
+    lacks: str = "sandbox"
 
     @classmethod
     def from_row(cls, told: Mapping[str, Any]) -> Self:
@@ -52,6 +60,11 @@ class Capability:
         """Why it does not work, as the end of a sentence."""
         return self.reason if self.reason.endswith((".", "?", "!")) else f"{self.reason}."
 
+    @property
+    def refusal(self) -> str:
+        """Why such a worker takes nothing at all, as a sentence: it is there for its GPU. Else empty."""
+        return f"Its GPU cannot be used: {self.because}" if not self.works and self.lacks == "GPU" else ""
+
     def runs(self, *, unprotected: bool) -> bool:
         """Whether such a worker takes jobs with models; `unprotected`: those that may run without a sandbox."""
         return self.works and (self.isolates or unprotected)
@@ -65,34 +78,44 @@ class Capability:
 
 
 class _RetryTime:
-    """When this process tries again what did not work."""
+    """When this process tries again what did not work, and how many resets it knows of."""
 
     until = math.inf
+    resets = 0
 
 
-def own_capability() -> Capability:
-    """What this process can do. One that found no working sandbox tries again after a minute."""
+def own_capability(queues: Container[str] = ()) -> Capability:
+    """What this process can do for these queues. One that found something not to work tries again after a while."""
     if time.monotonic() > _RetryTime.until:
         reset_own_capability()
-    found = _probe_sandbox()
+    if _RetryTime.resets != _resets.value:
+        _forget()
+    found = _probe(gpu=Job.Queue.GPU in queues)
     if not found.works:
-        _RetryTime.until = min(_RetryTime.until, time.monotonic() + _AGAIN)
+        _RetryTime.until = min(_RetryTime.until, time.monotonic() + _AGAIN[found.lacks])
     return found
 
 
 def reset_own_capability() -> None:
-    """Have it tried anew: what worked has failed, or the other way round."""
-    _RetryTime.until = math.inf
+    """Have all processes of this worker try it anew: what worked has failed, or the other way round."""
+    _resets.value += 1
+    _forget()
+
+
+def _forget() -> None:
+    _RetryTime.until, _RetryTime.resets = math.inf, _resets.value
     sandbox.backend.cache_clear()
 
 
-def _probe_sandbox() -> Capability:
+def _probe(*, gpu: bool) -> Capability:
     try:
         chosen = sandbox.backend()
     except ImproperlyConfigured as error:
         return Capability(False, False, reason=str(error), remedy="SANDBOX=auto for the worker")
     if not chosen.available:
         return Capability(False, False, chosen.name, chosen.reason, chosen.remedy)
+    if gpu and chosen.cuda_reason:
+        return Capability(False, False, chosen.name, chosen.cuda_reason, _GPU_REMEDY, "GPU")
     return Capability(True, chosen.isolates, chosen.name)
 
 
@@ -149,7 +172,7 @@ def find_obstacle(job: Job) -> Obstacle | None:
         return None
     lack = common_obstacle(told)
     if lack is not None:
-        return Obstacle(f"No worker that is alive has a working sandbox: {lack.because}", lack.remedy)
+        return Obstacle(f"No worker that is alive has a working {lack.lacks}: {lack.because}", lack.remedy)
     return Obstacle(
         "Models run here without a sandbox now, for staff on the machine itself; this one waits for a worker that has "
         "one."

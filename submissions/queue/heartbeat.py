@@ -76,14 +76,13 @@ class Heartbeat:
 
     def _write_row(self) -> None:
         """Write the row; that of a worker for models waits until its sandbox has been tried."""
+        able = own_capability(self.queues) if runs_models(self.queues) else None
         row = {
             "queues": self.queues,
             "version": self.version,
             "hardware_class": own_hardware_class(self.queues),
-            "sandbox": {**own_capability().as_dict(), "device": own_device(self.queues)}
-            if runs_models(self.queues)
-            else {},
-            "refusal": refusal()[:300],
+            "sandbox": {**able.as_dict(), "device": own_device(self.queues)} if able else {},
+            "refusal": (refusal() or (able.refusal if able else ""))[:300],
             "seen_at": Now(),
         }
         if self._announced and Worker.objects.filter(name=self.name).update(**row):

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from django.conf import settings
 
+from evaluation.efficiency.hardware import own_gpu
 from submissions.sandbox.processes import has_no_running_thread, processes_under, send_signal, threads_of_user
 
 LAUNCHER = (Path(__file__).parent / "launcher.py").read_text(encoding="utf-8")
@@ -30,6 +31,14 @@ NOBODY = 65534
 #: Where the copies of compiled kernels lie inside.
 CACHE = "/tmp/cache"  # noqa: S108  (the sandbox's own /tmp)
 _PROBE = "import os; print('sandboxed' if os.getuid() else 'root')"
+#: Computes on the GPU, or ends with one line that says why not.
+_CUDA_PROBE = """import sys
+try:
+    import torch
+    torch.zeros(1, device="cuda").sum().item()
+except Exception as error:
+    sys.exit(str(error).partition("\\n")[0] or type(error).__name__)
+print("sandboxed")"""
 _PROBE_SECONDS = 60
 #: Address space that libraries reserve and do not use.
 _RESERVED = 8 << 30
@@ -198,6 +207,15 @@ class Backend(ABC):
         """Why it does not work here; empty where it does."""
         return self.probe()
 
+    @cached_property
+    def cuda_reason(self) -> str:
+        """Why programs in it cannot compute on this process's GPU; empty where they can."""
+        gpu = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": own_gpu()}
+        command = (*interpreter(), "-c", _CUDA_PROBE)
+        limits = SandboxLimits.from_settings()
+        reason = self._try(Program(command=command, limits=limits, environment=gpu, cuda=True))
+        return reason.rpartition("\n")[2]
+
     @property
     def available(self) -> bool:
         """Whether it works here."""
@@ -214,8 +232,11 @@ class Backend(ABC):
     def try_out(self) -> str:
         """Run a little Python; why that does not work, empty where it does."""
         limits = SandboxLimits(memory_bytes=1 << 30, wall_clock_seconds=_PROBE_SECONDS, output_bytes=1 << 20)
+        return self._try(Program(command=(*interpreter(), "-S", "-c", _PROBE), limits=limits))
+
+    def _try(self, program: Program) -> str:
         try:
-            contained = self.start(Program(command=(*interpreter(), "-S", "-c", _PROBE), limits=limits))
+            contained = self.start(program)
         except (OSError, SandboxUnavailable) as error:
             return str(error)
         try:

@@ -90,7 +90,8 @@ class JobStatus(_Result):
         if not self.waits or self.workers_alive:
             return ""
         if self.workers_refusing:
-            return "Its workers are of another version than the database and wait for the upgrade"
+            or_gpus = ", or their GPUs cannot be used" if self.job.queue == Job.Queue.GPU else ""
+            return f"Its workers are of another version than the database and wait for the upgrade{or_gpus}"
         needs_gpu = self.job.queue == Job.Queue.GPU or self.job.kind == Job.Kind.MODEL
         return f"No {self.job.queue.upper()} worker is alive" if needs_gpu else "No worker is alive"
 

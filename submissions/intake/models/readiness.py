@@ -81,7 +81,7 @@ def _not_ready(told: Sequence[Capability], *, asleep: bool) -> Readiness:
         )
     who = "the last worker that was alive had none" if asleep else "no worker that is alive has one"
     return Readiness(
-        False, f"Models need a sandbox, and {who} that works: {lack.because}", lack.remedy, asleep=asleep
+        False, f"Models need a {lack.lacks}, and {who} that works: {lack.because}", lack.remedy, asleep=asleep
     )
 
 
