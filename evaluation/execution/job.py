@@ -64,13 +64,15 @@ class ExecutionJob:
     `index` is such an index, which the engine opens instead of building its own, and `index_seconds` and `index_memory`
     are what that had taken: the parent adds them to what the child tells of building.
     `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to. `rankings` is one where
-    "retrieve" keeps what it has found of this very work, to go on behind it.
+    "retrieve" keeps what it has found of this very work, to go on behind it. `documents` is how many the corpus has,
+    where that is known: the parent takes no result over fewer or more.
     """
 
     task: Task
     engine: str
     out: Path
     corpus: Path | None = None
+    documents: int | None = None
     queries: Path | None = None
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     checkpoint: Path | None = None
@@ -89,6 +91,13 @@ class ExecutionJob:
     device: str = "cpu"
     threads: int = 1
     measure: bool = True
+
+    @property
+    def shard_documents(self) -> int | None:
+        """How many documents the shard has; None where that is not known."""
+        if self.documents is None or self.shard is None:
+            return None
+        return min(max(self.documents - self.shard * self.shard_size, 0), self.shard_size)
 
     def to_json(self) -> str:
         """The job as the text that `from_json` reads."""

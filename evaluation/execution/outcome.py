@@ -132,6 +132,7 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
         shard = _object(result, "shard")
         _require(shard.get("number") == job.shard, "it is another shard")
         _require(_is_count(shard.get("documents")) and _is_duration(shard.get("seconds")), "shard: numbers")
+        _require(job.shard_documents in (None, shard["documents"]), "it is of other documents")
         _require(shard["seconds"] <= seconds, "it took longer than the child ran")
         _require((out / SHARD_FOLDER).is_dir(), "there is no shard")
         return {"shard": {name: shard[name] for name in _OF_SHARD}, "hardware": hardware}
@@ -212,6 +213,8 @@ def _checked_retrieval(retrieval: dict[str, Any], out: Path, known: JobFacts) ->
     _require(retrieval["queries"] == known.queries, "it has other queries")
     # What was asked for is known better here than there.
     job, description = known.job, describe(known.job.engine)
+    whole = job.documents in (None, retrieval["documents"]) or not description.reads_corpus
+    _require(whole, "it is of other documents")
     parameters = description.complete(job.parameters)
     variants = variant_paths(description.variants(parameters), out / RUN_NAME)
     told = _object(retrieval, "variants")

@@ -21,6 +21,7 @@ from evaluation.engines.warm_up import warm_up_engines
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
     EXIT_DISK_FULL,
+    EXIT_MODEL_FAILED,
     EXIT_OUT_OF_MEMORY,
     RESULT_NAME,
     SHARD_FOLDER,
@@ -298,8 +299,9 @@ def _make_readable(path: Path) -> None:
 
 def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Ending) -> SandboxOutcome:
     """What the ending and the files that were left come to. Raises SandboxUnavailable where the disk is full."""
-    if ending.breach is None and ending.status == EXIT_DISK_FULL:
-        require_free_disk(job.out, limits)  # then it was not its own limit that it met
+    if ending.breach is None and ending.status not in (0, EXIT_MODEL_FAILED, EXIT_OUT_OF_MEMORY):
+        # Then it was not its own limit that it met, nor a page of a file that had no room (SIGBUS) its own fault.
+        require_free_disk(job.out, limits)
     remove_unexpected_files(job.out)
     if ending.breach is None and ending.status == 0:
         try:

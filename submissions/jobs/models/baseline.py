@@ -35,7 +35,7 @@ from submissions.jobs.kinds.handover import (
 )
 from submissions.jobs.kinds.score import begin, judged_version
 from submissions.jobs.models.kept_indexes import with_kept_index
-from submissions.jobs.models.running import ModelTimedOut, run_child
+from submissions.jobs.models.running import DamagedInput, ModelTimedOut, run_child
 from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed, finish
@@ -120,6 +120,8 @@ def _retrieve(
         work_folder=out.parent,
         resources=Resources(language=work.language, index=work.index),
     )
+    if retrieval.documents != version.statistics.get("documents", retrieval.documents):
+        raise DamagedInput(f"{retrieval.documents} documents were read of the corpus {corpus.name}")
     seconds = retrieval.build_seconds + work.index_seconds
     write_log(
         job.pk,
@@ -154,6 +156,7 @@ def measure_bm25(
         engine=BM25.engine,
         out=folder / "baseline",
         corpus=work.corpus,
+        documents=work.documents,
         queries=work.queries,
         parameters=describe(BM25.engine).complete(BM25.parameters),
         language=work.language,

@@ -30,7 +30,7 @@ from evaluation.text import analyser_for
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
 from leaderboard.models import Dataset, DatasetVersion
 from submissions.jobs.models.embedding_files import checked_size, move_into_place
-from submissions.jobs.models.running import ModelTimedOut, job_folder, run_child
+from submissions.jobs.models.running import DamagedInput, ModelTimedOut, job_folder, run_child
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import write_log
 from submissions.sandbox.processes import remove
@@ -68,7 +68,7 @@ def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -
     place = path_of(Area.WORD_INDEXES, _key(version, wanted))
     note = place / f"{describe_hardware(settings.MODEL_THREADS, 'cpu').slug}.json"
     building = _noted(note)
-    if building is None or not _is_whole(place, building.size):
+    if building is None or not _is_whole(place, building.size, version):
         try:
             building = _build(lease, version, wanted, note)
         except (ModelFailure, ModelTimedOut, RuntimeError, OSError) as error:
@@ -96,10 +96,11 @@ def _noted(note: Path) -> _Building | None:
         return None
 
 
-def _is_whole(place: Path, size: int) -> bool:
-    """Whether the index can be opened, and has all of its bytes."""
+def _is_whole(place: Path, size: int, version: DatasetVersion) -> bool:
+    """Whether the index can be opened, and has all of its bytes and documents."""
     try:
-        return InvertedIndex(place / INDEX_FOLDER).size() == size
+        index = InvertedIndex(place / INDEX_FOLDER)
+        return (index.size(), index.document_count) == (size, version.statistics["documents"])
     except _DAMAGED:
         return False
 
@@ -119,7 +120,9 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
         told = run_child(work, lease, trusted=True)["index"]
         size = checked_size(work.out / INDEX_FOLDER)
         building = _Building(float(told["seconds"]), int(told["memory"]), size, version.corpus_sha256)
-        if not _is_whole(place, size):
+        if not _is_whole(work.out, size, version):
+            raise DamagedInput(f"the index of {work.corpus} lacks documents")
+        if not _is_whole(place, size, version):
             kept = folder / "kept"
             kept.mkdir()
             (work.out / INDEX_FOLDER).rename(kept / INDEX_FOLDER)
@@ -136,7 +139,8 @@ def sweep_indexes() -> int:
     Those that were used longest ago go first, and none that was used within `GRACE`.
     """
     root = Path(settings.VAR) / Area.WORD_INDEXES.value
-    used = {place: place.stat().st_mtime for place in root.glob("??/*")}
+    left = root.glob(".arriving-*")  # by a process that was killed
+    used = {place: place.stat().st_mtime for place in (*root.glob("??/*"), *left)}
     versions = Dataset.objects.exclude(current_version=None)
     current = set(versions.values_list("current_version__corpus_sha256", flat=True))
     sizes = {place: checked_size(place) for place in used}

@@ -171,6 +171,7 @@ def _retrieve(
         engine=task.engine.name,
         out=folder / "out",
         corpus=local_path(Area.FILES, version.corpus_sha256),
+        documents=version.statistics.get("documents"),
         queries=local_path(Area.FILES, version.topics_sha256),
         parameters=task.parameters_on(job.dataset),
         checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,

@@ -16,8 +16,10 @@ from evaluation.core.problems import Problem, Report
 from evaluation.engines import describe
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import ExecutionJob
+from leaderboard.core.storage.store import sha256_of
 from submissions import sandbox
 from submissions.models import Job, State
+from submissions.queue.capability import own_capability, reset_own_capability
 from submissions.queue.lease import Lease, WorkEnded
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import ATTEMPTS, requeue
@@ -56,6 +58,10 @@ class ModelCrashed(WorkEnded):
                 write_log(job.pk, f"{meaning} It is tried once more.")
 
 
+class DamagedInput(RuntimeError):
+    """What the store holds is not what it is named for, or is not there: our fault, whatever a model made of it."""
+
+
 @contextmanager
 def job_folder() -> Iterator[Path]:
     """A scratch folder for one job, on the same disk as the store, removed at the end."""
@@ -84,14 +90,14 @@ def run_child(
 
     `counted`: what is counted in a stage, and of what, for notes such as "12,000 of 50,000 documents". `trusted`: the
     model is the site's own, which may run where no sandbox works. Raises ModelFailure, ModelTimedOut,
-    ModelCrashed (RuntimeError where the model is ours), and LeaseLost or Cancelled when the work must stop; nothing of
+    ModelCrashed, RuntimeError for a fault of ours, and LeaseLost or Cancelled when the work must stop; nothing of
     the child lives on then.
     """
     report = reporter(lease, counted or {})
     outcome = run_job(backend_for(trusted=trusted), work, SandboxLimits.from_settings(), report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
-    return result_of(outcome, trusted=trusted)
+    return result_of(outcome, work, trusted=trusted)
 
 
 def backend_for(*, trusted: bool) -> Backend:
@@ -110,17 +116,35 @@ def reporter(lease: Lease, counted: Mapping[str, tuple[int, str]]) -> OnProgress
     return report
 
 
-def result_of(outcome: SandboxOutcome, *, trusted: bool) -> dict[str, Any]:
-    """The result of an outcome that is "done". Raises as `run_child` for any other."""
+def result_of(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> dict[str, Any]:
+    """The result of an outcome of the work that is "done". Raises as `run_child` for any other."""
     if outcome.kind == "done":
         return outcome.result
     if outcome.kind == "timed_out":
         raise ModelTimedOut
+    if outcome.kind == "crashed":
+        _require_whole_input(work)
+    if outcome.kind in ("crashed", "model_failed") and work.device == "cuda":
+        _require_gpu()
     if outcome.kind == "crashed" and not trusted:
         raise ModelCrashed(outcome.failure_code)
     if outcome.kind == "crashed":
         raise RuntimeError(f"the child ended: {outcome.failure_code}, after {outcome.seconds:.0f} s")
     raise ModelFailure(outcome.failure_code, outcome.message)
+
+
+def _require_whole_input(work: ExecutionJob) -> None:
+    """Raise DamagedInput where corpus or queries are not the bytes that the store names them for."""
+    for path in filter(None, (work.corpus, work.queries)):
+        if not path.is_file() or sha256_of(path) != path.name:
+            raise DamagedInput(f"{path} is damaged, or not there")
+
+
+def _require_gpu() -> None:
+    """Raise RuntimeError where the GPU does not work any more, which each model then seems to break."""
+    reset_own_capability()
+    if refusal := own_capability([Job.Queue.GPU]).refusal:
+        raise RuntimeError(refusal)
 
 
 def reject_model(job: Job, failure: ModelFailure) -> None:

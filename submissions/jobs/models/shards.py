@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from django.conf import settings
@@ -65,14 +66,14 @@ def shard_job(job: Job, lease: Lease) -> None:
         raise Cancelled  # another job makes it now, or has made it
     begin(job, State.RETRIEVING, "loading")
     encoding = shard.encoding
-    left = encoding.version.statistics.get("documents", 0) - shard.number * encoding.shard_size
-    report = reporter(lease, {"encoding": (max(min(left, encoding.shard_size), 0), "documents")})
     try:
         encoder = WARM.get(encoding, device_of(job))
+        work = replace(encoder.job, shard=shard.number)
+        report = reporter(lease, {"encoding": (work.shard_documents or 0, "documents")})
         with tempfile.TemporaryDirectory(dir=encoder.job.out.parent) as name:
             folder = Path(name) / SHARD_FOLDER
             outcome = encoder.encode(shard.number, folder, report)
-            result = result_of(outcome, trusted=encoding.checkpoint.team is None)
+            result = result_of(outcome, work, trusted=encoding.checkpoint.team is None)
             finish_shard(
                 job,
                 shard,
@@ -93,6 +94,7 @@ def _encoder(encoding: Encoding, device: str, folder: Path) -> ShardEncoder:
         engine=encoding.engine,
         out=folder / "out",
         corpus=local_path(Area.FILES, encoding.version.corpus_sha256),
+        documents=encoding.version.statistics.get("documents"),
         parameters=describe(encoding.engine).complete(encoding.parameters),
         checkpoint=folder_of(encoding.checkpoint),
         shard_size=encoding.shard_size,

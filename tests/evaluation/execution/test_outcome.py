@@ -100,6 +100,31 @@ def test_a_strange_result_is_refused(job: ExecutionJob, changes: dict[str, Any])
         read_result(job.out, job, seconds=60)
 
 
+@pytest.mark.parametrize("documents", [2, 4])
+def test_a_result_over_other_documents_than_the_corpus_has_is_none(job: ExecutionJob, documents: int) -> None:
+    """A corpus that was cut, or a child that tells of a better rate than it had."""
+    left(job.out)
+    read_result(job.out, replace(job, documents=3), seconds=60)
+    with pytest.raises(InvalidOutcome, match="other documents"):
+        read_result(job.out, replace(job, documents=documents), seconds=60)
+
+
+@pytest.mark.parametrize(("number", "documents"), [(0, 2), (1, 1)])
+def test_a_shard_has_all_of_its_documents(job: ExecutionJob, number: int, documents: int) -> None:
+    """Of three documents in shards of two."""
+    work = replace(job, task="encode_shards", shard=number, shard_size=2, documents=3)
+    (job.out / "shard").mkdir()
+    for told in range(4):
+        (job.out / "result.json").write_text(
+            json.dumps({"shard": {"number": number, "documents": told, "seconds": 1}})
+        )
+        if told == documents:
+            assert read_result(job.out, work, seconds=60)["shard"]["documents"] == told
+        else:
+            with pytest.raises(InvalidOutcome, match="other documents"):
+                read_result(job.out, work, seconds=60)
+
+
 def test_facts_have_the_decimals_that_are_shown(job: ExecutionJob) -> None:
     """A number carries no more than a reader sees."""
     left(job.out, facts={"recall_against_exact": 0.123456789, "dimension": 384, "index_kind": "hnsw"})

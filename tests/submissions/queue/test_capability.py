@@ -5,22 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
-from leaderboard.models import Dataset
+from evaluation.core.errors import ModelFailure
+from evaluation.efficiency.hardware import gpus_of_machine
+from evaluation.execution.job import ExecutionJob
+from leaderboard.models import Dataset, User
 from submissions import sandbox
+from submissions.jobs.models.running import result_of
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State, Worker
 from submissions.queue import capability
 from submissions.queue.capability import workers_alive
 from submissions.queue.heartbeat import Heartbeat, delete_silent_workers
 from submissions.queue.queue import claim
-from submissions.sandbox import SandboxUnavailable
-from submissions.sandbox.backends import Backend, Program, SandboxedProcess
+from submissions.sandbox import SandboxOutcome, SandboxUnavailable
+from submissions.sandbox.backends import Backend, Program, SandboxedProcess, UnprotectedBackend
 from tests.factories import make_dataset
 from tests.submissions.workers import announce
 
@@ -187,3 +193,68 @@ def test_a_sandbox_that_stops_working_is_tried_anew(
     first.refresh_from_db()
     second.refresh_from_db()
     assert (first.state, first.attempts, second.attempts) == (State.QUEUED, 1, 0)
+
+
+@pytest.fixture
+def dead_gpu(broken: None, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The sandbox works, and nothing in it can compute on the GPU. Returns why."""
+    Broken.installed = True
+    reason = "Torch not compiled with CUDA enabled"
+    monkeypatch.setattr(Broken, "cuda_reason", reason, raising=False)
+    return reason
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_whose_gpu_cannot_be_used_says_so_and_takes_nothing(dead_gpu: str, client: Client) -> None:
+    """Models go to the queue cpu then; those that wait for a GPU wait, and cost no attempt."""
+    job = make_job(Job.Kind.MODEL, make_dataset())
+    Job.objects.update(queue="gpu")
+    heartbeat = Heartbeat("g", ["gpu"], "")
+    heartbeat._write_row()
+    assert drain_queue("gpu", "g") == 0
+    job.refresh_from_db()
+    assert (job.state, job.attempts) == (State.QUEUED, 0)
+    assert not any(each.runs(unprotected=True) for each in capability.reported_capabilities(queues=["gpu"]))
+    assert capability.count_workers("gpu") == (0, 1)
+    client.force_login(User.objects.create_superuser("op@example.org", "a long passphrase"))
+    page = client.get("/admin/submissions/worker/").content.decode()
+    assert f"Its GPU cannot be used: {dead_gpu}." in page
+    assert "takes nothing" in page
+    assert "1 job waits in gpu: its workers take nothing." in page
+    obstacle = capability.find_obstacle(job)
+    assert obstacle is not None
+    assert f"No worker that is alive has a working GPU: {dead_gpu}." in obstacle.text
+    # What its sandbox can do without a GPU it can do.
+    assert capability.own_capability(["cpu"]) == ISOLATED
+
+
+def test_a_gpu_that_fails_under_a_model_is_no_fault_of_the_model(
+    dead_gpu: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    work = ExecutionJob("retrieve", "dense", tmp_path, device="cuda")
+    outcome = SandboxOutcome("model_failed", 1.0, 0, failure_code="does_not_run")
+    with pytest.raises(RuntimeError, match=dead_gpu):
+        result_of(outcome, work, trusted=False)
+    assert not capability.own_capability(["gpu"]).works
+    monkeypatch.setattr(Broken, "cuda_reason", "")
+    with pytest.raises(ModelFailure):
+        result_of(outcome, work, trusted=False)
+    assert capability.own_capability(["gpu"]) == ISOLATED
+
+
+def test_a_process_hears_that_another_of_its_worker_wants_another_try(broken: None) -> None:
+    """The one that says what the worker can do is not the one that works."""
+    assert capability.own_capability() == UNABLE
+    Broken.installed = True
+    other = get_context("fork").Process(target=capability.reset_own_capability)
+    other.start()
+    other.join()
+    assert capability.own_capability() == ISOLATED
+
+
+def test_the_gpu_is_tried_by_computing_on_it() -> None:
+    """In the sandbox, with the torch that models have. Where there is no GPU the reason is torch's own, in a line."""
+    reason = UnprotectedBackend().cuda_reason
+    assert bool(reason) != bool(gpus_of_machine())
+    assert "CUDA" in reason or "NVIDIA" in reason or not reason
+    assert "\n" not in reason

@@ -84,8 +84,12 @@ def test_measuring_has_an_end(
 
 @pytest.mark.parametrize(
     ("payload", "looks"),
-    [("import time; time.sleep(60)", 1), ("sys.exit(5)", 2)],
-    ids=["it runs on", "it cannot write"],
+    [
+        ("import time; time.sleep(60)", 1),
+        ("sys.exit(5)", 2),
+        ("import signal; os.kill(os.getpid(), signal.SIGBUS)", 2),
+    ],
+    ids=["it runs on", "it cannot write", "a page that it maps has no room"],
 )
 def test_a_disk_that_others_filled_is_no_fault_of_the_model(
     bubblewrap: Backend,

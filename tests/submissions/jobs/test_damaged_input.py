@@ -1,0 +1,89 @@
+"""What the store holds is damaged: no result comes of it, and no model is blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.collections import blocks
+from evaluation.collections.blocks import read_table
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.models import Dataset
+from submissions.jobs import runner
+from submissions.jobs.models import kept_indexes
+from submissions.jobs.models.shard_jobs import settle_waiting_jobs
+from submissions.models import Job, Shard, State
+from tests.submissions.model_jobs import (
+    make_published,
+    make_submission,
+    queue_model,
+    run_waiting,
+    use_toy_engine,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Dataset:
+    """A published collection in a store of its own, whose corpus is of several blocks. Nothing is tried again."""
+    use_toy_engine(monkeypatch, settings)
+    settings.VAR = tmp_path / "var"
+    settings.VAR.mkdir()
+    settings.SHARD_SIZE = 15
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(runner, "ATTEMPTS", 1)
+    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
+    return make_published(tmp_path / "collection")
+
+
+def corpus_of(dataset: Dataset) -> Path:
+    """The stored file, which may be written to."""
+    assert dataset.current_version is not None
+    path = path_of(Area.FILES, dataset.current_version.corpus_sha256)
+    path.chmod(0o644)
+    return path
+
+
+def cut_between_blocks(path: Path) -> None:
+    """What is left is a whole gzip file, of fewer documents."""
+    table = read_table(path)
+    assert table is not None
+    path.write_bytes(path.read_bytes()[: int(table.rows[len(table.rows) // 2, 0])])
+
+
+def flip_bytes(path: Path) -> None:
+    """In the first block."""
+    content = bytearray(path.read_bytes())
+    content[40:60] = bytes(byte ^ 0x5A for byte in content[40:60])
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut_between_blocks, flip_bytes, Path.unlink])
+def test_a_damaged_corpus_is_a_fault_of_ours(dataset: Dataset, damage: Callable[[Path], None]) -> None:
+    damage(corpus_of(dataset))
+    job = queue_model(dataset, make_submission())
+    run_waiting()
+    settle_waiting_jobs()
+    job.refresh_from_db()
+    assert (job.state, job.error_code, job.entry_id) == (State.FAILED, "fault", None), job.log
+    assert job.report == {}
+    assert job.fault
+    # Shards that the damage does not touch may be there, each with all of its documents.
+    assert set(Shard.objects.exclude(done_at=None).values_list("documents", flat=True)) <= {15}
+    assert Shard.objects.filter(done_at=None).exists()
+
+
+def test_a_baseline_of_a_damaged_corpus_is_none(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is an index kept of it."""
+    monkeypatch.setattr(kept_indexes, "LEAST_DOCUMENTS", 1)
+    cut_between_blocks(corpus_of(dataset))
+    job = Job.objects.create(kind=Job.Kind.BASELINE, queue="cpu", dataset=dataset, state=State.QUEUED)
+    run_waiting()
+    job.refresh_from_db()
+    assert (job.state, job.error_code) == (State.FAILED, "fault"), job.log
+    assert "BM25's index could not be kept (DamagedInput)." in job.log
+    assert not list((Path(kept_indexes.settings.VAR) / Area.WORD_INDEXES.value).glob("*/*"))
