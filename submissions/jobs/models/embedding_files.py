@@ -70,7 +70,10 @@ def arriving(source: Path, root: Path) -> Iterator[Path]:
             sync(path)
         yield folder
     finally:
-        remove(aside)
+        try:
+            aside.rmdir()
+        except OSError:  # it did not take its name, or took another's
+            remove(aside)
 
 
 def take_name(folder: Path, target: Path) -> None:
