@@ -208,7 +208,7 @@ def _iterate_records(
     table = read_table(path) if first else None
     place = table.place_of(first) if table else Place(0, 0)
     passed = place.document
-    for number, line in _iterate_lines(path, findings, progress, on_bytes, place.offset):
+    for number, line in iterate_lines(path, findings, progress, on_bytes, place.offset):
         if passed < first:
             passed += not line.isspace()
             continue
@@ -267,12 +267,12 @@ def _parse_leniently(line: bytes, number: int, findings: FileProblems) -> Any:
     }
 
 
-def _iterate_lines(
+def iterate_lines(
     path: Path,
     findings: FileProblems,
-    progress: Progress | None,
-    on_bytes: Callable[[bytes], object] | None,
-    offset: int,
+    progress: Progress | None = None,
+    on_bytes: Callable[[bytes], object] | None = None,
+    offset: int = 0,
 ) -> Iterator[tuple[int, bytes]]:
     """(1-based line number, line with its end) for every line that is not too long, from a member of the file on."""
     with open_expanded(path, offset) as (stored, stream):

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.core.files.uploadedfile import TemporaryUploadedFile
 
+from evaluation.collections.topics import FIELDS
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset
 from leaderboard.models.datasets import Protection, Visibility
@@ -15,7 +16,8 @@ from leaderboard.models.datasets import Protection, Visibility
 #: What the form asks, step by step: title, what it is about, and the fields.
 _STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Files", "The collection and its judgements.",
-     ("archive", "slug", "runs_only", "baseline", "collecting", "split", "version_label")),
+     ("archive", "slug", "runs_only", "baseline", "collecting", "split", "topic_field",
+      "version_label")),
     ("Judgements", "Who may read them, and what teams are told of results on them.",
      ("judgements", "protection", "public_share")),
     ("Twin", "A public and a hidden half of the topics, which show a contamination gap.",
@@ -42,7 +44,8 @@ class ImportForm(forms.Form):
 
     archive = forms.FileField(
         label="Zip",
-        help_text="corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR), or qrels.txt (TREC); .gz too",
+        help_text="corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR), or qrels.txt and topics (TREC), CSV, SMART; "
+        ".gz too",
     )
     slug = forms.SlugField(max_length=80, help_text="The dataset's address: /datasets/slug/")
     name = forms.CharField(max_length=120, required=False)
@@ -77,6 +80,11 @@ class ImportForm(forms.Form):
     )
     split = forms.CharField(
         max_length=20, initial="test", help_text="The judgements that runs are scored against"
+    )
+    topic_field = forms.ChoiceField(
+        choices=[("", "title (default)"), *((name, name) for name in FIELDS)],
+        required=False,
+        help_text="Of TREC topics: the query",
     )
     primary = forms.CharField(
         label="Primary measure", max_length=40, required=False, help_text="nDCG@10 unless said otherwise"

@@ -58,7 +58,10 @@ class PlainFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InspectedCollection:
-    """A collection that may be stored. `id_list` has one document id a line, `id_table` the same memory-mapped."""
+    """A collection that may be stored. `id_list` has one document id a line, `id_table` the same memory-mapped.
+
+    `origin` says where it was fetched from (`source`) and which field of TREC topics is asked (`topic_field`).
+    """
 
     corpus: CorpusStatistics | None
     queries: QueryStatistics
@@ -67,6 +70,7 @@ class InspectedCollection:
     topics: Topics
     answers: PlainFile | None = None
     judgements: dict[str, JudgementFile] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
 
     @property
     def content_sha256(self) -> str:
@@ -84,6 +88,7 @@ class InspectedCollection:
             "all_queries": self.queries.queries,
             "words_per_query": self.topics.statistics.mean_words,
             "queries_expanded_sha256": self.queries.sha256,
+            **self.origin,
         }
         if self.corpus is not None:
             statistics |= {
@@ -132,6 +137,7 @@ def inspect(
             answers = _read_answers(source.answers, scored.qrels.query_ids if scored else (), work)
     if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
+    origin = {"source": options.source, "topic_field": source.topic_field}
     wanted = _topic_ids(query_ids, {split: each.qrels for split, each in judgements.items()}, options)
     return InspectedCollection(
         corpus=corpus if not options.runs_only else None,
@@ -141,6 +147,7 @@ def inspect(
         topics=_find_topics(source.queries, queries, query_ids, wanted, work),
         answers=answers,
         judgements=judgements,
+        origin={name: said for name, said in origin.items() if said},
     )
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 #: Options that are no columns of `Dataset` as they stand.
-_OTHERS = ("slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of")
+_OTHERS = (
+    "slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of", "topic_field", "source",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +19,9 @@ class ImportOptions:
     `hidden` is True by default. `collecting` opens the dataset for runs before there are judgements. `split` names
     the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
     them. `protection` and `public_share` are for new datasets. `baseline` is a run file that a runs-only dataset's
-    deltas are taken against. `twin_of` is the slug of the open dataset whose hidden half this one is.
+    deltas are taken against. `twin_of` is the slug of the open dataset whose hidden half this one is. `topic_field` is
+    the field of TREC topics that is the query, one of `evaluation.collections.topics.FIELDS`. `source` says where the
+    collection was fetched from.
     """
 
     slug: str
@@ -48,6 +52,8 @@ class ImportOptions:
     baseline: Path | None = None
     version_label: str = ""
     twin_of: str | None = None
+    topic_field: str | None = None
+    source: str = ""
 
     def columns(self) -> dict[str, Any]:
         """The columns of `Dataset` that were said."""

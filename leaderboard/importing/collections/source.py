@@ -2,7 +2,8 @@
 
 The layout is BEIR's: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`; also `qrels.txt` in TREC format for the
 scored split, `document-ids.txt` where the documents themselves may not be kept, and `answers.jsonl` for measures that
-look for answers in texts. Each may end in `.gz`.
+look for answers in texts. Each may end in `.gz`. Where one of the first three is not there, it may be in another format,
+and is converted (`conversion`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.datasets.problems import missing, problem
+from leaderboard.importing.collections.conversion import Conversion, other_format
 from leaderboard.importing.collections.options import ImportOptions
 
 #: Told what is being done and the share of it that is done, 0 to 1.
@@ -42,13 +44,17 @@ ZIP_POLICY = ZipPolicy(
 
 @dataclass(frozen=True, slots=True)
 class CollectionFiles:
-    """The files of a collection; `qrels` by split. What is missing is None, or among `problems`."""
+    """The files of a collection; `qrels` by split. What is missing is None, or among `problems`.
+
+    `topic_field` is the field of TREC topics that is the query, empty where they are no TREC topics.
+    """
 
     corpus: Path | None
     queries: Path | None
     document_ids: Path | None
     answers: Path | None = None
     qrels: dict[str, Path] = field(default_factory=dict)
+    topic_field: str = ""
     problems: tuple[Problem, ...] = ()
 
 
@@ -60,7 +66,7 @@ def open_source(
     if path.is_dir():
         files = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
         parts, problems = _find_parts(files, options.split)
-        yield _source({part: files[name] for part, name in parts.items()}, problems, options)
+        yield _source({part: files[name] for part, name in parts.items()}, problems, options, work)
     elif path.is_file() and is_zip(path):
         with open_archive(path, ZIP_POLICY) as archive:
             parts, problems = _find_parts(archive.names, options.split)
@@ -69,11 +75,9 @@ def open_source(
             # while they are read, which may have the same name.
             expanded = work / "expanded"
             expanded.mkdir()
-            archive.extract(
-                {name: expanded / part for name, part in part_of.items()},
-                lambda name, share: progress(f"expanding {part_of[name]}", share),
-            )
-        yield _source({part: expanded / part for part in parts}, problems, options)
+            targets = {name: expanded / _name_on_disk(name, part) for part, name in parts.items()}
+            archive.extract(targets, lambda name, share: progress(f"expanding {part_of[name]}", share))
+        yield _source({part: targets[name] for part, name in parts.items()}, problems, options, work)
     else:
         raise InvalidContent.of(
             problem(
@@ -92,6 +96,11 @@ def _files_below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _files_below(path, depth - 1)
 
 
+def _name_on_disk(name: str, part: str) -> str:
+    """What an entry is called here: its part, or of another format the last of its name, which is a plain one."""
+    return name.rpartition("/")[2] if other_format(name) else part
+
+
 def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[Problem]]:
     """The collection's files among the names (with `/` between folders), by what they hold, and what is ambiguous.
 
@@ -99,33 +108,45 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
     shallowest folder with a file of the layout is taken.
     """
     matches = [match for name in sorted(names) if (match := _MEMBER.fullmatch(name))]
-    roots = {match["root"] for match in matches}
+    known = {match.string: (match["root"], _part_of(match, split)) for match in matches}
+    others = {
+        name: found for name in sorted(names) if name not in known and (found := other_format(name, split))
+    }
+    roots = {folder for folder, _ in (known or others).values()}
     root = min(roots, key=lambda folder: (folder.count("/"), folder), default="")
     parts: dict[str, str] = {}
     problems = []
-    for match in matches:
-        if match["root"] != root:
-            continue
-        name, part = match.string, f"qrels-{match['split'] or split}.tsv"
-        if match["plain"] or match["ids"]:
-            part = f"{match['plain']}.jsonl" if match["plain"] else "document-ids.txt"
-        earlier = parts.setdefault(part, name)
-        if earlier != name:
-            problems.append(
-                problem(
-                    "ambiguous_files", f"{earlier} and {name} are the same part twice", "Keep one of the two."
-                )
-            )
+    for layout in (known, others):
+        there = set(parts)
+        for name, (folder, part) in layout.items():
+            if folder != root or part in there:
+                continue
+            earlier = parts.setdefault(part, name)
+            if earlier != name:
+                message = f"{earlier} and {name} are the same part twice"
+                problems.append(problem("ambiguous_files", message, "Keep one of the two."))
     return parts, problems
 
 
-def _source(files: dict[str, Path], problems: list[Problem], options: ImportOptions) -> CollectionFiles:
+def _part_of(match: re.Match[str], split: str) -> str:
+    if match["plain"] or match["ids"]:
+        return f"{match['plain']}.jsonl" if match["plain"] else "document-ids.txt"
+    return f"qrels-{match['split'] or split}.tsv"
+
+
+def _source(
+    files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path
+) -> CollectionFiles:
+    converted = Conversion(files, options, work)
+    files, problems = converted.files, problems + converted.problems
     qrels = {
         part.removeprefix("qrels-").removesuffix(".tsv"): path
         for part, path in files.items()
         if part.startswith("qrels-")
     }
     corpus, queries = files.get("corpus.jsonl"), files.get("queries.jsonl")
+    if converted.problems:  # what could not be read is not missing
+        return CollectionFiles(corpus, queries, None, qrels=qrels, problems=tuple(problems))
     if queries is None:
         problems.append(
             missing(
@@ -141,4 +162,4 @@ def _source(files: dict[str, Path], problems: list[Problem], options: ImportOpti
             hint = f"Name one of the splits that are there: --split {', '.join(sorted(qrels))}."
         problems.append(missing(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
-    return CollectionFiles(corpus, queries, ids, answers, qrels, tuple(problems))
+    return CollectionFiles(corpus, queries, ids, answers, qrels, converted.topic_field, tuple(problems))

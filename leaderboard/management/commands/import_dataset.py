@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from evaluation.collections.topics import FIELDS
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.core.audit import acting
@@ -21,11 +22,12 @@ from leaderboard.models.datasets import Protection, Visibility
 
 
 class Command(BaseCommand):
-    """Imports a collection in BEIR layout from a folder or zip."""
+    """Imports a collection from a folder or zip."""
 
     help = (
         "Import a test collection: a folder or zip with corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR) or "
-        "qrels.txt (TREC), each plain or .gz. The same bytes again change nothing; other bytes make a new version."
+        "qrels.txt (TREC), each plain or .gz; or TREC topics, CSV or SMART files in their place. The same bytes "
+        "again change nothing; other bytes make a new version."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -53,6 +55,7 @@ class Command(BaseCommand):
         parser.add_argument("--collecting", action="store_true", help="take runs before there are judgements")
         parser.add_argument("--baseline", type=Path, metavar="RUN", help="a runs-only dataset's baseline run")
         parser.add_argument("--split", default="test", help="the judgements that runs are scored against")
+        parser.add_argument("--topic-field", choices=FIELDS, help="of TREC topics: the query; the title")
         parser.add_argument(
             "--twin-of",
             metavar="SLUG",
@@ -86,7 +89,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Import, and say what was done or everything that is wrong."""
         options["measures"] = tuple(options["measures"])
-        said = ImportOptions(**{each.name: options[each.name] for each in fields(ImportOptions)})
+        said = ImportOptions(
+            **{each.name: options[each.name] for each in fields(ImportOptions) if each.name in options}
+        )
         person = find_person(options["by"]) if options["by"] else None
         progress = _ProgressLine(self.stdout)
         try:

@@ -1,0 +1,133 @@
+"""Tables with named columns, in CSV, JSON lines or Parquet, as corpus, queries and judgements in BEIR's layout.
+
+A document or query has the columns `_id` (or `id`), `text` and optionally `title`; a judgement has `query-id`,
+`corpus-id` and `score`. Other columns are left.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evaluation.collections.beir import MAX_LINE_BYTES, FileProblems, iterate_lines
+from evaluation.collections.other_formats import Record, write_judgements, write_records, wrong
+
+#: Column → the names that it may have.
+_NAMES = {
+    "_id": ("_id", "id"), "text": ("text",), "title": ("title",), "score": ("score",),
+    "query-id": ("query-id", "query_id"), "corpus-id": ("corpus-id", "corpus_id"),
+}  # fmt: skip
+_ROWS_AT_ONCE = 1000
+
+Row = tuple[int, Mapping[str, Any]]
+
+
+def convert_texts(paths: Sequence[Path], target: Path) -> None:
+    """Write the documents or queries of tables one after the other as `corpus.jsonl` or `queries.jsonl`.
+
+    Raises InvalidContent with the file and the line (of Parquet the row) of what is wrong.
+    """
+    write_records(target, (record for path in paths for record in _records(path)))
+
+
+def convert_judgements(paths: Sequence[Path], target: Path) -> None:
+    """Write the judgements of tables as `qrels/SPLIT.tsv`; errors as `convert_texts`. 1.0 is the grade 1."""
+    columns = ("query-id", "corpus-id", "score")
+    rows = (values for path in paths for _, values in _columns(path, columns))
+    write_judgements(target, ((query, document, _whole(grade)) for query, document, grade in rows))
+
+
+def _whole(grade: Any) -> Any:
+    return int(grade) if isinstance(grade, float) and grade.is_integer() else grade
+
+
+def _records(path: Path) -> Iterator[Record]:
+    for line, (identifier, text, title) in _columns(path, ("_id", "text"), ("title",)):
+        yield Record(str(identifier), str(title or ""), str(text), line)
+
+
+def _columns(
+    path: Path, needed: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """(line, values of the columns) for each row; an optional column that is not there is None."""
+    for line, row in _rows(path):
+        names = {
+            column: next((each for each in _NAMES[column] if each in row), None)
+            for column in (*needed, *optional)
+        }
+        values = tuple(row[name] if name is not None else None for name in names.values())
+        for column, value in zip(needed, values, strict=False):
+            if names[column] is None:
+                have = ", ".join(str(name) for name in row)
+                raise wrong(
+                    path, [line], f"there is no column {column}", f"Its columns are {have}: rename one."
+                )
+            if value is None:
+                raise wrong(path, [line], f"{column} is empty", "Give every row a value.")
+        yield line, values
+
+
+def _rows(path: Path) -> Iterable[Row]:
+    name = path.name.removesuffix(".gz")
+    return (
+        _parquet(path) if name.endswith(".parquet") else _csv(path) if name.endswith(".csv") else _json(path)
+    )
+
+
+def _json(path: Path) -> Iterator[Row]:
+    problems = FileProblems(path.name)
+    for number, line in iterate_lines(path, problems):
+        if line.isspace():
+            continue
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            row = None
+        if not isinstance(row, dict):
+            raise wrong(path, [number], "a line that is not one JSON object", "Write one object a line.")
+        yield number, row
+    problems.raise_if_any()
+
+
+def _csv(path: Path) -> Iterator[Row]:
+    problems = FileProblems(path.name)
+    csv.field_size_limit(
+        MAX_LINE_BYTES
+    )  # of the whole process; nothing here reads fields that should be shorter
+    lines = (
+        line.decode("utf-8-sig" if number == 1 else "utf-8") for number, line in iterate_lines(path, problems)
+    )
+    rows = csv.reader(lines, strict=True)
+    header: list[str] | None = None
+    begins = 1
+    try:
+        for fields in rows:
+            if header is None:
+                header = [name.strip() for name in fields]
+            elif len(fields) == len(header):
+                yield begins, dict(zip(header, fields, strict=True))
+            elif fields:
+                what = f"{len(fields)} fields where the header has {len(header)}"
+                raise wrong(path, [begins], what, "Quote a field that has a comma, a quote or a line end.")
+            begins = rows.line_num + 1
+    except UnicodeDecodeError as error:
+        raise wrong(path, [rows.line_num + 1], "not UTF-8", "Save the file as UTF-8.") from error
+    except csv.Error as error:
+        raise wrong(path, [rows.line_num], f"no CSV: {error}", "Quote as RFC 4180 says.") from error
+    problems.raise_if_any()
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    """The rows of a Parquet file. Raises ImportError where pyarrow, an optional package, is not installed."""
+    from pyarrow import ArrowInvalid, parquet
+
+    try:
+        batches = parquet.ParquetFile(path).iter_batches(_ROWS_AT_ONCE)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        yield from enumerate(rows, 1)
+    except (ArrowInvalid, OSError) as error:
+        raise wrong(path, [], f"no Parquet: {error}", "Fetch the file again.") from error
