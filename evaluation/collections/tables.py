@@ -23,6 +23,10 @@ _NAMES = {
 }  # fmt: skip
 _ROWS_AT_ONCE = 1000
 
+csv.field_size_limit(
+    MAX_LINE_BYTES
+)  # of the whole process: a document may be long, nothing else here is bounded by it
+
 Row = tuple[int, Mapping[str, Any]]
 
 
@@ -55,27 +59,19 @@ def _columns(
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """(line, values of the columns) for each row; an optional column that is not there is None."""
     for line, row in _rows(path):
-        names = {
-            column: next((each for each in _NAMES[column] if each in row), None)
-            for column in (*needed, *optional)
-        }
-        values = tuple(row[name] if name is not None else None for name in names.values())
-        for column, value in zip(needed, values, strict=False):
-            if names[column] is None:
-                have = ", ".join(str(name) for name in row)
-                raise wrong(
-                    path, [line], f"there is no column {column}", f"Its columns are {have}: rename one."
-                )
-            if value is None:
-                raise wrong(path, [line], f"{column} is empty", "Give every row a value.")
-        yield line, values
+        values = []
+        for column in (*needed, *optional):
+            value = next((row[name] for name in _NAMES[column] if name in row), None)
+            if value is None and column in needed:
+                what = f"no value in a column {column} (there are {', '.join(map(str, row))})"
+                raise wrong(path, [line], what, "Name the columns so, and give every row a value.")
+            values.append(value)
+        yield line, tuple(values)
 
 
 def _rows(path: Path) -> Iterable[Row]:
-    name = path.name.removesuffix(".gz")
-    return (
-        _parquet(path) if name.endswith(".parquet") else _csv(path) if name.endswith(".csv") else _json(path)
-    )
+    kinds = {".parquet": _parquet, ".csv": _csv}
+    return kinds.get(Path(path.name.removesuffix(".gz")).suffix, _json)(path)
 
 
 def _json(path: Path) -> Iterator[Row]:
@@ -95,29 +91,18 @@ def _json(path: Path) -> Iterator[Row]:
 
 def _csv(path: Path) -> Iterator[Row]:
     problems = FileProblems(path.name)
-    csv.field_size_limit(
-        MAX_LINE_BYTES
-    )  # of the whole process; nothing here reads fields that should be shorter
-    lines = (
-        line.decode("utf-8-sig" if number == 1 else "utf-8") for number, line in iterate_lines(path, problems)
-    )
-    rows = csv.reader(lines, strict=True)
-    header: list[str] | None = None
-    begins = 1
+    lines = (line.decode() for _, line in iterate_lines(path, problems))
+    rows = csv.DictReader(lines, strict=True)
     try:
-        for fields in rows:
-            if header is None:
-                header = [name.strip() for name in fields]
-            elif len(fields) == len(header):
-                yield begins, dict(zip(header, fields, strict=True))
-            elif fields:
-                what = f"{len(fields)} fields where the header has {len(header)}"
-                raise wrong(path, [begins], what, "Quote a field that has a comma, a quote or a line end.")
-            begins = rows.line_num + 1
+        for row in rows:
+            if None in row or None in row.values():
+                hint = "Quote a field that has a comma, a quote or a line end."
+                raise wrong(path, [rows.reader.line_num], "not as many fields as the header has", hint)
+            yield rows.reader.line_num, row
     except UnicodeDecodeError as error:
-        raise wrong(path, [rows.line_num + 1], "not UTF-8", "Save the file as UTF-8.") from error
+        raise wrong(path, [rows.reader.line_num + 1], "not UTF-8", "Save the file as UTF-8.") from error
     except csv.Error as error:
-        raise wrong(path, [rows.line_num], f"no CSV: {error}", "Quote as RFC 4180 says.") from error
+        raise wrong(path, [rows.reader.line_num], f"no CSV: {error}", "Quote as RFC 4180 says.") from error
     problems.raise_if_any()
 
 

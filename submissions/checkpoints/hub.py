@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from evaluation.archives.hub import COMMIT, NAME
 from evaluation.checkpoints import CODES
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode
@@ -35,9 +35,6 @@ _ENVIRONMENT = (
 )  # fmt: skip
 #: Seconds for the largest checkpoint there may be, at 5 MB a second.
 _PATIENCE_SECONDS = 7200
-
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +59,13 @@ def refuse_hub(model: HubModel) -> None:
             "admin.",
             f"Download {model.name} yourself and upload it: python -m evaluation pack FOLDER writes the archive.",
         )
-    if not _NAME.fullmatch(model.name):
+    if not NAME.fullmatch(model.name):
         raise Refused.of(
             HUB_NAME,
             f"“{model.name}” does not name a model on the hub.",
             "Give it as owner/name, such as sentence-transformers/all-MiniLM-L6-v2.",
         )
-    if not _COMMIT.fullmatch(model.commit):
+    if not COMMIT.fullmatch(model.commit):
         raise Refused.of(
             HUB_COMMIT,
             f"“{model.commit}” is not a commit: a branch or tag may point elsewhere tomorrow.",

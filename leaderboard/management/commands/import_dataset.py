@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from evaluation.collections.topics import FIELDS
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.core.audit import acting
+from leaderboard.importing.collections.fetching import fetched
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
@@ -32,7 +34,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """What may be said about the dataset. What is not said stays as it is, or gets its default."""
-        parser.add_argument("path", type=Path, help="the folder or zip")
+        parser.add_argument("path", type=Path, nargs="?", help="the folder or zip")
+        parser.add_argument(
+            "--from", dest="source", default="", metavar="SOURCE",
+            help="instead of a path: hf:OWNER/NAME[@REVISION] on the Hugging Face hub (HF_ENDPOINT names a mirror), "
+            "or ir_datasets:ID by the package of that name",
+        )  # fmt: skip
         parser.add_argument("--slug", required=True, help="the dataset's address: /datasets/SLUG/")
         for name in ("name", "task", "domain", "licence", "homepage", "citation", "description"):
             parser.add_argument(f"--{name}")
@@ -89,17 +96,21 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Import, and say what was done or everything that is wrong."""
         options["measures"] = tuple(options["measures"])
-        said = ImportOptions(
-            **{each.name: options[each.name] for each in fields(ImportOptions) if each.name in options}
-        )
+        said = ImportOptions(**{each.name: options[each.name] for each in fields(ImportOptions)})
+        if (options["path"] is None) == (not said.source):
+            raise CommandError("Say either the folder or zip, or --from SOURCE.")
         person = find_person(options["by"]) if options["by"] else None
         progress = _ProgressLine(self.stdout)
         try:
-            with acting(person, options["why"].strip()):
+            with ExitStack() as stack:
+                path = options["path"]
+                if said.source:
+                    path, said = stack.enter_context(fetched(said.source, said, progress.show))
+                stack.enter_context(acting(person, options["why"].strip()))
                 imported = (
-                    [import_dataset(options["path"], said, progress.show)]
+                    [import_dataset(path, said, progress.show)]
                     if options["twin"] is None
-                    else import_twin(options["path"], said, options["twin"], options["seed"], progress.show)
+                    else import_twin(path, said, options["twin"], options["seed"], progress.show)
                 )
         except InvalidContent as error:
             progress.finish()

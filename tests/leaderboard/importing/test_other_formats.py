@@ -262,9 +262,19 @@ def test_csv_is_taken(tmp_path: Path, packed: str, judged: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message", "lines"),
     [
-        ("queries.csv", "id,question\nq1,what\n", "queries.csv: there is no column text", (2,)),
-        ("qrels.csv", "query,corpus-id,score\nq1,d1,1\n", "qrels.csv: there is no column query-id", (2,)),
-        ("corpus.csv", "id,text\nd1,a,b\n", "corpus.csv: 3 fields where the header has 2", (2,)),
+        (
+            "queries.csv",
+            "id,question\nq1,what\n",
+            "queries.csv: no value in a column text (there are id, question)",
+            (2,),
+        ),
+        (
+            "qrels.csv",
+            "query,corpus-id,score\nq1,d1,1\n",
+            "qrels.csv: no value in a column query-id (there are query, corpus-id, score)",
+            (2,),
+        ),
+        ("corpus.csv", "id,text\nd1,a,b\n", "corpus.csv: not as many fields as the header has", (2,)),
         ("corpus.csv", 'id,text\nd1,"open\n', "corpus.csv: no CSV: unexpected end of data", (2,)),
     ],
 )

@@ -1,0 +1,346 @@
+"""`import_dataset --from`: collections from a hub on this machine, and by a stand-in for ir_datasets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO, StringIO
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from pyarrow import parquet
+
+from evaluation.archives import hub as evaluation_hub
+from leaderboard.datasets.qrels import load_qrels
+from leaderboard.importing.collections import fetching
+from leaderboard.models import Dataset, DatasetVersion
+from leaderboard.results.publishing.visibility import mark_published
+from tests.leaderboard.tiny_collection import good_files, lines_of
+
+pytestmark = pytest.mark.django_db
+
+NAME, COMMIT = "mteb/tiny", "0123456789abcdef0123456789abcdef01234567"
+QRELS = [
+    {"query-id": "q1", "corpus-id": "d1", "score": 2.0},
+    {"query-id": "q2", "corpus-id": "d3", "score": 1.0},
+]
+
+
+def in_parquet(rows: list[dict[str, Any]]) -> bytes:
+    """The rows as a Parquet file."""
+    file = BytesIO()
+    parquet.write_table(pa.Table.from_pylist(rows), file)
+    return file.getvalue()
+
+
+class Mirror:
+    """A hub with one collection; `asked` are the paths that were asked for."""
+
+    def __init__(self) -> None:
+        good = good_files()
+        self.files = {
+            "README.md": b"---\n",
+            "corpus.jsonl": good["corpus.jsonl"].encode(),
+            "queries.jsonl": good["queries.jsonl"].encode(),
+            "qrels/test.jsonl": lines_of(QRELS).encode(),
+        }
+        self.sent: dict[str, bytes] = {}
+        self.sizes: dict[str, int] = {}
+        self.commit = COMMIT
+        self.html = self.slow = False
+        self.asked: list[str] = []
+
+    def answer(self, path: str) -> bytes | None:
+        """The body for a path."""
+        self.asked.append(path)
+        if self.html:
+            return b"<!doctype html><title>Sign in</title>"
+        if path in [f"/api/datasets/{NAME}/revision/{name}?blobs=true" for name in ("main", "v1", COMMIT)]:
+            return json.dumps(
+                {"sha": self.commit, "siblings": [self._entry(name) for name in self.files]}
+            ).encode()
+        name = path.removeprefix(f"/datasets/{NAME}/resolve/{COMMIT}/")
+        return self.sent.get(name, self.files.get(name))
+
+    def _entry(self, name: str) -> dict[str, Any]:
+        data = self.files[name]
+        entry: dict[str, Any] = {"rfilename": name, "size": self.sizes.get(name, len(data))}
+        return {**entry, "lfs": {"sha256": hashlib.sha256(data).hexdigest()}} if "parquet" in name else entry
+
+
+@pytest.fixture
+def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    """A mirror of the hub on this machine, which HF_ENDPOINT names."""
+    fake = Mirror()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = fake.answer(self.path)
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            for piece in (body or b"",) if not fake.slow else (bytes([byte]) for byte in body or b""):
+                self.wfile.write(piece)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield fake
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def take(source: str, *options: str) -> DatasetVersion:
+    """Import from the source, as an operator does."""
+    call_command("import_dataset", "--from", source, "--slug=tiny", "--open", *options, stdout=StringIO())
+    version = Dataset.objects.get(slug="tiny").current_version
+    assert version is not None
+    return version
+
+
+def refused(source: str, *options: str) -> str:
+    """What the operator is told; nothing is stored."""
+    with pytest.raises(CommandError) as error:
+        take(source, *options)
+    assert not Dataset.objects.exists()
+    return str(error.value)
+
+
+@pytest.mark.parametrize("revision", ["", "@v1", f"@{COMMIT}"])
+def test_a_collection_on_the_hub_is_pinned_to_a_commit_that_its_page_shows(
+    mirror: Mirror, client: Client, revision: str
+) -> None:
+    version = take(f"hf:{NAME}{revision}")
+    assert (version.label, version.statistics["source"]) == (f"{NAME}@0123456789ab", f"hf:{NAME}@{COMMIT}")
+    dataset = version.dataset
+    assert dataset.current_qrels is not None
+    assert load_qrels(dataset.current_qrels).as_dict() == {"q1": {"d1": 2}, "q2": {"d3": 1}}
+    assert not [path for path in mirror.asked if "README" in path]
+    mark_published(dataset)
+    page = client.get("/datasets/tiny/").content.decode()
+    assert f"hf:{NAME}@{COMMIT}" in page
+
+
+def test_parquet_is_taken(mirror: Mirror) -> None:
+    in_lines = take(f"hf:{NAME}")
+    documents = [json.loads(line) for line in mirror.files["corpus.jsonl"].splitlines()]
+    queries = [json.loads(line) for line in mirror.files["queries.jsonl"].splitlines()]
+    mirror.files = {
+        "corpus/corpus-00000-of-00002.parquet": in_parquet(documents[:2]),
+        "corpus/corpus-00001-of-00002.parquet": in_parquet(documents[2:]),
+        "queries/queries-00000-of-00001.parquet": in_parquet(
+            [{"id": q["_id"], "text": q["text"]} for q in queries]
+        ),
+        "data/test-00000-of-00001.parquet": in_parquet(QRELS),
+    }
+    in_parquet_files = take(f"hf:{NAME}")
+    counts = ("documents", "queries", "words_per_document", "share_with_titles")
+    assert [in_lines.statistics[name] for name in counts] == [
+        in_parquet_files.statistics[name] for name in counts
+    ]
+
+
+def test_without_pyarrow_it_is_said_what_to_install(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror.files["corpus/corpus-00000-of-00001.parquet"] = mirror.files.pop("corpus.jsonl")
+    monkeypatch.setattr(fetching.importlib.util, "find_spec", lambda name: None)
+    assert "pip install pyarrow" in refused(f"hf:{NAME}")
+    assert len(mirror.asked) == 1
+
+
+def test_a_wrong_revision_is_told(mirror: Mirror) -> None:
+    assert f"no public repository {NAME} at {'f' * 40}" in refused(f"hf:{NAME}@{'f' * 40}")
+    mirror.commit = "e" * 40
+    assert "the hub answered with another commit" in refused(f"hf:{NAME}@{COMMIT}")
+    mirror.commit = "main"
+    assert "the hub answered with another commit: main" in refused(f"hf:{NAME}")
+
+
+def test_half_a_download_is_told(mirror: Mirror) -> None:
+    mirror.sent["corpus.jsonl"] = mirror.files["corpus.jsonl"][:50]
+    assert "corpus.jsonl did not arrive whole" in refused(f"hf:{NAME}")
+
+
+def test_a_file_with_another_checksum_is_told(mirror: Mirror) -> None:
+    data = in_parquet([json.loads(line) for line in mirror.files.pop("corpus.jsonl").splitlines()])
+    mirror.files["corpus-0.parquet"], mirror.sent["corpus-0.parquet"] = data, data[:-1] + b"?"
+    assert "corpus-0.parquet did not arrive whole" in refused(f"hf:{NAME}")
+
+
+def test_more_than_was_said_is_cut_off(mirror: Mirror) -> None:
+    mirror.sent["corpus.jsonl"] = mirror.files["corpus.jsonl"] + b"x" * 10**6
+    assert "corpus.jsonl is larger than the hub said" in refused(f"hf:{NAME}")
+
+
+def test_more_than_the_disk_holds_is_refused_before_it_is_fetched(mirror: Mirror) -> None:
+    mirror.sizes["corpus.jsonl"] = 2**60
+    assert "are said to come, and 4 times as much is needed" in refused(f"hf:{NAME}")
+    assert len(mirror.asked) == 1
+
+
+def test_a_page_in_place_of_an_answer_is_told(mirror: Mirror) -> None:
+    mirror.html = True
+    assert "the hub's answer is no JSON" in refused(f"hf:{NAME}")
+
+
+def test_a_page_in_place_of_a_file_is_told(mirror: Mirror) -> None:
+    mirror.sent["queries.jsonl"] = b"<!doctype html><title>Sign in</title>"
+    assert "queries.jsonl did not arrive whole" in refused(f"hf:{NAME}")
+
+
+def test_a_slow_mirror_is_given_up(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation_hub, "TIMEOUT", 0.2)
+    monkeypatch.setattr(evaluation_hub, "LEAST_RATE", 10**9)
+    mirror.slow = True
+    mirror.files["corpus.jsonl"] *= 2000
+    assert "corpus.jsonl comes too slowly" in refused(f"hf:{NAME}")
+
+
+def test_a_hub_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    assert "the hub cannot be reached" in refused(f"hf:{NAME}")
+
+
+def test_renamed_columns_are_told(mirror: Mirror) -> None:
+    mirror.files["qrels/test.jsonl"] = b'{"query": "q1", "doc": "d1", "score": 1}\n'
+    assert "no value in a column query-id (there are query, doc, score)" in refused(f"hf:{NAME}")
+
+
+@pytest.mark.parametrize("part", ["corpus.jsonl", "queries.jsonl", "qrels/test.jsonl"])
+def test_a_repository_that_lacks_a_part_is_told_before_it_is_fetched(mirror: Mirror, part: str) -> None:
+    del mirror.files[part]
+    assert f"the repository has no {part.partition('.')[0]}" in refused(f"hf:{NAME}")
+    assert len(mirror.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--from", "ftp:x"], "Say hf:OWNER/NAME"),
+        (["--from", "hf:../etc"], "names no repository"),
+        (["--from", "hf:a/b", "folder"], "either the folder or zip"),
+        ([], "either the folder or zip"),
+    ],
+)
+def test_a_source_is_named_plainly(words: list[str], message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        call_command("import_dataset", *words, "--slug=tiny", stdout=StringIO())
+
+
+class Doc(NamedTuple):
+    """A document as ir_datasets hands it out."""
+
+    doc_id: str
+    text: str
+    title: str
+
+
+class Page(NamedTuple):
+    """A document with other fields."""
+
+    doc_id: str
+    body: str
+
+    def default_text(self) -> str:
+        """What ir_datasets makes of its fields."""
+        return f"all of {self.body}"
+
+
+class TrecQuery(NamedTuple):
+    """A topic as ir_datasets hands it out."""
+
+    query_id: str
+    title: str
+    description: str
+
+
+class Judged(NamedTuple):
+    """A judgement as ir_datasets hands it out."""
+
+    query_id: str
+    doc_id: str
+    relevance: int
+    iteration: str
+
+
+class Catalogued:
+    """A dataset of the catalogue; `error` is raised where its documents are read."""
+
+    def __init__(self, documents: list[Any], error: Exception | None = None) -> None:
+        self.documents, self.error = documents, error
+
+    def has_docs(self) -> bool:
+        return True
+
+    has_queries = has_docs
+
+    def has_qrels(self) -> bool:
+        return bool(self.documents)
+
+    def docs_iter(self) -> Iterator[Any]:
+        yield from self.documents
+        if self.error:
+            raise self.error
+
+    def queries_iter(self) -> Iterator[TrecQuery]:
+        return iter([TrecQuery("1", "wings", "what of wings"), TrecQuery("2", "heat", "what of heat")])
+
+    def qrels_iter(self) -> Iterator[Judged]:
+        return iter([Judged("1", "d1", 1, "0"), Judged("2", "d2", -1, "0")])
+
+
+@pytest.fixture
+def catalogue(monkeypatch: pytest.MonkeyPatch) -> dict[str, Catalogued]:
+    """What stands for ir_datasets' registry."""
+    known = {"tiny/test": Catalogued([Doc("d1", "about wings", "Wings"), Page("d2", "heat")])}
+    monkeypatch.setitem(
+        sys.modules, "ir_datasets", SimpleNamespace(load=known.__getitem__, __version__="0.6.3")
+    )  # type: ignore[arg-type]
+    return known
+
+
+@pytest.mark.parametrize(("field", "words"), [("title", 1), ("description", 3)])
+def test_a_dataset_of_the_catalogue_is_taken(
+    catalogue: dict[str, Catalogued], client: Client, field: str, words: int
+) -> None:
+    version = take("ir_datasets:tiny/test", f"--topic-field={field}")
+    assert (
+        version.statistics["source"]
+        == f"ir_datasets:tiny/test (ir_datasets 0.6.3, the {field} of each topic)"
+    )
+    assert (version.statistics["documents"], version.statistics["words_per_query"]) == (2, words)
+    dataset = version.dataset
+    assert dataset.ir_datasets_id == "tiny/test"
+    assert dataset.current_qrels is not None
+    assert load_qrels(dataset.current_qrels).as_dict() == {"1": {"d1": 1}, "2": {}}
+    mark_published(dataset)
+    assert "ir_datasets:tiny/test" in client.get("/datasets/tiny/").content.decode()
+
+
+def test_what_ir_datasets_does_not_bring_is_one_line(catalogue: dict[str, Catalogued]) -> None:
+    assert "ir_datasets has no dataset nix" in refused("ir_datasets:nix")
+    catalogue["tiny"] = Catalogued([])
+    assert "tiny has no qrels" in refused("ir_datasets:tiny")
+    catalogue["tiny"] = Catalogued([Doc("d1", "a", "")], ConnectionError("no\nway"))
+    assert "ir_datasets did not bring tiny: ConnectionError: no way" in refused("ir_datasets:tiny")
+    assert "these topics have description, title" in refused(
+        "ir_datasets:tiny/test", "--topic-field=narrative"
+    )
+
+
+def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    assert "pip install ir_datasets" in refused("ir_datasets:beir/nfcorpus/test")
