@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
 
-from evaluation.archives.compression import FileLimits, open_blocks
+from evaluation.archives.compression import FileLimits, describe_bytes, open_blocks
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LINES_NAMED, Problem
 
-#: Topics and SMART collections are read whole: the largest of their time have some megabytes.
-MOST_BYTES = 64 * 2**20
+#: Topics and SMART collections are read whole: those that are handed out so have some megabytes.
+MOST_BYTES = 16 * 2**20
 
 
 class Record(NamedTuple):
@@ -39,8 +38,8 @@ def read_text(path: Path) -> str:
     try:
         data = b"".join(open_blocks(path, FileLimits(max_expanded_bytes=MOST_BYTES)))
     except InvalidContent as error:
-        named = [replace(each, message=f"{path.name}: {each.message}") for each in error.report.problems]
-        raise InvalidContent.of(*named) from error
+        hint = f"At most {describe_bytes(MOST_BYTES)} are read; BEIR's layout and CSV may be larger."
+        raise wrong(path, [], str(error), hint) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

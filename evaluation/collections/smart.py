@@ -29,7 +29,7 @@ def read_smart(path: Path) -> list[Record]:
             title, text = (" ".join(" ".join(parts.get(name, ())).split()) for name in "TW")
             records.append(Record(identifier, title, text, begun))
 
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         tag = _FIELD.fullmatch(line)
         if tag and tag[1] == "I":
             if not tag[2]:
@@ -58,7 +58,7 @@ def read_smart_judgements(path: Path, queries: Sequence[Record]) -> Iterator[tup
     no such id, and none beyond the last place.
     """
     lines, unusable = [], []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if fields := line.split():
             try:
                 lines.append(_judgement([plain_number(each) for each in fields]))

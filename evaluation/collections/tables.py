@@ -23,10 +23,6 @@ _NAMES = {
 }  # fmt: skip
 _ROWS_AT_ONCE = 1000
 
-csv.field_size_limit(
-    MAX_LINE_BYTES
-)  # of the whole process: a document may be long, nothing else here is bounded by it
-
 Row = tuple[int, Mapping[str, Any]]
 
 
@@ -93,6 +89,7 @@ def _csv(path: Path) -> Iterator[Row]:
     problems = FileProblems(path.name)
     lines = (line.decode() for _, line in iterate_lines(path, problems))
     rows = csv.DictReader(lines, strict=True)
+    limit = csv.field_size_limit(MAX_LINE_BYTES)  # of the whole process: a document may be long
     try:
         for row in rows:
             if None in row or None in row.values():
@@ -103,6 +100,8 @@ def _csv(path: Path) -> Iterator[Row]:
         raise wrong(path, [rows.reader.line_num + 1], "not UTF-8", "Save the file as UTF-8.") from error
     except csv.Error as error:
         raise wrong(path, [rows.reader.line_num], f"no CSV: {error}", "Quote as RFC 4180 says.") from error
+    finally:
+        csv.field_size_limit(limit)
     problems.raise_if_any()
 
 

@@ -16,12 +16,13 @@ from evaluation.core.problems import Problem
 from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.options import ImportOptions
 
-#: Names are plain enough to be those of files here.
+#: Names are short and plain enough to be those of files here; one that begins with a dot is a system's.
 _OTHER = re.compile(
     r"(?P<root>(?:.+/)?)(?:(?P<table>corpus|queries|qrels)\.csv|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.csv"
-    r"|(?P<topics>[\w.-]{0,60}topics(?:[\w.-]{0,60}(?:[0-9]|\.txt|\.xml|\.sgml?|\.trec))?)"
+    r"|(?P<topics>(?!\.)[\w.-]{0,60}topics(?:[\w.-]{0,60}(?:[0-9]|\.txt|\.xml|\.sgml?|\.trec))?)"
     r"|(?P<documents>[\w-]{1,60}\.(?i:all)(?:\.[0-9]+)?)|(?P<queries>[\w-]{1,60}\.(?i:qry))"
-    r"|(?P<judged>[\w-]{1,60}\.(?i:rel)|cranqrel))(?:\.gz)?"
+    r"|(?P<judged>[\w-]{1,60}\.(?i:rel)|cranqrel))(?:\.gz)?",
+    re.ASCII,
 )
 
 

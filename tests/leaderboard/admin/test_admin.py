@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,22 @@ def test_every_problem_of_a_zip_is_listed_under_the_name_it_was_sent_with(
     (tmp_path / "not.zip").write_text("no zip")
     assert "tiny.zip is neither a folder nor a zip" in send(curator, tmp_path / "not.zip").content.decode()
     assert not Dataset.objects.exists()
+
+
+def test_a_zip_of_topics_is_imported_with_the_field_that_was_chosen(tmp_path: Path, curator: Client) -> None:
+    path = tmp_path / "topics.zip"
+    topics = "<topics><topic number='1'><query>a</query><narrative>b c</narrative></topic></topics>"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("corpus.jsonl", good_files()["corpus.jsonl"])
+        archive.writestr("qrels.txt", "1 0 d1 1\n")
+        archive.writestr("topics.xml", topics)
+    wrong = send(curator, path, topic_field="description").content.decode()
+    assert "topics.xml: a topic has no description" in wrong
+    assert "these topics have narrative, title" in wrong
+    assert "Imported" in send(curator, path, topic_field="narrative").content.decode()
+    version = Dataset.objects.get().current_version
+    assert version is not None
+    assert (version.statistics["topic_field"], version.statistics["words_per_query"]) == ("narrative", 2)
 
 
 def test_importing_takes_the_right_to_add_datasets(client: Client) -> None:

@@ -172,6 +172,22 @@ def test_topics_that_are_not_utf8_are_told_with_the_line(tmp_path: Path) -> None
     assert (problem.message, problem.lines) == ("topics.txt: not UTF-8", (18,))
 
 
+def test_more_than_topics_ever_have_is_refused_however_small_it_was_sent(tmp_path: Path) -> None:
+    with_topics(tmp_path, "topics.txt", "")
+    (tmp_path / "topics.txt").write_bytes(gzip.compress(b" " * 2**25))
+    assert refused(tmp_path).message == "topics.txt: the file is over the limit of 16 MiB expanded"
+
+
+def test_names_that_no_file_here_may_have_are_no_parts(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("._topics.xml", "\u00e9" * 60 + "topics.xml"):
+            archive.writestr(name, COVID)
+    with pytest.raises(InvalidContent) as error:
+        take(path)
+    assert {each.code for each in error.value.report.problems} == {"missing_file"}
+
+
 def test_a_topic_field_of_other_queries_is_refused(tmp_path: Path) -> None:
     assert refused(write_folder(tmp_path), topic_field="title").code == "topic_field"
 
