@@ -48,11 +48,14 @@ def import_twin(
     if problems := list(_check(options, share)):
         raise InvalidContent.of(*problems)
     name, slug = options.name or options.slug, options.slug + SUFFIX
-    public = replace(options, hidden=False, protection=None, public_share=None)
-    hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
     with work_folder("twin") as work, open_source(path, options, work, progress) as source:
         if source.problems:
             raise InvalidContent.of(*source.problems)
+        if source.topic_field:  # the halves have its queries, and no topics any more
+            origin = f"{options.source or 'TREC topics'}, the {source.topic_field} of each topic"
+            options = replace(options, topic_field=None, source=origin)
+        public = replace(options, hidden=False, protection=None, public_share=None)
+        hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
         drawn = _draw(source, options, share, seed, work, progress)
         folders = [_write_half(source, options.split, half, work / f"half-{half}", drawn) for half in (0, 1)]
         with transaction.atomic():

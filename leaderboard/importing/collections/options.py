@@ -8,7 +8,8 @@ from typing import Any
 
 #: Options that are no columns of `Dataset` as they stand.
 _OTHERS = (
-    "slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of", "topic_field", "source",
+    "slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of", "topic_field",
+    "source",
 )  # fmt: skip
 
 

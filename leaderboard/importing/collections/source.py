@@ -2,8 +2,8 @@
 
 The layout is BEIR's: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`; also `qrels.txt` in TREC format for the
 scored split, `document-ids.txt` where the documents themselves may not be kept, and `answers.jsonl` for measures that
-look for answers in texts. Each may end in `.gz`. Where one of the first three is not there, it may be in another format,
-and is converted (`conversion`).
+look for answers in texts. Each may end in `.gz`. Where one of the first three is not there, it may be in another
+format, and is converted (`conversion`).
 """
 
 from __future__ import annotations

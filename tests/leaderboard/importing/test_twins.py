@@ -93,6 +93,21 @@ def test_a_collection_becomes_an_open_and_a_hidden_dataset_over_one_corpus(tmp_p
     assert not any(name.startswith("qrels") for name in offered)
 
 
+def test_both_halves_say_which_field_of_trec_topics_they_ask(tmp_path: Path) -> None:
+    tops = "".join(
+        f"<top>\n<num> q{n}\n<title> {WORDS[n % 10]}\n<desc> {WORDS[n % 10]} w{n}\n</top>\n"
+        for n in range(48)
+    )
+    files = {name: text for name, text in collection().items() if name in ("corpus.jsonl", "qrels/test.tsv")}
+    absent = {"queries.jsonl": None, "qrels/train.tsv": None}
+    draw(write_folder(tmp_path, {**absent, **files, "topics.txt": tops}), topic_field="description")
+    for slug in ("toy", "toy-hidden"):
+        version = Dataset.objects.get(slug=slug).current_version
+        assert version is not None
+        assert version.statistics["source"] == "TREC topics, the description of each topic"
+        assert version.statistics["words_per_query"] == 2
+
+
 def test_the_halves_are_alike_and_the_same_seed_draws_them_again(tmp_path: Path) -> None:
     path = write_folder(tmp_path, collection())
     draw(path)
