@@ -82,7 +82,7 @@ def test_a_killed_worker_changes_nothing(
 ) -> None:
     use_toy_engine(monkeypatch, settings)
     dataset = make_published(tmp_path / "collection")
-    submission = make_submission(pause=0.2)
+    submission = make_submission(pause=0.6)  # a shard takes longer than it is between two looks of its lease
     parent = queue_model(dataset, submission)
 
     shards = Job.objects.filter(kind=Job.Kind.SHARD)
