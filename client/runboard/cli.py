@@ -17,7 +17,7 @@ from typing import Any
 from tqdm import tqdm
 
 from runboard.client import Client, Submission, write_login
-from runboard.errors import Refused, SiteUnavailable
+from runboard.errors import Refused, SiteUnavailable, in_words
 from runboard.uploading import upload
 
 
@@ -205,7 +205,7 @@ def _check(arguments: argparse.Namespace) -> int:
             continue
         print(f"{path}: {'valid' if report['valid'] else 'not valid'}")
         for problem in report["problems"]:
-            print(f"  {problem['severity']}: {problem['message']} {problem.get('hint', '')}".rstrip())
+            print(f"  {problem['severity']}:{in_words(problem).rstrip()[1:]}")
     return status
 
 
@@ -315,7 +315,7 @@ def _print_submission(found: Submission) -> None:
         note = told.get(job["dataset"]) or job.get("progress_note") or job.get("stage") or ""
         print(f"    {job['dataset']}: {job['state']} {note}".rstrip())
         for problem in job.get("problems") or []:
-            print(f"        {problem['message']} {problem.get('hint', '')}".rstrip())
+            print(f"      {in_words(problem)}")
         if job.get("error"):
             print(f"        {job['error']}")
 

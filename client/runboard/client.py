@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -238,8 +239,7 @@ class Client:
 
     def _frame(self, path: str, view: Mapping[str, Any]) -> pd.DataFrame:
         board = self._get(path, **_parameters(view))
-        labels = {column["key"]: column["label"] for column in board["columns"]}
-        labels.pop("system", None)
+        labels = _labels(board["columns"])
         rows = []
         for row in board["rows"]:
             named = {"Rank": row["rank"], "System": row["system"], "slug": row["slug"]}
@@ -250,6 +250,16 @@ class Client:
             name: board[name] for name in ("title", "summary", "permalink", "measure") if name in board
         }
         return frame.assign(Rank=frame["Rank"].astype("Int64")) if len(frame) else frame
+
+
+def _labels(columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What columns are called, by key; those of one name by their group as well."""
+    named = [column for column in columns if column["key"] != "system"]
+    often = Counter(column["label"] for column in named)
+    return {
+        each["key"]: f"{each['label']} ({each['group']})" if often[each["label"]] > 1 else each["label"]
+        for each in named
+    }
 
 
 def config_path() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import requests
@@ -19,7 +20,8 @@ class Refused(Exception):
 
     def __init__(self, status: int, code: str, detail: str, problems: list[dict[str, Any]]) -> None:
         self.status, self.code, self.problems = status, code, problems
-        super().__init__("\n".join([detail, *map(_in_words, problems)]))
+        more = [each for each in problems if str(each.get("message")).lower() != detail.lower()]
+        super().__init__("\n".join([detail, *map(in_words, more)]))
 
     @classmethod
     def of(cls, answer: requests.Response) -> Refused:
@@ -43,7 +45,8 @@ def _distinct(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(seen.values())
 
 
-def _in_words(problem: dict[str, Any]) -> str:
+def in_words(problem: Mapping[str, Any]) -> str:
+    """Where, what is wrong, and what would be right, in one line."""
     where = f"{problem['file']}: " if problem.get("file") else ""
     lines = ", ".join(map(str, problem.get("lines") or []))
     message = str(problem.get("message", problem.get("code", "")))

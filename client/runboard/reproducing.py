@@ -92,6 +92,9 @@ def _compared(
     try:
         if key not in made:
             made[key] = _retrieve(recipe, files, model, differs)
+    except ImportError as error:
+        told = f"It needs another package: pip install runboard-eval[neural] ({error})."
+        return Reproduction(recipe["dataset"], recipe["configuration"], reason=told)
     except InvalidParameter as error:
         differs.append(f"the engine here has other parameters ({error})")
         return Reproduction(recipe["dataset"], recipe["configuration"], differs=differs)

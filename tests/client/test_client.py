@@ -101,6 +101,8 @@ def test_from_a_collection_to_a_row_of_a_frame(
     row = board.set_index("slug").loc["mine"]
     assert row["AP"] == pytest.approx(ended["jobs"][0]["scores"]["AP"])
     assert board.columns.is_unique
+    shown = client.ask("GET", "datasets/small/board/")["columns"]
+    assert len(board.columns) == len(shown) + 3, "columns of one name stand side by side"
     assert "/at/" in board.attrs["permalink"]
     assert client.export("small", "tex").startswith(b"%")
 

@@ -96,6 +96,17 @@ def test_why_a_result_cannot_be_made_again_is_said(small: Dataset, site: str, tm
     assert "judgements are hidden" in str(found)
 
 
+def test_a_package_that_is_not_installed_is_named(
+    small: Dataset, site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lack(*_: Any) -> None:
+        raise ModuleNotFoundError("No module named 'torch'")
+
+    monkeypatch.setattr("runboard.reproducing._retrieve", lack)
+    (found,) = reproduce(Client(site), "bm25", tmp_path)
+    assert "pip install runboard-eval[neural]" in str(found)
+
+
 def test_a_page_or_a_name_names_a_system() -> None:
     assert slug_of("https://x.example/systems/bm25/?a=b") == slug_of("bm25") == "bm25"
     with pytest.raises(ValueError, match="no system's page"):
