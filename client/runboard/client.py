@@ -8,7 +8,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -18,7 +17,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from runboard.errors import Refused, SiteUnavailable
+from runboard.errors import Refused, SiteUnavailable, seconds_to_wait
 from runboard.uploading import upload
 
 #: Larger files are sent in pieces, so that a broken connection costs little.
@@ -189,9 +188,10 @@ class Client:
                 answer = self._session.request(method, url, timeout=_TIMEOUT, **options)
             except requests.RequestException as error:
                 raise SiteUnavailable(f"{self.url} cannot be reached: {_cause(error)}") from error
-            if answer.status_code != 429 or method == "GET" or attempt == 3:
+            # What is streamed cannot be sent twice.
+            if answer.status_code != 429 or method == "GET" or attempt == 3 or "data" in options:
                 break
-            time.sleep(min(float(answer.headers.get("Retry-After") or 5), _LONGEST_PAUSE))
+            time.sleep(min(seconds_to_wait(answer, 5.0), _LONGEST_PAUSE))
         if answer.status_code >= 500:
             raise SiteUnavailable(f"{self.url} answered {answer.status_code}. {_detail(answer)}".rstrip())
         if answer.status_code == 401:
@@ -206,15 +206,14 @@ class Client:
         """Fields and files; large ones go in pieces before."""
         values = [(name, each) for name, value in fields.items() for each in _as_form(value)]
         field = "checkpoint" if kind == "model" else "file"
-        with ExitStack() as opened:
-            sent = []
-            for file in files:
-                if file.stat().st_size > IN_PIECES:
-                    values.append(("upload", upload(self, file, kind, self._progress)))
-                else:
-                    sent.append((field, (file.name, opened.enter_context(file.open("rb")))))
-            # Without a file the fields still go as a form of several parts.
-            return self.ask("POST", path, files=[*((name, (None, value)) for name, value in values), *sent])
+        sent = []
+        for file in files:
+            if file.stat().st_size > IN_PIECES:
+                values.append(("upload", upload(self, file, kind, self._progress)))
+            else:  # whole in memory: it may have to be sent again
+                sent.append((field, (file.name, file.read_bytes())))
+        # Without a file the fields still go as a form of several parts.
+        return self.ask("POST", path, files=[*((name, (None, value)) for name, value in values), *sent])
 
     def _download(self, file: Mapping[str, Any], target: Path) -> Path:
         if target.exists() and _sha256(target) == file["sha256"]:
@@ -287,7 +286,8 @@ def write_login(url: str, token: str) -> Path:
 
 
 def _parameters(view: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("_", "-"): value for name, value in view.items()}
+    """As an address has them: names that Python can write have underscores for dashes."""
+    return {name.replace("_", "-") if name.isidentifier() else name: value for name, value in view.items()}
 
 
 def _as_form(value: Any) -> list[str]:

@@ -19,7 +19,7 @@ import requests
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from runboard.errors import Refused, SiteUnavailable
+from runboard.errors import Refused, SiteUnavailable, seconds_to_wait
 
 #: The key of the interface is taken from the environment, since everybody on a machine can read a command's words.
 KEY = "OPENAI_API_KEY"
@@ -83,7 +83,7 @@ class Endpoint:
                 said = f"{answer.status_code} {answer.text[:200]}"
                 if answer.status_code not in (408, 429) and answer.status_code < 500:
                     raise self._refusal(f"answered {said}")
-                wait = wait and max(wait, min(float(answer.headers.get("Retry-After") or 0), 120.0))
+                wait = wait and max(wait, min(seconds_to_wait(answer, 0.0), 120.0))
             if wait:
                 time.sleep(wait)
         raise SiteUnavailable(

@@ -45,6 +45,14 @@ def _distinct(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(seen.values())
 
 
+def seconds_to_wait(answer: requests.Response, otherwise: float) -> float:
+    """What `Retry-After` asks for in seconds; a date, which it may also have, is not read."""
+    try:
+        return float(answer.headers["Retry-After"])
+    except (KeyError, ValueError):
+        return otherwise
+
+
 def in_words(problem: Mapping[str, Any]) -> str:
     """Where, what is wrong, and what would be right, in one line."""
     where = f"{problem['file']}: " if problem.get("file") else ""

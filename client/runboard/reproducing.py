@@ -83,6 +83,7 @@ def _compared(
     made: dict[tuple[str, str], dict[str, Path]],
 ) -> Reproduction:
     """Retrieve, unless a result of the same search was made already, and compare."""
+    from runboard_eval.core.errors import InvalidContent, ModelFailure
     from runboard_eval.engines import InvalidParameter
     from runboard_eval.judgements.qrels import read_qrels
     from runboard_eval.runs.score import ScoringTarget, score_run
@@ -95,6 +96,10 @@ def _compared(
     except ImportError as error:
         told = f"It needs another package: pip install runboard-eval[neural] ({error})."
         return Reproduction(recipe["dataset"], recipe["configuration"], reason=told)
+    except (InvalidContent, ModelFailure, zipfile.BadZipFile) as error:
+        return Reproduction(
+            recipe["dataset"], recipe["configuration"], reason=f"Its model cannot be read: {error}"
+        )
     except InvalidParameter as error:
         differs.append(f"the engine here has other parameters ({error})")
         return Reproduction(recipe["dataset"], recipe["configuration"], differs=differs)
