@@ -14,7 +14,7 @@ from leaderboard.datasets.files import judgements_name, offered_files
 from leaderboard.models import DatasetFile, Entry, Run
 
 Kind = DatasetFile.Kind
-#: How deep workers of the site search.
+#: How many documents a query workers of the site search for.
 DEPTH = 1000
 #: The files of the dataset that a result follows from.
 _READ = (Kind.CORPUS, Kind.QUERIES, Kind.QRELS)
@@ -57,6 +57,7 @@ def recipes_of(system_id: int) -> list[Recipe]:
     entries = (
         Entry.objects.public()
         .filter(system_id=system_id)
+        .prefetch_related("dataset__current_version__files")
         .select_related("system", "dataset__current_version", "evaluation__run__version", "evaluation__qrels")
         .order_by("dataset__name", "published_at", "pk")
     )

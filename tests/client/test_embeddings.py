@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from evaluation.runs.header import read_header
-from packages.evaluation_wheel import write_tree
 from runboard import embeddings
 from runboard.cli import main
 
@@ -68,16 +66,6 @@ def interface() -> Iterator[Interface]:
     found.server.shutdown()
     thread.join()
     found.server.server_close()
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """`runboard_eval`, as whoever installs it has it."""
-    folder = tmp_path_factory.mktemp("package")
-    write_tree(folder, kernel=False)
-    sys.path.insert(0, str(folder))
-    yield
-    sys.path.remove(str(folder))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,19 @@ import pytest
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Run
-from packages.evaluation_wheel import write_tree
 from runboard import Client
 from runboard.cli import main
 from runboard.reproducing import reproduce, slug_of
 from tests.servers.web import serving
 from tests.submissions.model_jobs import make_published
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("package")]
 
 
 @pytest.fixture(scope="module")
 def site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(tmp_path_factory.mktemp("web")) as started:
         yield started[0]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """`runboard_eval`, as whoever installs it has it."""
-    folder = tmp_path_factory.mktemp("package")
-    write_tree(folder, kernel=False)
-    sys.path.insert(0, str(folder))
-    yield
-    sys.path.remove(str(folder))
 
 
 @pytest.fixture

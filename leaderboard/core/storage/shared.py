@@ -45,8 +45,8 @@ def is_away(error: BaseException) -> bool:
 
 
 def travels(path: Path) -> bool:
-    """Whether this path of the store is on such a storage too."""
-    return is_shared() and path.relative_to(_root()).parts[0] in AREAS
+    """Whether this path is on such a storage too: of the store, and of an area that is listed."""
+    return is_shared() and path.is_relative_to(_root()) and path.relative_to(_root()).parts[0] in AREAS
 
 
 def send(path: Path) -> None:

@@ -61,7 +61,7 @@ def path_of(area: Area, sha256: str) -> Path:
 
 def local_path(area: Area, sha256: str) -> Path:
     """`path_of` for reading: the content is brought to this host where it lies elsewhere (`shared`)."""
-    return shared.local(path_of(area, sha256)) if area not in _PRIVATE else path_of(area, sha256)
+    return shared.local(path_of(area, sha256))
 
 
 def put(area: Area, source: Path, sha256: str | None = None) -> str:
@@ -71,8 +71,7 @@ def put(area: Area, source: Path, sha256: str | None = None) -> str:
     if not touch_existing(target):
         with atomic_write(target) as temporary, source.open("rb") as reader, temporary.open("wb") as writer:
             shutil.copyfileobj(reader, writer, 1 << 20)
-    if area not in _PRIVATE:
-        shared.send(target)
+    shared.send(target)
     return key
 
 

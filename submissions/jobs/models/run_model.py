@@ -27,6 +27,7 @@ from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
 from leaderboard.core.storage.store import Area, local_path
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Run, System, User
+from leaderboard.systems.recipes import DEPTH
 from submissions.checkpoints.hub import fetch
 from submissions.checkpoints.service import describe as describe_checkpoint
 from submissions.checkpoints.service import folder_of, store_checkpoint
@@ -51,9 +52,6 @@ from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import write_log
 from submissions.sandbox.processes import remove, remove_unexpected_files
-
-#: How deep a run goes.
-DEPTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
