@@ -44,6 +44,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return 130
 
 
+#: Adds a command: its name, what runs it, and what it does.
+AddCommand = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="runboard", description="Work with a Runboard site.")
     parser.add_argument("--url", help="the site (else RUNBOARD_URL, else the one of `login`)")
@@ -54,19 +58,26 @@ def _parser() -> argparse.ArgumentParser:
         found.set_defaults(run=run)
         return found
 
-    login = command(
-        "login",
-        _login,
-        "keep a site's address and your token, asked for or from standard input",
-    )
+    login = command("login", _login, "keep a site's address and your token, asked for or from standard input")
     login.add_argument("site", help="https://runboard.example.org")
-    datasets = command("datasets", _datasets, "list the datasets")
+    _add_datasets(command)
+    _add_submissions(command)
+    _add_boards(command)
+    _add_retrieve(command)
+    return parser
+
+
+def _add_datasets(command: AddCommand) -> None:
+    _add_json(command("datasets", _datasets, "list the datasets"))
     download = command("download", _download, "download a dataset's files, each checked by its sha256")
     download.add_argument("dataset")
     download.add_argument("--to", type=Path, default=Path(), help="folder (default: this one)")
     download.add_argument(
         "--kind", action="append", default=[], help="such as corpus or queries; all where left out"
     )
+
+
+def _add_submissions(command: AddCommand) -> None:
     check = command("check", _check, "say everything that is wrong with a run; nothing is stored")
     check.add_argument("dataset")
     check.add_argument("runs", type=Path, nargs="+")
@@ -86,41 +97,38 @@ def _parser() -> argparse.ArgumentParser:
     watch = command("watch", _watch, "follow a submission to its end")
     watch.add_argument("submission")
     watch.add_argument("--timeout", type=float, help="seconds")
-    board = command("board", _board, "show a board")
-    export = command("export", _export, "write a board as the site exports it")
-    export.add_argument("--format", default="csv", help="csv, json, md, tex, bib (default: %(default)s)")
-    export.add_argument("--out", type=Path, help="file (default: standard output)")
-    for each in (board, export):
-        each.add_argument("dataset")
-        each.add_argument(
-            "--view",
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help="as in a board's address: sort=AP",
-        )
-    board.add_argument("--rows", type=int, default=20, help="how many are shown (default: %(default)s)")
     sending = command(
         "upload", _upload, "send a large file and print its id, which a submission names as upload=ID"
     )
     sending.add_argument("file", type=Path)
     sending.add_argument("--kind", required=True, choices=["run", "model"])
+    for each in (check, submit, status):
+        _add_json(each)
+
+
+def _add_boards(command: AddCommand) -> None:
+    board = command("board", _board, "show a board")
+    export = command("export", _export, "write a board as the site exports it")
+    export.add_argument("--format", default="csv", help="csv, json, md, tex, bib (default: %(default)s)")
+    export.add_argument("--out", type=Path, help="file (default: standard output)")
+    view = "as in a board's address: sort=AP"
+    for each in (board, export):
+        each.add_argument("dataset")
+        each.add_argument("--view", action="append", default=[], metavar="NAME=VALUE", help=view)
+    board.add_argument("--rows", type=int, default=20, help="how many are shown (default: %(default)s)")
+    _add_json(board)
     again = command("reproduce", _reproduce, "make a system's results again, and compare runs and scores")
     again.add_argument("system", help="the address of its page, or its slug")
     again.add_argument("--checkpoint", type=Path, help="its model: a folder or zip")
-    again.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("reproduced"),
-        help="for downloads and runs (default: %(default)s)",
-    )
-    for each in (datasets, check, submit, status, board):
-        each.add_argument("--json", action="store_true", help="print what the API answers")
-    _add_retrieve(command)
-    return parser
+    place = "for downloads and runs (default: %(default)s)"
+    again.add_argument("--folder", type=Path, default=Path("reproduced"), help=place)
 
 
-def _add_retrieve(command: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
+
+
+def _add_retrieve(command: AddCommand) -> None:
     parser = command(
         "retrieve", _retrieve, "make a run with embeddings of an interface like OpenAI's /v1/embeddings"
     )

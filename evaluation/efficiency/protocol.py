@@ -137,10 +137,7 @@ def measure(
         raise ValueError("there are no queries, so there is no search to time")
     report = progress or (lambda share: None)
     timed, counter = sample_evenly(queries, effort.queries), meter or open_meter(device)
-    warming = sample_evenly(timed, effort.warm_up)
-    with operations.counting() as counted:
-        _warm_up(engine, (warming * -(-effort.warm_up // len(warming)))[: effort.warm_up], report)
-    flops = counted.flops / effort.warm_up
+    flops = _warm_up(engine, timed, effort.warm_up, report)
     engine.clock.seconds.clear()
     before = counter.joules()
     rounds = _TimedRounds(engine, timed, effort, clock, interruptions, pause)
@@ -148,13 +145,10 @@ def measure(
     after = counter.joules()
     times = rounds.times()
     searches = int(np.isfinite(times).sum())
-    energy = _joules_per_search(before, after, searches)
-    parts = _parts(engine, times)
+    energy, parts = _joules_per_search(before, after, searches), _parts(engine, times)
     throughput = _throughput(engine, sample_evenly(queries, effort.batched), clock)
     if isinstance(engine, TermEngine) and checkpoint is None:  # quick, and differing more from query to query
-        with operations.counting() as counted:
-            _search(engine, timed)
-        flops = counted.flops / len(timed)
+        flops = _flops_of_searches(engine, timed)
     report(1.0)
     return EfficiencyFigures(
         protocol=PROTOCOL,
@@ -224,10 +218,21 @@ def _search(engine: Engine, queries: Sequence[Query]) -> None:
         pass
 
 
-def _warm_up(engine: Engine, queries: Sequence[Query], report: MeasureProgress) -> None:
+def _warm_up(engine: Engine, timed: Sequence[Query], searches: int, report: MeasureProgress) -> float:
+    """Search so often, for queries that lie evenly over those that are timed; the mean operations of a search."""
     report(0.0)
-    for query in queries:
-        _search(engine, [query])
+    queries = sample_evenly(timed, searches)
+    with operations.counting() as counted:
+        for query in (queries * -(-searches // len(queries)))[:searches]:
+            _search(engine, [query])
+    return counted.flops / searches
+
+
+def _flops_of_searches(engine: Engine, queries: Sequence[Query]) -> float:
+    """The mean operations of a search, over these queries."""
+    with operations.counting() as counted:
+        _search(engine, queries)
+    return counted.flops / len(queries)
 
 
 def flops_of_documents(engine: Engine, corpus: Path, folder: Path) -> float | None:

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -83,27 +84,37 @@ def retrieve(
         started = perf_counter()
         encoded = _build(made, description, complete, corpus, folder, shards, shard_size, part, report)
         built = perf_counter() - started
-        whole = ""
-        if part or rankings:
-            options = [drop_self_matches, shard_size]
-            whole = _made_from(description, complete, resources, corpus, queries, options)
-        divided = f"-{part.number}-of-{part.count}" if part and _divides_shards(made) else ""
-        kept = KeptRankings(rankings and rankings / f"{whole[:16]}-{k}{divided}")
-
-        def new(label: str) -> RunWriter:
-            own = PartOfRun(part.number, part.count, k, tag, f"{label} {whole}".strip()) if part else None
-            return RunWriter(tag, k, drop_self_matches, own)
-
+        options = [drop_self_matches, shard_size]
+        named = part is not None or rankings is not None
+        whole = _made_from(description, complete, resources, corpus, queries, options) if named else ""
+        kept = _kept_rankings(rankings, whole, k, part if _divides_shards(made) else None)
         with ExitStack() as files:
+            new = partial(_new_writer, part, whole, tag, k, drop_self_matches)
             written = open_writers(files, made, out, new)
             searched = _search(made, asked, written, part, kept, report)
-        main = written[MAIN if not made.variants else made.variants[-1]]
+        main = written[made.variants[-1] if made.variants else MAIN]
         done = _what_was_done(made, description, complete, out, encoded, main, len(asked), (built, searched))
         if afterwards is not None:
             afterwards(made, asked, done)
         if part is None:
             _tell_precision(made, description, done, resources, asked, main.first, corpus, folder)
         return done
+
+
+def _kept_rankings(folder: Path | None, whole: str, depth: int, part: Part | None) -> KeptRankings:
+    """Those of this very work in a folder, if there is one; `part` where it is one of the shards."""
+    if folder is None:
+        return KeptRankings(None)
+    divided = f"-{part.number}-of-{part.count}" if part else ""
+    return KeptRankings(folder / f"{whole[:16]}-{depth}{divided}")
+
+
+def _new_writer(
+    part: Part | None, whole: str, tag: str, depth: int, drop_self_matches: bool, label: str
+) -> RunWriter:
+    """Writes the run of a label, which begins with what it is a part of."""
+    own = PartOfRun(part.number, part.count, depth, tag, f"{label} {whole}".strip()) if part else None
+    return RunWriter(tag, depth, drop_self_matches, own)
 
 
 def _load(

@@ -120,17 +120,14 @@ def dataset_board(
     """The view of the board that `state` asks for.
 
     `measured` is what was measured of the entries, `certainty` how sure their scores are, `said` what may be said of
-    that in words. Private entries are those
-    of the reader's own teams: nothing of the other rows depends on them.
+    that in words. Private entries are those of the reader's own teams: nothing of the other rows depends on them.
 
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
     """
     shown = [entry for entry in entries if entry.visibility in _SHOWN]
     measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
-    # Addresses that order by it hold where the board has none, as that of a permalink.
-    keys = {sort.key for sort in state.sorts}.union(bounds.key for bounds in state.ranges)
-    of_gaps = said.gaps if measure == said.gaps_in else {} if keys & gaps.KEYS else None
+    of_gaps = _gaps_in(measure, said, state)
     base = _shared_board(
         facts, entries, shown, measures, measure, certainty if not facts.hidden else None, of_gaps
     )
@@ -155,18 +152,16 @@ def dataset_board(
         _colour_hidden(board, said)
     board.statements, rows = said, board.rows
     on_weights = _weigh(board, base, state)
-    private = any(column.group == PRIVATE_PART for column in board.columns)
-    lower = better(measure) == "lower"
-    if measure == facts.primary_measure or not is_about_judging(
-        measure
-    ):  # how much is judged names no winner
+    revealed = [REVEALED] if any(column.group == PRIVATE_PART for column in board.columns) else []
+    if measure == facts.primary_measure or not is_about_judging(measure):  # that names no winner
+        lower = better(measure) == "lower"
         board.summary = summarise(board, measure, said, lower_is_better=lower, filtered=state.filtered)
     board.compared = sum(row.certainty is not None and row.certainty.delta is not None for row in board.rows)
     _leave_out_empty(board, state)
     apply_view(board, state, measure)
     board.notes = [
         *_notes(facts, rows, board, base.versus),
-        *([REVEALED] if private else []),
+        *revealed,
         *sure.notes(verdict, scored=scored, hidden=facts.hidden),
         *gaps.notes(bool(of_gaps), base.versus.shown),
         *base.on_judging,
@@ -176,6 +171,13 @@ def dataset_board(
         *costs.notes(),
     ]
     return board
+
+
+def _gaps_in(measure: str, said: BoardStatements, state: BoardState) -> Mapping[int, Gap] | None:
+    """The gaps of this measure; none, which is not None, where an address orders by them and the board has none."""
+    # As that of a permalink.
+    keys = {sort.key for sort in state.sorts}.union(bounds.key for bounds in state.ranges)
+    return said.gaps if measure == said.gaps_in else {} if keys & gaps.KEYS else None
 
 
 def _give_rows(board: Board, base: _SharedBoard, costs: BoardCosts, state: BoardState) -> None:

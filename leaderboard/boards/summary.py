@@ -74,8 +74,7 @@ def summarise(
         parts.append(Part(_("Tied with it"), certain))
     above = _above_bound(rows, best, key, statement)
     if above is not None:
-        told = _("%(baseline)s stays behind") if above else _("%(baseline)s could lead")
-        parts.append(Part(_("If unjudged were relevant"), told % {"baseline": board.baseline}))
+        parts.append(_unjudged(board, above=above))
     shown = _("%(name)s (challenged), %(score)s") if best.entry.challenged else "%(name)s, %(score)s"
     return Summary(
         _label(reported=reported, total=len(board.rows) if filtered else 1),
@@ -107,6 +106,11 @@ def _above_bound(rows: Sequence[Row], best: Row, key: str, statement: Statement)
     if most is None or shown is None or score is None or most <= shown:
         return None
     return score > most
+
+
+def _unjudged(board: Board, *, above: bool) -> Part:
+    told = _("%(baseline)s stays behind") if above else _("%(baseline)s could lead")
+    return Part(_("If unjudged were relevant"), told % {"baseline": board.baseline})
 
 
 def _label(*, reported: bool, total: int) -> str:

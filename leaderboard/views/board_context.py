@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import gettext as _
 
 from leaderboard.boards import formatting, rendering
 from leaderboard.boards.columns.significance import CALLED
@@ -21,14 +20,13 @@ from leaderboard.boards.facets import LABELS, Facet, Option
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
 from leaderboard.models import Entry
+from leaderboard.views.board_legend import legend
 from leaderboard.views.board_views import export_links
 
 #: So many values of a facet are offered as boxes; text search finds the rows of the others.
 MOST_OPTIONS = 24
 #: How many systems are compared on one page.
 FEWEST_COMPARED, MOST_COMPARED = 2, 6
-#: Where more systems than these are compared, the legend says how many differ by chance alone.
-FEW_COMPARED = 20
 VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
 
 
@@ -137,7 +135,7 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "picker": _picker(board),
         "picker_fields": state.but(columns=(), exact=False).pairs(),
         "kinds": _kinds(board),
-        "legend": list(_legend(board)),
+        "legend": list(legend(board)),
         "sort_keys": list(_sort_keys(board, state, path, names)),
         "then_by": _options(Choice(column.key, column.label, False) for column in _then_by(board)),
         "page_links": list(_page_links(board, state, path)),
@@ -211,47 +209,6 @@ def _kinds(board: Board) -> list[tuple[str, int]]:
     scored = board.total - reported
     found = [("scored here", scored), ("reported by papers", reported)]
     return [(label, number) for label, number in found if number > 0]
-
-
-def _legend(board: Board) -> Iterator[str]:
-    """What everyone has to know to read the table; the notes say the rest."""
-    if any(column.kind in ("delta", "relative") for column in board.shown):
-        least = board.statements.least_difference(board.measure)
-        facts = {"baseline": board.baseline, "least": f"{least or 0:+.3f}"}
-        yield _("Δ is the difference from %(baseline)s on the same topics and judgements.") % facts
-        if least is not None:
-            colours = _(
-                "Blue: significantly better than %(baseline)s, by %(least)s or more. Over hidden judgements this one "
-                "threshold (0.05, from the values of the baseline alone) stands in for a test of each system. Grey: "
-                "less, or not known."
-            )
-            yield colours % facts
-        elif board.certainty or board.found_with:
-            colours = _(
-                "Blue: significantly better than %(baseline)s. Orange: significantly worse. The 95 %% confidence "
-                "interval of the difference does not include 0. Grey: neither, or not tested."
-            )
-            yield colours % facts
-        if board.compared > FEW_COMPARED:
-            few = {"few": f"{board.compared / 20:.0f}", "all": board.compared}
-            yield _("Chance alone would colour about %(few)s of %(all)d equal systems.") % few
-    if len(board.statements.tied_with_best(board.measure)) > 1:
-        ties = _(
-            "The bar at the left marks the best system and all that tie with it: they are behind by less than the "
-            "threshold, which is raised here because all pairs are compared."
-        )
-        if board.certainty is not None:
-            how = board.certainty.settings
-            ties = _(
-                "The bar at the left marks the best system and all that tie with it: paired tests of all pairs at "
-                "%(alpha)g (%(correction)s) do not tell them apart."
-            ) % {"alpha": how.alpha, "correction": how.pairs_correction}
-        yield ties
-    lower = list(dict.fromkeys(c.label for c in board.shown if c.better == "lower" and c.numeric))
-    better = (
-        _("Higher is better; lower is better for %s.") % ", ".join(lower) if lower else _("Higher is better.")
-    )
-    yield f"{better} {_('Best in bold, second best underlined.')}"
 
 
 def _options(choices: Iterable[Choice]) -> SafeString:

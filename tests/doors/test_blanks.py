@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Iterator
 from html import unescape
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.doors.content import Site, build
+from tests.doors.content import Site
 from tests.doors.expected import ROWS
 from tests.doors.walking import doors_of
 
@@ -42,17 +38,6 @@ def faults(page: str) -> set[str]:
         words = " ".join(unescape(TAG.sub("", line)).split())
         found.update(re.findall(r".{0,30}(?:\w [,;](?= |$)|\( |\w \)|[,;:],|, ,).{0,20}", words))
     return found
-
-
-@pytest.fixture
-def site(db: None, settings: Any, tmp_path: Path) -> Iterator[Site]:
-    """One of everything."""
-    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-    settings.STAFF_MFA_REQUIRED = True
-    settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
-    logging.disable(logging.CRITICAL)
-    yield build(tmp_path)
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.long

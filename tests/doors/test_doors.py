@@ -5,17 +5,15 @@ The addresses come from the URL configuration, so a new one without a row fails 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib import admin
 from django.test import Client
 
-from tests.doors.content import Site, build
+from tests.doors.content import Site
 from tests.doors.derived import EVERYBODY, letters_of
 from tests.doors.expected import PEOPLE, ROWS, Row
 from tests.doors.walking import Door, doors_of, knock, unrendered
@@ -34,17 +32,6 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 ALIKE = (
     ("anonymous", "expired", "token"), ("other", "staff", "restrained"), ("owner", "teammate"), ("curator", "root"),
 )  # fmt: skip
-
-
-@pytest.fixture
-def site(db: None, settings: Any, tmp_path: Path) -> Iterator[Site]:
-    """One of everything; refusals by the thousand are not logged, and limits are counted in this process."""
-    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-    settings.STAFF_MFA_REQUIRED = True
-    settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
-    logging.disable(logging.CRITICAL)
-    yield build(tmp_path)
-    logging.disable(logging.NOTSET)
 
 
 def test_every_address_has_a_row_and_every_row_an_address() -> None:
