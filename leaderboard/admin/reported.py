@@ -1,4 +1,6 @@
-"""Entering what publications report: one figure by a form, or many by a CSV with the form's fields as columns."""
+"""Entering what publications report: one figure by a form, many by a CSV with the form's fields as columns, or a zip of
+results in MTEB's layout.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.core.files.uploadedfile import UploadedFile
 from django.core.validators import RegexValidator
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -19,8 +22,10 @@ from evaluation.core.problems import Problem, number_of
 from evaluation.measures.registry import UnknownMeasureError, parse_measure
 from leaderboard.admin.forms import WhyField
 from leaderboard.admin.pages import curation_page, require, submit
+from leaderboard.core.storage.store import work_folder
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.importing.reported.curated import SCALES, CuratedFigure, enter_figures
+from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
 from leaderboard.models import Architecture, Dataset, Source, System
 
 #: The rights that entering figures takes.
@@ -102,8 +107,13 @@ class PublicationForm(forms.ModelForm):
         label="CSV", required=False,
         help_text="In the place of the figure below. Columns: " + ", ".join(FigureForm.base_fields) + ".",
     )  # fmt: skip
+    mteb = forms.FileField(
+        label="MTEB results", required=False,
+        help_text="In the place of the figure below: a zip of model__name/revision/Task.json. The publication’s "
+        "address is where these folders lie.",
+    )  # fmt: skip
     why = WhyField()
-    field_order = ("publication", *_NEW, "csv", "why")
+    field_order = ("publication", *_NEW, "csv", "mteb", "why")
 
     class Meta:
         model = Source
@@ -120,6 +130,16 @@ class PublicationForm(forms.ModelForm):
         if not self.cleaned_data.get("publication"):
             super()._post_clean()  # type: ignore[misc]  # a private hook of Django's model forms
 
+    def clean(self) -> dict[str, Any]:
+        """One file at most, and an address where rows are to link to files."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        if values.get("mteb"):
+            if values.get("csv"):
+                self.add_error("mteb", "Send either this or a CSV.")
+            if not (values["publication"].url if values.get("publication") else values.get("url")):
+                self.add_error("mteb", "The publication needs an address: each row links to its file there.")
+        return values
+
     def clean_csv(self) -> str:
         """Its text."""
         file = self.cleaned_data["csv"]
@@ -134,17 +154,23 @@ class PublicationForm(forms.ModelForm):
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
     """The form; figures are published all together or not at all."""
     require(request, *REPORTS)
-    single = FigureForm(request.POST if request.method == "POST" and "csv" not in request.FILES else None)
+    one = request.method == "POST" and not request.FILES
+    single = FigureForm(request.POST if one else None)
     single.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", "")) or 0).first()
     form = PublicationForm(request.POST or None, request.FILES or None)
 
     def act(values: Mapping[str, Any]) -> str:
         source = values["publication"] or form.instance
-        rows = (
-            [single.cleaned_data] if single.is_bound else read_figures(values["csv"], values["publication"])
-        )
-        enter_figures(source, [CuratedFigure(**row) for row in rows])
-        page.message_user(request, f"Published: {number_of(len(rows), 'reported figure')} of {source}.")
+        if values["mteb"]:
+            results = _read_zip(values["mteb"], source)
+        elif single.is_bound:
+            results = MtebResults([CuratedFigure(**single.cleaned_data)])
+        else:
+            rows = read_figures(values["csv"], values["publication"])
+            results = MtebResults([CuratedFigure(**row) for row in rows])
+        enter_figures(source, results.figures, results.described)
+        published = f"Published: {number_of(len(results.figures), 'reported figure')} of {source}."
+        page.message_user(request, " ".join([published, *results.left_out()]))
         return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
 
     sendable = single.is_valid() or not single.is_bound
@@ -153,6 +179,15 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
         request, page, "admin/leaderboard/entry/report.html", "Enter reported figures",
         problems=problems, form=form, figure=single, status=400 if problems or form.errors or single.errors else 200,
     )  # fmt: skip
+
+
+def _read_zip(file: UploadedFile, source: Source) -> MtebResults:
+    """What a zip of MTEB's results says. Raises InvalidContent."""
+    with work_folder("mteb") as work:
+        path = work / "results.zip"
+        with path.open("wb") as stored:
+            stored.writelines(file.chunks())
+        return read_mteb_results(path, source.url, work)
 
 
 def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:

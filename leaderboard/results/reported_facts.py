@@ -24,3 +24,8 @@ def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         text = f"{value:,.{fact.decimals}f}" if number else shown(value) if name in _PROMPTS else str(value)
         found.append((fact.label, f"{text} {fact.unit}".strip()))
     return found
+
+
+def is_address(locator: str) -> bool:
+    """Whether a figure was read from a file at this address, rather than from a table of a paper."""
+    return locator.startswith(("https://", "http://"))

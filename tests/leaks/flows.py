@@ -6,6 +6,7 @@ are. The pages that Django gives every model are derived from the admin (`standa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -298,6 +299,21 @@ def _bring_table(stage: Stage) -> None:
         stage.run("import_table", "datasets", str(path), dry_run=dry_run)
 
 
+def _bring_mteb(stage: Stage) -> None:
+    folder = stage.folder / "mteb" / "org__model" / "1"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model_meta.json").write_text('{"name": "org/model"}')
+    scores = {"test": [{"hf_subset": "default", "ndcg_at_10": 0.5}]}
+    result = {"task_name": "Guess", "dataset_revision": "1", "mteb_version": "2", "scores": scores}
+    (folder / "Guess.json").write_text(json.dumps(result))
+    stage.run(
+        "import_mteb_results",
+        str(stage.folder / "mteb"),
+        source="https://example.org/",
+        tasks=["Guess=secret"],
+    )
+
+
 def _act_on_flags(stage: Stage) -> None:
     stage.run("flags", "list", "--all", named=False)
 
@@ -366,6 +382,7 @@ FLOWS: Mapping[str, Flow] = {
     "flags": _act_on_flags,
     "import_dataset": _import_others,
     "import_judgements": _judge_by_command,
+    "import_mteb_results": _bring_mteb,
     "import_runs": _import_runs,
     "import_table": _bring_table,
     "merge_systems": lambda stage: stage.run("merge_systems", System.objects.get(name="Mine").slug, "shown"),

@@ -19,55 +19,15 @@ from django.utils.text import slugify
 from leaderboard.boards.exchange.results import ExchangedResult
 from leaderboard.core import anonymity
 from leaderboard.models import Architecture, System
+from leaderboard.results.mteb import (
+    LANGUAGES,
+    MODEL_TYPES,
+    NO_DATASET_REVISION,
+    NO_REVISION,
+    measure_name,
+    task_name,
+)
 
-#: As MTEB calls the datasets of BEIR; others go by their own names.
-TASKS = {
-    "arguana": "ArguAna",
-    "climate-fever": "ClimateFEVER",
-    "cqadupstack": "CQADupstackRetrieval",
-    "dbpedia-entity": "DBPedia",
-    "fever": "FEVER",
-    "fiqa": "FiQA2018",
-    "hotpotqa": "HotpotQA",
-    "msmarco": "MSMARCO",
-    "nfcorpus": "NFCorpus",
-    "nq": "NQ",
-    "quora": "QuoraRetrieval",
-    "scidocs": "SCIDOCS",
-    "scifact": "SciFact",
-    "trec-covid": "TRECCOVID",
-    "webis-touche2020": "Touche2020",
-}
-#: ISO 639-1 → as MTEB writes a language: ISO 639-3 and script.
-LANGUAGES = {
-    "ar": "ara-Arab",
-    "de": "deu-Latn",
-    "en": "eng-Latn",
-    "es": "spa-Latn",
-    "fr": "fra-Latn",
-    "it": "ita-Latn",
-    "ja": "jpn-Jpan",
-    "ko": "kor-Hang",
-    "nl": "nld-Latn",
-    "pl": "pol-Latn",
-    "pt": "por-Latn",
-    "ru": "rus-Cyrl",
-    "zh": "zho-Hans",
-}
-_NAMES = {"nDCG": "ndcg", "AP": "map", "RR": "mrr", "R": "recall", "P": "precision", "Success": "hit_rate"}
-#: MTEB's `MODEL_TYPES` for an architecture. What it has no word for is told as no type.
-MODEL_TYPES: dict[Architecture, list[str]] = {
-    Architecture.LEXICAL: ["sparse"],  # as MTEB has BM25
-    Architecture.LEARNED_SPARSE: ["sparse"],
-    Architecture.DENSE: ["dense"],
-    Architecture.LATE_INTERACTION: ["late-interaction"],
-    Architecture.RE_RANKING: ["cross-encoder"],
-    Architecture.DOCUMENT_EXPANSION: [],
-    Architecture.QUERY_AUGMENTATION: [],
-    Architecture.GENERATIVE: [],
-    Architecture.FUSION: ["hybrid"],
-    Architecture.OTHER: [],
-}
 #: MTEB's `Licenses` (2.26.24): Hugging Face's spelling.
 LICENCES = frozenset({
     "afl-3.0", "apache-2.0", "bsd-3-clause", "cc-by-2.0", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-3.0", "cc-by-nc-4.0",
@@ -75,24 +35,8 @@ LICENCES = frozenset({
     "cc-by-sa-4.0", "cc0-1.0", "cdla-sharing-1.0", "eupl-1.2", "gemma", "gpl-3.0", "lgpl", "lgpl-3.0", "mit",
     "mpl-2.0", "msr-la-nc", "multiple", "odc-by", "openmdw-1.1", "openrail", "openrail++",
 })  # fmt: skip
-#: What MTEB writes where a model has no revision.
-NO_REVISION = "no_revision_available"
-#: What it writes where the dataset's is not known. Its revisions are commits on the Hugging Face hub.
-NO_DATASET_REVISION = "dataset revision not available"
 #: Every file of the archive has this date, so that equal results are equal bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
-
-
-def measure_name(measure: str) -> str:
-    """`ndcg_at_10` for nDCG@10, and the like."""
-    name, _, cutoff = measure.partition("@")
-    plain = _NAMES.get(name) or re.sub(r"\W+", "_", name).strip("_").lower()
-    return f"{plain}_at_{cutoff}" if cutoff else plain
-
-
-def task_name(result: ExchangedResult) -> str:
-    """As MTEB calls the dataset, else its own name as one word."""
-    return TASKS.get(result.dataset_slug) or re.sub(r"\W+", "", result.dataset) or result.dataset_slug
 
 
 def licence(text: str) -> str | None:
@@ -132,7 +76,7 @@ def task_result(result: ExchangedResult) -> dict[str, Any]:
     }
     return {
         "dataset_revision": NO_DATASET_REVISION,
-        "task_name": task_name(result),
+        "task_name": task_name(result.dataset_slug, result.dataset),
         "mteb_version": None,
         "scores": {result.split: [subset]},
         "evaluation_time": None,
@@ -190,7 +134,9 @@ def archive(system: System, results: Sequence[ExchangedResult], url: str) -> byt
             **model_meta(system, results, url),
             "revision": revision,
         }
-        files[f"{folder}/{revision}/{task_name(result)}.json"] = task_result(result)
+        files[f"{folder}/{revision}/{task_name(result.dataset_slug, result.dataset)}.json"] = task_result(
+            result
+        )
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in sorted(files):

@@ -11,6 +11,7 @@ import yaml
 
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
+from leaderboard.results.mteb import SPLITS
 
 
 class ExchangedResult(NamedTuple):
@@ -68,7 +69,9 @@ def _exchanged_result(row: Mapping[str, Any]) -> ExchangedResult:
         dataset_slug=row["dataset__slug"],
         beir_name=row["dataset__beir_name"],
         language=row["dataset__language"],
-        split="test" if reported else row[f"{prefix}qrels__split"] or "test",
+        split=SPLITS.get(row["dataset__slug"], "test")
+        if reported
+        else row[f"{prefix}qrels__split"] or "test",
         measure=row["dataset__primary_measure"],
         scores=row["scores"],
         configuration=row["configuration"],

@@ -25,6 +25,7 @@ from leaderboard.models import DECLARED_NUMBERS, Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import short_citation
 from leaderboard.results.history.measurements import MeasuredEntry, measured_of
+from leaderboard.results.reported_facts import is_address
 from leaderboard.results.values import is_upper_bound
 
 #: What a result shows as it was read, by its own names.
@@ -179,6 +180,7 @@ def _result(
         published="" if reported else row["published"][:10],
         scores=[(name, scores[name]) for name in ordered[1:]],
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],
+        address=next(filter(is_address, (figure["locator"] for figure in row["figures"])), ""),
         measured=measured,
         word_pieces=word_pieces,
         word_pieces_delta=deltas.absolute(value, word_pieces),

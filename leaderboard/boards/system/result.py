@@ -77,6 +77,8 @@ class Result(NamedTuple):
     better_than_baseline: bool | None = None
     tied_with_best: bool | None = None
     contamination_gap: Gap | None = None
+    #: Where the file is that a reported figure was read from; empty where it is printed.
+    address: str = ""
 
     @property
     def fact_texts(self) -> list[tuple[str, str]]:

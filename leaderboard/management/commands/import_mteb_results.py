@@ -1,0 +1,80 @@
+"""`manage.py import_mteb_results FOLDER --source URL`: results in MTEB's layout, as reported rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError, CommandParser
+from django.utils import timezone
+
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import number_of
+from leaderboard.core.storage.store import work_folder
+from leaderboard.importing.reported.curated import enter_figures
+from leaderboard.importing.reported.mteb import Place, read_mteb_results
+from leaderboard.management.curating import CurationCommand, find_dataset, problem_line
+from leaderboard.models import Source
+
+
+class Command(CurationCommand):
+    """Publishes what is in a folder: all of it, or nothing and everything that is wrong."""
+
+    help = (
+        "Publish results in MTEB's layout (ORGANISATION__MODEL/REVISION/TASK.json beside model_meta.json) as reported "
+        "rows: the measures that boards show, of the tasks whose datasets are here. Again, new values replace old ones."
+    )
+    right = "leaderboard.add_source"
+
+    def add_more(self, parser: CommandParser) -> None:
+        parser.add_argument("path", type=Path, help="the folder, or a zip of it")
+        parser.add_argument(
+            "--source", required=True, metavar="URL",
+            help="where the folder lies for everybody, at a fixed commit: each row links to its file there",
+        )  # fmt: skip
+        parser.add_argument(
+            "--publication", default="mteb-results", metavar="KEY",
+            help="the publication that the rows belong to (default: %(default)s); the rest describes a new one",
+        )  # fmt: skip
+        parser.add_argument("--title", default="Results of MTEB")
+        parser.add_argument("--authors", default="MTEB", help="as in BibTeX: names joined by “ and ”")
+        parser.add_argument("--year", type=int, default=timezone.now().year)
+        parser.add_argument(
+            "--task", dest="tasks", action="append", default=[], metavar="TASK=SLUG[:SPLIT[:SUBSET]]",
+            help="the dataset of a task whose name does not tell it; may be repeated",
+        )  # fmt: skip
+
+    def curate(self, path: Path, **options: Any) -> str:
+        source = Source.objects.filter(key=options["publication"]).first() or Source(
+            key=options["publication"], url=options["source"], venue="",
+            **{name: options[name] for name in ("title", "authors", "year")},
+        )  # fmt: skip
+        try:
+            # Also where the publication is here: the address is what the rows link to.
+            Source(key="x", title="x", authors="x", year=1, url=options["source"]).clean_fields()
+            source.clean_fields()
+            with work_folder("mteb") as work:
+                results = read_mteb_results(path, options["source"], work, dict(map(_task, options["tasks"])))
+            enter_figures(source, results.figures, results.described)
+        except ValidationError as error:
+            raise CommandError(
+                "; ".join(f"{name}: {' '.join(said)}" for name, said in error.message_dict.items())
+            ) from error
+        except InvalidContent as error:
+            lines = [problem_line(each.message, each.lines) for each in error.report.problems]
+            raise CommandError("\n".join(["Nothing was published:", *lines])) from error
+        datasets = {each.dataset.pk for each in results.figures}
+        published = (
+            f"Published: {number_of(len(results.figures), 'figure')} of {number_of(len(results.described), 'model')} "
+            f"on {number_of(len(datasets), 'dataset')}, as reported by {source}."
+        )
+        return "\n".join([published, *results.left_out()])
+
+
+def _task(text: str) -> tuple[str, Place]:
+    task, equals, place = text.partition("=")
+    if not equals:
+        raise CommandError(f"--task {text} should be TASK=SLUG, TASK=SLUG:SPLIT or TASK=SLUG:SPLIT:SUBSET.")
+    slug, split, subset = [*place.split(":", 2), "", ""][:3]
+    return task, Place(find_dataset(slug), split, subset)
