@@ -68,6 +68,11 @@ pages = [
     path("authors/<str:slug>/", public.author, name="author"),
     path("systems/<slug:slug>/mteb.zip", follow_merged(exchange.system_mteb), name="system_mteb"),
     path(
+        "systems/<slug:slug>/every_eval_ever.json",
+        follow_merged(exchange.system_every_eval_ever),
+        name="system_every_eval_ever",
+    ),
+    path(
         "systems/<slug:slug>/eval_results.yaml",
         follow_merged(exchange.system_eval_results),
         name="system_eval_results",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -9,7 +11,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards.exchange import croissant, mteb
+from leaderboard.boards.exchange import croissant, every_eval_ever, mteb
 from leaderboard.boards.exchange.results import results_of, to_yaml
 from leaderboard.boards.exports.bibtex import bibliography
 from leaderboard.core import anonymity
@@ -57,6 +59,22 @@ def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
     user = anonymity.team_shown(system)
     text = to_yaml(results_of(system.pk), settings.SITE_NAME, page, user)
     return _attached(text, "application/yaml; charset=utf-8", f"{slug}.yaml")
+
+
+@require_safe
+@_kept
+def system_every_eval_ever(request: HttpRequest, slug: str) -> HttpResponse:
+    """The system's results as Every Eval Ever collects them."""
+    system = _system(slug)
+    record = every_eval_ever.describe(
+        system,
+        results_of(system.pk),
+        settings.SITE_NAME,
+        absolute(request, reverse("system", args=[slug])),
+        lambda result: absolute(request, reverse("dataset", args=[result.dataset_slug])),
+    )
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    return _attached(text, "application/json; charset=utf-8", f"{slug}-every-eval-ever.json")
 
 
 @require_safe

@@ -1,1 +1,1 @@
-"""What other sites and tools read of a system or a dataset: MTEB's and Hugging Face's results, Croissant."""
+"""What other sites and tools read: results for MTEB, Hugging Face and Every Eval Ever; datasets as Croissant."""

@@ -24,6 +24,7 @@ _CITATIONS = (
     ("system_bibtex", "BibTeX"),
     ("system_mteb", "MTEB results"),
     ("system_eval_results", "Hugging Face .eval_results"),
+    ("system_every_eval_ever", "Every Eval Ever"),
 )
 
 

@@ -218,7 +218,8 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     kind = _ARCHITECTURES.get(types[0]) if isinstance(types, list) and isinstance(types[0], str) else None
     if kind is None:
         raise _Wrong(f"model_type is {_shown(types)}, and should be one of {', '.join(_ARCHITECTURES)}")
-    said["architecture"] = Architecture.LEXICAL if "bm25" in name.lower() and types == ["sparse"] else kind
+    is_bm25 = name in BASELINES or ("bm25" in name.lower() and types == ["sparse"])
+    said["architecture"] = Architecture.LEXICAL if is_bm25 else kind
     said["closed_api"] = isinstance(framework, list) and "API" in framework
     return _cleaned(name, said)
 

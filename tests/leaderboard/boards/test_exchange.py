@@ -13,6 +13,7 @@ import bibtexparser
 import pytest
 import yaml
 from django.test import Client
+from huggingface_hub import eval_result_entries_to_yaml, parse_eval_result_entries
 
 from leaderboard.boards.exchange import mteb
 from leaderboard.models import Architecture, System
@@ -139,6 +140,47 @@ def test_hugging_face_gets_yaml(client: Client) -> None:
     assert result["notes"].startswith("nDCG@10, scored")
 
 
+def test_the_hub_s_own_library_reads_every_result(client: Client) -> None:
+    load_reported()
+    dataset, system = scored_dataset(beir_name="nfcorpus"), make_system('Quote " and: colon')
+    score(dataset, system, ndcg=0.25)
+    for slug, count in (
+        (system.slug, 1),
+        ("colbert-beir-2021", 18),
+    ):  # not MS MARCO, whose RR@10 is not printed
+        data = yaml.safe_load(client.get(f"/systems/{slug}/eval_results.yaml").content)
+        entries = parse_eval_result_entries(data)
+        assert eval_result_entries_to_yaml(entries) == data
+        assert len(entries) == count
+        assert all(each.source_url == f"http://testserver/systems/{slug}/" for each in entries)
+
+
+def test_every_eval_ever_gets_one_record_of_a_model(client: Client) -> None:
+    system = make_system("Dense", open_weights=True)
+    score(scored_dataset(slug="my-set", name="My Set", hidden=True), system, ndcg=0.123456, recall=0.9)
+    record = client.get(f"/systems/{system.slug}/every_eval_ever.json").json()
+    assert record["source_metadata"]["source_type"] == "evaluation_run"
+    assert record["model_info"]["id"] == f"{system.team.slug}/{system.slug}"  # type: ignore[union-attr]
+    details = record["model_info"]["additional_details"]
+    assert (details["deployment_type"], details["model_availability"]) == ("unknown", "open_weights")
+    ndcg = record["evaluation_results"][0]
+    assert ndcg["score_details"]["score"] == 0.123
+    assert ndcg["metric_config"]["metric_id"] == "ir_measures.nDCG@10"
+    assert ndcg["source_data"]["url"] == ["http://testserver/datasets/my-set/"]
+    load_reported()
+    reported = client.get("/systems/colbert-beir-2021/every_eval_ever.json").json()
+    assert reported["source_metadata"]["source_type"] == "documentation"
+    for each in (record, reported):
+        # What the validator of Every Eval Ever refuses beyond its schema: numbers outside their bounds, and
+        # details that are no text.
+        for result in each["evaluation_results"]:
+            bounds = result["metric_config"]
+            assert bounds["min_score"] <= result["score_details"]["score"] <= bounds["max_score"]
+            assert all(isinstance(text, str) for text in result["score_details"]["details"].values())
+        ids = [result["evaluation_result_id"] for result in each["evaluation_results"]]
+        assert len(set(ids)) == len(ids)
+
+
 def test_yaml_has_every_character_of_a_name(client: Client) -> None:
     name = "Team 😀 𝔘 \u0085\u2028\u202e\U000e0001 é “x”\t"
     dataset = scored_dataset(beir_name=name)
@@ -152,7 +194,7 @@ def test_yaml_has_every_character_of_a_name(client: Client) -> None:
 def test_what_is_private_has_nothing_to_take_away(client: Client) -> None:
     dataset, system = scored_dataset(), make_system("Secret")
     score(dataset, system, ndcg=0.5, public=False)
-    for name in ("mteb.zip", "eval_results.yaml", "bibtex.bib"):
+    for name in ("mteb.zip", "eval_results.yaml", "every_eval_ever.json", "bibtex.bib"):
         assert client.get(f"/systems/{system.slug}/{name}").status_code == 404
     shown = scored_dataset()
     score(shown, system, ndcg=0.25)

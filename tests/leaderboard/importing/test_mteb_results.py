@@ -123,7 +123,7 @@ def test_other_values_replace_the_old_ones_and_the_same_change_nothing(
 def test_results_on_two_revisions_of_a_dataset_are_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bm25 = {**META, "name": "mteb/baseline-bm25s", "revision": "0_3_0", "model_type": ["sparse"]}
+    bm25 = {**META, "name": "mteb/baseline-bm25s", "revision": "0_1_10", "model_type": ["dense"]}
     run(write(tmp_path / "a", model_meta=bm25, NQ=result("NQ")), capsys)
     other = {**result("NQ", ndcg_at_10=0.5), "dataset_revision": "f" * 40}
     run(write(tmp_path / "b", NQ=other), capsys)
