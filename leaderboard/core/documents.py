@@ -34,7 +34,7 @@ SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
         "limits",
     ],
     "Take part": ["teams", "rounds"],
-    "Programs": ["client", ("api-docs", "API reference"), "api"],
+    "Programs": ["client", ("api-docs", "API reference"), "api", "interchange"],
     "Run a dataset": ["datasets", "curation", "judging"],
 }
 _FOLDER = settings.BASE_DIR / "docs"
