@@ -107,6 +107,21 @@ def test_from_a_collection_to_a_row_of_a_frame(
     assert client.export("small", "tex").startswith(b"%")
 
 
+def test_the_notebook_runs_from_top_to_bottom(
+    logged_in: None, small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = json.loads((Path(__file__).parents[2] / "client/examples/first_run.ipynb").read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATASET", "small")
+    variables: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), variables)
+        if "client.submit(" in "".join(cell["source"]):
+            work()
+    assert "TF-IDF of a notebook" in set(variables["board"]["System"])
+
+
 def test_the_command_says_what_it_does(
     logged_in: None, small: Dataset, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
