@@ -121,14 +121,14 @@ def _source(key: str, fields: dict[str, Any]) -> Source:
 
 def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
     """The publication as BibTeX, from the fields of `Source` and, where known, its `type` and `doi`."""
-    kind = fields.get("type", "inproceedings")
+    kind = fields.get("type", "inproceedings" if fields["venue"] else "misc")
     place = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
     url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
     lines = [
         f"@{kind}{{{key},",
         f"  title = {{{{{fields['title']}}}}},",
         f"  author = {{{fields['authors']}}},",
-        f"  {place} = {{{fields['venue']}}},",
+        *([f"  {place} = {{{fields['venue']}}},"] if fields["venue"] else []),
         f"  year = {{{fields['year']}}},",
         *([f"  url = {{{url}}},"] if url else []),
         "}",

@@ -96,6 +96,8 @@ def test_results_stand_on_the_board_with_where_they_are_from(
     assert entry.locator in page
     board = client.get("/datasets/scifact/?provenance=reported").content.decode()
     assert "sentence-transformers/all-MiniLM-L6-v2" in board
+    assert system.source is not None
+    assert system.source.bibtex.startswith("@misc{mteb-results,\n  title = {{Results of MTEB}},")
     record = AuditRecord.objects.filter(action="reported figure entered", dataset__slug="scifact").first()
     assert record is not None
     assert (record.actor_name, record.after["address"]) == ("Carol", f"{SOURCE}/{FOLDER}/SciFact.json")
