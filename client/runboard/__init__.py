@@ -4,7 +4,8 @@ from runboard import Client
 Client("https://runboard.example.org").board("nfcorpus")
 """
 
-from runboard.client import Client, Submission
+from runboard.answers import Submission
+from runboard.client import Client, has_ended
 from runboard.errors import Refused, SiteUnavailable
 
-__all__ = ["Client", "Refused", "SiteUnavailable", "Submission"]
+__all__ = ["Client", "Refused", "SiteUnavailable", "Submission", "has_ended"]

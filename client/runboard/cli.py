@@ -16,7 +16,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from runboard.client import Client, Submission, write_login
+from runboard.answers import Submission
+from runboard.client import Client, write_login
 from runboard.errors import Refused, SiteUnavailable, in_words
 from runboard.uploading import upload
 
@@ -226,10 +227,10 @@ def _submit(arguments: argparse.Namespace) -> int:
     fields = {"system": arguments.system, "public": not arguments.private, **_pairs(arguments.fields)}
     found = site.submit(arguments.dataset.split(","), arguments.runs, arguments.checkpoint, **fields)
     if arguments.watch:
-        return _follow(site, found.id, None)
+        return _follow(site, found["id"], None)
     if arguments.json:
         return _print_json(found)
-    print(f"{found.id}: {found['state']}; {found['url']}")
+    print(f"{found['id']}: {found['state']}; {found['url']}")
     return 0
 
 
@@ -316,15 +317,15 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _print_submission(found: Submission) -> None:
-    place = f", {found['queue_position']} before it" if found.get("queue_position") else ""
-    print(f"{found.id}  {found['system']}: {found['state']}{place}")
-    told = {result["dataset"]: result["sentence"] for result in found.get("results") or []}
+    place = f", {found['queue_position']} before it" if found["queue_position"] else ""
+    print(f"{found['id']}  {found['system']}: {found['state']}{place}")
+    told = {result["dataset"]: result["sentence"] for result in found["results"]}
     for job in found["jobs"]:
-        note = told.get(job["dataset"]) or job.get("progress_note") or job.get("stage") or ""
+        note = told.get(job["dataset"]) or job["progress_note"] or job["stage"]
         print(f"    {job['dataset']}: {job['state']} {note}".rstrip())
-        for problem in job.get("problems") or []:
+        for problem in job["problems"]:
             print(f"      {in_words(problem)}")
-        if job.get("error"):
+        if job["error"]:
             print(f"        {job['error']}")
 
 

@@ -17,6 +17,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+from runboard import answers
 from runboard.errors import Refused, SiteUnavailable, seconds_to_wait
 from runboard.uploading import upload
 
@@ -35,17 +36,9 @@ def _ignore(what: str, done: int, total: int) -> None:
     """Tell nobody."""
 
 
-class Submission(dict[str, Any]):
-    """What the site says of a submission, as its API has it."""
-
-    @property
-    def id(self) -> str:
-        return str(self["id"])
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing will change by itself any more."""
-        return self["state"] in ENDED
+def has_ended(submission: answers.Submission) -> bool:
+    """Whether nothing will change by itself any more."""
+    return submission["state"] in ENDED
 
 
 class Client:
@@ -84,17 +77,25 @@ class Client:
 
     # --- what there is
 
-    def datasets(self) -> list[dict[str, Any]]:
+    def datasets(self) -> list[answers.DatasetSummary]:
         """All datasets, with their statistics."""
-        return list(self._get("datasets/")["datasets"])
+        found: answers.DatasetList = self._get("datasets/")
+        return found["datasets"]
 
-    def dataset(self, slug: str) -> dict[str, Any]:
+    def dataset(self, slug: str) -> answers.Dataset:
         """One dataset: what runs are checked against, judgements' versions, examples."""
-        return dict(self._get(f"datasets/{slug}/"))
+        found: answers.Dataset = self._get(f"datasets/{slug}/")
+        return found
 
-    def files(self, slug: str) -> list[dict[str, Any]]:
+    def files(self, slug: str) -> list[answers.File]:
         """The files that may be downloaded: name, kind, size, sha256, url."""
-        return list(self._get(f"datasets/{slug}/files/"))
+        found: list[answers.File] = self._get(f"datasets/{slug}/files/")
+        return found
+
+    def recipes(self, slug: str) -> list[answers.Recipe]:
+        """How each result of a system is made again, or why it cannot be."""
+        found: list[answers.Recipe] = self._get(f"systems/{slug}/recipes/")
+        return found
 
     def download(self, slug: str, folder: Path, kinds: Sequence[str] = ()) -> list[Path]:
         """Bring files of these kinds, or all, into a folder; those that are there stay. Returns their paths."""
@@ -123,9 +124,10 @@ class Client:
 
     # --- submissions
 
-    def check(self, slug: str, run: Path) -> dict[str, Any]:
+    def check(self, slug: str, run: Path) -> answers.Report:
         """What the site says of a run; nothing is stored."""
-        return dict(self._send("check/", {"dataset": slug}, "run", [run]))
+        found: answers.Report = self._send("check/", {"dataset": slug}, "run", [run])
+        return found
 
     def submit(
         self,
@@ -133,37 +135,39 @@ class Client:
         runs: Sequence[Path] = (),
         checkpoint: Path | None = None,
         **fields: Any,
-    ) -> Submission:
+    ) -> answers.Submission:
         """Submit runs (a dataset for each, or one for all as seeds), or a model's archive for these datasets.
 
         `fields` are those of the API: `system`, `architecture`, `engine`, `parameters`, `public` …
         """
         values = {"dataset": list(datasets), **fields}
+        kind, files = "run", runs
         if checkpoint is not None:
             values.setdefault("kind", "model")
-            return Submission(self._send("submissions/", values, "model", [checkpoint]))
-        return Submission(self._send("submissions/", values, "run", runs))
+            kind, files = "model", [checkpoint]
+        found: answers.Submission = self._send("submissions/", values, kind, files)
+        return found
 
-    def status(self, identifier: str) -> Submission:
+    def status(self, identifier: str) -> answers.Submission:
         """How far a submission is."""
-        return Submission(self._get(f"submissions/{identifier}/"))
+        found: answers.Submission = self._get(f"submissions/{identifier}/")
+        return found
 
-    def submissions(self) -> list[Submission]:
+    def submissions(self) -> list[answers.Submission]:
         """Yours and your teams', newest first."""
-        return [Submission(each) for each in self._get("submissions/")["results"]]
+        found: answers.SubmissionPage = self._get("submissions/")
+        return found["results"]
 
-    def watch(self, identifier: str, timeout: float | None = None) -> Iterator[Submission]:
+    def watch(self, identifier: str, timeout: float | None = None) -> Iterator[answers.Submission]:
         """The submission whenever something changes, until it has ended. Raises TimeoutError after so many seconds."""
         started, pause, last = time.monotonic(), 1.0, ""
         while True:
             found = self.status(identifier)
-            seen = json.dumps(
-                [found["state"], found["jobs"], found.get("results")], sort_keys=True, default=str
-            )
+            seen = json.dumps([found["state"], found["jobs"], found["results"]], sort_keys=True, default=str)
             if seen != last:
                 yield found
                 pause = 1.0
-            if found.ended:
+            if has_ended(found):
                 return
             if timeout is not None and time.monotonic() - started > timeout:
                 raise TimeoutError(
@@ -215,7 +219,7 @@ class Client:
         # Without a file the fields still go as a form of several parts.
         return self.ask("POST", path, files=[*((name, (None, value)) for name, value in values), *sent])
 
-    def _download(self, file: Mapping[str, Any], target: Path) -> Path:
+    def _download(self, file: answers.File, target: Path) -> Path:
         if target.exists() and _sha256(target) == file["sha256"]:
             return target
         url = urljoin(self.url, urlsplit(file["url"]).path)
@@ -237,7 +241,7 @@ class Client:
         return target
 
     def _frame(self, path: str, view: Mapping[str, Any]) -> pd.DataFrame:
-        board = self._get(path, **_parameters(view))
+        board: answers.Board = self._get(path, **_parameters(view))
         labels = _labels(board["columns"])
         rows = []
         for row in board["rows"]:
@@ -245,13 +249,11 @@ class Client:
             values = {labels[key]: value for key, value in row["values"].items() if key in labels}
             rows.append({**named, "Configuration": row["configuration"], **values})
         frame = pd.DataFrame(rows)
-        frame.attrs = {
-            name: board[name] for name in ("title", "summary", "permalink", "measure") if name in board
-        }
+        frame.attrs = {name: board[name] for name in ("title", "summary", "permalink", "measure")}
         return frame.assign(Rank=frame["Rank"].astype("Int64")) if len(frame) else frame
 
 
-def _labels(columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _labels(columns: Sequence[answers.Column]) -> dict[str, str]:
     """What columns are called, by key; those of one name by their group as well."""
     named = [column for column in columns if column["key"] != "system"]
     often = Counter(column["label"] for column in named)

@@ -8,9 +8,9 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
+from runboard.answers import Recipe
 from runboard.client import Client
 from runboard.errors import Refused
 
@@ -54,7 +54,7 @@ def reproduce(
 ) -> Iterator[Reproduction]:
     """Make each result of a system again; what is downloaded stays in the folder. Needs runboard-eval."""
     made: dict[tuple[str, str], dict[str, Path]] = {}
-    for recipe in site.ask("GET", f"systems/{slug}/recipes/"):
+    for recipe in site.recipes(slug):
         where = recipe["dataset"], recipe["configuration"]
         if recipe["reason"]:
             yield Reproduction(*where, reason=recipe["reason"])
@@ -77,7 +77,7 @@ def reproduce(
 
 
 def _compared(
-    recipe: Mapping[str, Any],
+    recipe: Recipe,
     files: Mapping[str, Path],
     model: Path | None,
     made: dict[tuple[str, str], dict[str, Path]],
@@ -120,7 +120,7 @@ def _compared(
 
 
 def _retrieve(
-    recipe: Mapping[str, Any], files: Mapping[str, Path], model: Path | None, differs: list[str]
+    recipe: Recipe, files: Mapping[str, Path], model: Path | None, differs: list[str]
 ) -> dict[str, Path]:
     """The runs by label, the main one's empty."""
     from runboard_eval.checkpoints import CheckpointDescription, open_checkpoint
@@ -149,7 +149,7 @@ def _retrieve(
     return {**done.variants, "": out}
 
 
-def _checkpoint(site: Client, recipe: Mapping[str, Any], place: Path) -> Path | None:
+def _checkpoint(site: Client, recipe: Recipe, place: Path) -> Path | None:
     """The model's archive, where the dataset offers it."""
     name = recipe["checkpoint"].get("file")
     if not name:

@@ -15,8 +15,9 @@ from contextlib import suppress
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from runboard.answers import Upload
 from runboard.errors import Refused, SiteUnavailable
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ def upload(site: Client, path: Path, kind: str, progress: Progress) -> str:
                 site.ask("DELETE", f"uploads/{found['id']}/", headers=_TUS)
             detail = f"What arrived is not {path.name}: it changed meanwhile. Send it again."
             raise Refused(0, "changed", detail, [])
-    return str(found["id"])
+    return found["id"]
 
 
-def _with_retries(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _with_retries(act: Callable[[], Upload]) -> Upload:
     """What the act returns, tried again in a while where the connection broke."""
     for wait in WAITS:
         try:
@@ -59,20 +60,22 @@ def _with_retries(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return act()
 
 
-def _find_or_create(site: Client, name: str, length: int, kind: str) -> dict[str, Any]:
+def _find_or_create(site: Client, name: str, length: int, kind: str) -> Upload:
     """The upload of this file that is there already, else a new one."""
-    for each in site.ask("GET", "uploads/", headers=_TUS):
+    under_way: list[Upload] = site.ask("GET", "uploads/", headers=_TUS)
+    for each in under_way:
         if (each["file_name"], each["length"], each["kind"]) == (name, length, kind):
-            return dict(each)
+            return each
     pairs = (("filename", name), ("kind", kind))
     metadata = ",".join(f"{key} {base64.b64encode(value.encode()).decode()}" for key, value in pairs)
     headers = {**_TUS, "Upload-Length": str(length), "Upload-Metadata": metadata}
-    return dict(site.ask("POST", "uploads/", headers=headers))
+    made: Upload = site.ask("POST", "uploads/", headers=headers)
+    return made
 
 
 def _send_piece(
     site: Client, identifier: str, file: BufferedReader, length: int, progress: Progress
-) -> dict[str, Any]:
+) -> Upload:
     """The upload after its next piece, from wherever it is."""
     path = f"uploads/{identifier}/"
     start: int = site.ask("GET", path, headers=_TUS)["offset"]
@@ -86,7 +89,8 @@ def _send_piece(
         }
         blocks = _blocks(file, start, size, length, progress)
         site.ask("PATCH", path, headers=headers, data=_Sized(blocks, size))
-    return dict(site.ask("GET", path, headers=_TUS))
+    arrived: Upload = site.ask("GET", path, headers=_TUS)
+    return arrived
 
 
 class _Sized:

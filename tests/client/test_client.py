@@ -13,7 +13,7 @@ import pytest
 
 from leaderboard.core.storage import deletion_lock
 from leaderboard.models import Dataset, User
-from runboard import Client, Refused, SiteUnavailable, uploading
+from runboard import Client, Refused, SiteUnavailable, has_ended, uploading
 from runboard.cli import main
 from runboard.client import config_path
 from submissions.accounts.tokens import make_token
@@ -92,9 +92,9 @@ def test_from_a_collection_to_a_row_of_a_frame(
     ] == before
     assert client.check("small", run)["valid"]
     sent = client.submit(["small"], [run], system="Mine", architecture="dense", training_datasets="none")
-    assert not sent.ended
+    assert not has_ended(sent)
     work()
-    *_, ended = client.watch(sent.id)
+    *_, ended = client.watch(sent["id"])
     assert ended["state"] == State.DONE
     board = client.board("small", sort="AP")
     assert set(board["System"]) == {"BM25", "Mine"}
@@ -272,7 +272,7 @@ def test_a_large_run_goes_in_pieces_by_itself(
     monkeypatch.setattr("runboard.client.IN_PIECES", 10)
     sent = client.submit(["small"], [run], system="Mine", architecture="dense")
     work()
-    assert client.status(sent.id)["state"] == State.DONE
+    assert client.status(sent["id"])["state"] == State.DONE
     assert not Upload.objects.exists()
 
 

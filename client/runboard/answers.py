@@ -1,0 +1,640 @@
+"""What the site's API answers. Written from its schema by packages/client_answers.py, not by hand."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+SeverityEnum = Literal["error", "warning"]
+
+SubmissionKindEnum = Literal["run", "model"]
+
+
+class AwaitingRun(TypedDict):
+    """A public run that waits for first judgements."""
+
+    system: str
+    system_slug: str | None
+    team: str
+    team_slug: str | None
+    tag: str
+    run_type: str
+    late: bool
+    date: str
+    submission: str
+
+
+class Board(TypedDict):
+    """A board in one view."""
+
+    title: str
+    measure: str
+    view: str
+    sort: str
+    order: str
+    sorts: list[Sort]
+    total: int
+    found: int
+    as_of: str | None
+    permalink: str
+    hardware: Machine | None
+    hardware_choices: list[Machine]
+    columns: list[Column]
+    certainty: CertaintySettings | None
+    summary: Summary | None
+    verdict: Verdict | None
+    least_difference: float | None
+    rows: list[Row]
+    notes: list[str]
+
+
+class Certainty(TypedDict):
+    """What was found of a score: its interval and its tests, as the page on significance explains them."""
+
+    p_best_is_bound: bool
+    p_baseline_is_bound: bool
+    low: float
+    high: float
+    delta: float | None
+    delta_low: float | None
+    delta_high: float | None
+    p_baseline: float | None
+    wins: int | None
+    ties: int | None
+    losses: int | None
+    p_baseline_corrected: float | None
+    p_best: float | None
+    p_best_corrected: float | None
+    without_own: float | None
+    rank_low: int | None
+    rank_high: int | None
+
+
+class CertaintySettings(TypedDict):
+    """How the certainty of a board's rows was found."""
+
+    current: NotRequired[bool]
+    interval: str
+    level: float
+    resamples: int
+    test: str
+    permutations: int
+    seed: int
+    correction: str
+    pairs_correction: str
+    pairs_permutations: int
+    alpha: float
+
+
+class Charge(TypedDict):
+    """What a submission cost on a dataset whose judgements are hidden."""
+
+    dataset: str
+    counted: bool
+    refund_reason: str
+    quota: Quota | None
+
+
+class Checkpoint(TypedDict):
+    """The model of a submission."""
+
+    kind: str
+    model_type: str | None
+    parameters: int | None
+    dimension: int | None
+    maximum_length: int | None
+    pooling: str | None
+    similarity: str | None
+    prompts: dict[str, str] | None
+    prompt_template: str | None
+    id: int
+    sha256: str
+    file_name: str
+    size: int
+
+
+class Column(TypedDict):
+    """A column of a board."""
+
+    key: str
+    label: str
+    group: str
+    group_slug: str
+    better: str
+    unit: str
+    note: str
+
+
+class ContaminationGap(TypedDict):
+    """How much more a system gains over the baseline on public topics than on hidden ones, in the primary measure."""
+
+    shown: bool
+    value: float
+    low: float
+    high: float
+    public: float
+    hidden: float
+
+
+class Dataset(TypedDict):
+    """A dataset with everything that its page says beside its board."""
+
+    slug: str
+    name: str
+    task: str
+    domain: str
+    language: str
+    licence: str
+    state: str
+    hidden: bool
+    runs_only: bool
+    primary_measure: str
+    entries: int
+    statistics: DatasetStatistics
+    homepage: str
+    citation: str
+    description: str
+    protection: str
+    public_share: float
+    daily_quota: int | None
+    monthly_quota: int | None
+    measures: list[str]
+    relevance_level: int
+    drop_self_matches: bool
+    candidates_only: bool
+    runs_visibility: str
+    queries_visibility: str
+    documents_visibility: str
+    ir_datasets_id: str
+    beir_name: str
+    reported_statistics: dict[str, Any]
+    created_at: str
+    version: DatasetVersion | None
+    awaiting_judgements: list[AwaitingRun]
+    rounds: list[str]
+    withdrawn: list[Tombstone]
+    quarantined: list[Quarantined]
+    benchmarks: list[Named]
+    parts: list[str]
+    example: Example | None
+    snippets: list[Snippet]
+    judgements: list[JudgedVersion]
+    part_of: str | None
+    twin: str | None
+    nearest: list[Neighbour]
+
+
+class DatasetList(TypedDict):
+    """Every dataset."""
+
+    datasets: list[DatasetSummary]
+
+
+class DatasetStatistics(TypedDict):
+    """What Table 1 of the BEIR paper says of a collection; null where it is not known."""
+
+    judgements: NotRequired[int | None]
+    queries: int | None
+    documents: int | None
+    relevant_per_query: float | None
+    words_per_query: float | None
+    words_per_document: float | None
+    relevance_levels: int | None
+    reported: bool
+
+
+class DatasetSummary(TypedDict):
+    """A dataset in the list of all."""
+
+    slug: str
+    name: str
+    task: str
+    domain: str
+    language: str
+    licence: str
+    state: str
+    hidden: bool
+    runs_only: bool
+    primary_measure: str
+    entries: int
+    statistics: DatasetStatistics
+
+
+class DatasetVersion(TypedDict):
+    """The content of a dataset."""
+
+    number: int
+    label: str
+    content_sha256: NotRequired[str]
+    statistics: dict[str, Any]
+
+
+class Efficiency(TypedDict):
+    """What a model's job cost, as `/efficiency/` explains it."""
+
+    hardware: str
+    protocol: str
+    measured_at: str
+    figures: dict[str, Any]
+    baseline: dict[str, Any]
+    baseline_off: float
+    times_bm25: float | None
+
+
+class Example(TypedDict):
+    """A query and a document, cut where they are long."""
+
+    query_id: str
+    query: str
+    document_id: str
+    title: str
+    text: str
+    grade: int | None
+
+
+class File(TypedDict):
+    """One offered file."""
+
+    name: str
+    kind: str
+    description: str
+    size: int
+    sha256: str
+    url: str
+
+
+class Interval(TypedDict):
+    """The ends of an interval."""
+
+    low: float
+    high: float
+
+
+class Job(TypedDict):
+    """One dataset's part of a submission; of a seed set one run."""
+
+    dataset: str
+    seed: str
+    state: str
+    meaning: str
+    held: bool
+    told_later: bool
+    stage: str
+    progress: float
+    progress_note: str
+    shards: Shards | None
+    queue: str
+    queue_position: int | None
+    no_worker: str
+    awaiting_judgements: bool
+    attempts: int
+    scores: dict[str, float]
+    deltas: dict[str, dict[str, float]]
+    missing_queries: int | None
+    problems: list[Problem]
+    log: list[str]
+    error: str
+    error_code: str
+    remedy: str
+    parameters: dict[str, Any]
+    facts: dict[str, Any]
+    efficiency: Efficiency | None
+    variants: list[Variant]
+    board: str
+    run_url: str | None
+
+
+class JudgedVersion(TypedDict):
+    """One version of the judgements, and what it changed, in words."""
+
+    version: str
+    split: str
+    number: int
+    date: str
+    changes: str
+    current: bool
+    page: str
+
+
+class Machine(TypedDict):
+    """A hardware class."""
+
+    slug: str
+    name: str
+    has_gpu: bool
+
+
+class Measured(TypedDict):
+    """What a result cost on one machine."""
+
+    hardware: str
+    protocol: str
+    measured_at: str
+    figures: dict[str, Any]
+    baseline: dict[str, Any]
+    baseline_off: float
+
+
+class Model(TypedDict):
+    """What a model is, as its files say."""
+
+    kind: str
+    model_type: str
+    parameters: int
+    dimension: int | None
+    maximum_length: int | None
+    pooling: str
+    similarity: str
+    prompts: dict[str, str]
+    prompt_template: str
+
+
+class Named(TypedDict):
+    """Something with a page."""
+
+    slug: str
+    name: str
+
+
+class NamedResult(TypedDict):
+    """A result of a board, by its system."""
+
+    system: str
+    slug: str
+    configuration: str
+
+
+class Neighbour(TypedDict):
+    """Another dataset; `overlap` of vocabularies is 0 to 1."""
+
+    slug: str
+    name: str
+    overlap: float
+
+
+class Problem(TypedDict):
+    """One class of problem in a file."""
+
+    severity: SeverityEnum
+    code: str
+    count: int
+    lines: list[int]
+    message: str
+    hint: str
+
+
+class Quarantined(TypedDict):
+    """A result that a curator took out of the ranking."""
+
+    system: str
+    slug: str
+    reason: str
+
+
+class Quota(TypedDict):
+    """What may still be submitted to a dataset whose judgements are hidden."""
+
+    dataset: str
+    team: str | None
+    awaits_approval: bool
+    left: int | None
+    resets_at: str
+    day: Window
+    month: Window
+
+
+class Recipe(TypedDict):
+    """How one result is made again; only `reason` where it cannot be."""
+
+    dataset: str
+    configuration: str
+    reason: str
+    engine: str
+    parameters: dict[str, Any]
+    checkpoint: dict[str, Any]
+    language: str
+    drop_self_matches: bool
+    depth: int
+    tag: str
+    run_sha256: str
+    files: dict[str, str]
+    scores: dict[str, float]
+    software: str
+
+
+class Report(TypedDict):
+    """The verdict on a file."""
+
+    valid: bool
+    problems: list[Problem]
+    statistics: Statistics
+    checkpoint: Model | None
+
+
+class Result(TypedDict):
+    """Where a result stands on its dataset's board, by the primary measure; of hidden judgements what is published."""
+
+    dataset: str
+    sentence: str
+    delta: float | None
+    rank: int | None
+    of: int
+    ties: list[int] | None
+    board: str
+
+
+class Row(TypedDict):
+    """A row of a board."""
+
+    rank: int | None
+    ranked_among: str
+    system: str
+    slug: str
+    configuration: str
+    baseline: bool
+    provenance: str
+    architecture: str
+    training: str
+    comparison_group: str
+    missing_queries: int | None
+    late: bool
+    manual: bool
+    pooled: bool
+    values: dict[str, float | str | None]
+    spreads: dict[str, str]
+    withdrawn: str | None
+    quarantined: str | None
+    challenged: bool
+    better_than_baseline: bool | None
+    tied_with_best: bool | None
+    contamination_gap: ContaminationGap | None
+    marks: dict[str, str]
+    doubtful: list[str]
+    measured: Measured | None
+    certainty: Certainty | None
+    certainty_by_dataset: dict[str, Certainty]
+    intervals: dict[str, Interval]
+
+
+class SeedSet(TypedDict):
+    """Several runs for one dataset: one result, published once all of them are scored."""
+
+    dataset: str
+    seeds: list[str]
+    published: bool
+    held: bool
+    told_later: bool
+    meaning: str
+    missing: list[str]
+    scores: dict[str, float]
+    deviations: dict[str, float]
+    deltas: dict[str, dict[str, float]]
+
+
+class Shards(TypedDict):
+    """How far all workers are with the parts of a corpus."""
+
+    done: int
+    expected: int
+    documents_per_second: float | None
+    seconds_left: float | None
+    cost: float | None
+    currency: str
+
+
+class Snippet(TypedDict):
+    """How to load a dataset with one tool."""
+
+    tool: str
+    language: str
+    code: str
+
+
+class Sort(TypedDict):
+    """A column that rows are sorted by."""
+
+    key: str
+    order: str
+
+
+class Statistics(TypedDict):
+    """What was read."""
+
+    lines: int
+    queries: int
+    known_queries: int
+    expanded_bytes: int
+    tags: list[str]
+    metadata: dict[str, Any]
+
+
+class Submission(TypedDict):
+    """A submission."""
+
+    id: str
+    round: str | None
+    late: bool
+    run_type: str
+    priority: int | None
+    state: str
+    meaning: str
+    kind: str
+    system: str
+    system_name: str
+    team: str
+    configuration: str
+    public: bool
+    reusable: bool
+    engine: str
+    parameters: dict[str, Any]
+    checkpoint: Checkpoint | None
+    created: str
+    withdrawal_reason: str
+    queue_position: int | None
+    workers_alive: int | None
+    jobs: list[Job]
+    results: list[Result]
+    seed_sets: list[SeedSet]
+    charges: list[Charge]
+    url: str
+
+
+class SubmissionPage(TypedDict):
+    """A page of submissions."""
+
+    count: int
+    next: str | None
+    previous: str | None
+    results: list[Submission]
+
+
+class Summary(TypedDict):
+    """What a board says in words, above its table, and the facts that it says it of. No filter changes it."""
+
+    text: str
+    best: str
+    measure: str
+    score: float
+    relative: float | None
+    better: bool | None
+    p: float | None
+    tied: list[str]
+    cheapest: str | None
+    latency_ms: float | None
+    above_bound: bool | None
+
+
+class Tombstone(TypedDict):
+    """What remains of a result that was withdrawn."""
+
+    system: str
+    slug: str
+    date: str
+    reason: str
+
+
+class Upload(TypedDict):
+    """A file that comes in pieces."""
+
+    id: str
+    kind: SubmissionKindEnum
+    file_name: str
+    length: int
+    offset: int
+    complete: bool
+    sha256: str
+    created: str
+    expires: str
+    url: str
+
+
+class Variant(TypedDict):
+    """A further result of the same job, such as a lesser depth."""
+
+    configuration: str
+    scores: dict[str, float]
+    facts: dict[str, Any]
+    latency_ms: float | None
+
+
+class Verdict(TypedDict):
+    """What corrected tests say of the whole board, whichever rows the view has."""
+
+    best: NamedResult
+    ties: list[NamedResult]
+    baseline: NamedResult | None
+    compared: int
+    better: int
+    worse: int
+    revision: int
+    at: str
+
+
+class Window(TypedDict):
+    """A day or a calendar month, UTC."""
+
+    used: int
+    by_person: int
+    by_team: int
+    limit: int | None
+    left: int | None
+    resets_at: str
