@@ -8,11 +8,15 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from runboard.answers import Recipe
 from runboard.client import Client
 from runboard.errors import Refused
+
+if TYPE_CHECKING:
+    from runboard_eval.checkpoints import CheckpointDescription
 
 #: Scores that differ by less are the same: sums are taken in another order on other machines.
 _EQUAL = 1e-9
@@ -132,9 +136,7 @@ def _retrieve(
         checkpoint = None
         if model is not None:
             checkpoint = open_checkpoint(_unpacked(model, Path(scratch)), engine.checkpoints, Path(scratch))
-            wanted = recipe["checkpoint"].get("sha256")
-            if wanted and CheckpointDescription.read(checkpoint).sha256 != wanted:
-                differs.append("the checkpoint is another model")
+            differs += _other_model(recipe["checkpoint"], CheckpointDescription.read(checkpoint))
         done = retrieve(
             recipe["engine"],
             files["corpus"],
@@ -147,6 +149,16 @@ def _retrieve(
             resources=Resources(checkpoint=checkpoint, language=recipe["language"]),
         )
     return {**done.variants, "": out}
+
+
+def _other_model(wanted: Mapping[str, Any], found: CheckpointDescription) -> list[str]:
+    """That the model is another one, with the files that have other checksums; empty where it is the same."""
+    if wanted.get("sha256", found.sha256) == found.sha256:
+        return []
+    files: Mapping[str, str] = wanted.get("files", {})
+    names = sorted(name for name in {*files, *found.files} if files.get(name) != found.files.get(name))
+    told = f": another checksum of {', '.join(names)}" if files else ""
+    return [f"the checkpoint is another model{told}"]
 
 
 def _checkpoint(site: Client, recipe: Recipe, place: Path) -> Path | None:

@@ -47,7 +47,7 @@ class CheckpointDescription:
     `pooling` and `similarity` ("cosine" or "dot") are empty where the files do not say. `template` is the one of
     `checkpoints.templates` that a re-ranking language model is asked with, empty where none is known. `also` are the
     other kinds that HEADS make it. `sha256` is over the names and bytes of all rebuilt files but this one: the
-    identity of the model.
+    identity of the model. `files` has each one's own, in hexadecimal, by its name.
     """
 
     kind: CheckpointKind
@@ -63,6 +63,7 @@ class CheckpointDescription:
     prompts: Mapping[str, str] = field(default_factory=dict)
     template: str = ""
     also: tuple[CheckpointKind, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kinds(self) -> frozenset[CheckpointKind]:

@@ -53,8 +53,10 @@ class Plan:
     chat_template: str = ""
     also: tuple[CheckpointKind, ...] = ()
 
-    def describe(self, size: int = 0, sha256: str = "") -> CheckpointDescription:
-        """The description of what is made of it, which has so many bytes, and this identity."""
+    def describe(
+        self, size: int = 0, sha256: str = "", files: Mapping[str, str] | None = None
+    ) -> CheckpointDescription:
+        """The description of what is made of it, which has so many bytes, this identity, and these files' checksums."""
         return CheckpointDescription(
             self.kind,
             tuple(self.parts),
@@ -69,4 +71,5 @@ class Plan:
             dict(self.prompts),
             recognise(self.chat_template),
             self.also,
+            dict(files or {}),
         )

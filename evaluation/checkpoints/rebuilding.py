@@ -44,7 +44,8 @@ def rebuild(
                 written += len(block)
                 progress(min(1.0, written / total))
         digests[name] = digest.digest()
-    described = plan.describe(written, _identity(digests))
+    sums = {name: digest.hex() for name, digest in digests.items()}
+    described = plan.describe(written, _identity(digests), sums)
     described.write(target)
     _sync(target)
     return described

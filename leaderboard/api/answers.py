@@ -232,7 +232,7 @@ class RecipeSerializer(serializers.Serializer[Any]):
     engine = serializers.CharField()
     parameters = serializers.DictField(help_text="All parameters of the engine.")
     checkpoint = serializers.DictField(
-        help_text="`sha256`, `hub_name` and `hub_commit`, or a `file` of the dataset."
+        help_text="`sha256`, and of its `files` by name; `hub_name` and `hub_commit`, or a `file` of the dataset."
     )
     language = serializers.CharField()
     drop_self_matches = serializers.BooleanField()

@@ -32,8 +32,9 @@ _UNKNOWN = "What made it was not noted when it was made."
 class Recipe:
     """What one result was made of. Where `reason` is said it cannot be made again, and what follows is empty.
 
-    `checkpoint` has the sha256 of the rebuilt model, and where to have it: a name and commit on the hub, or a file of
-    the dataset. `run_sha256` is of the run's text, `files` the checksums of what is read, by kind.
+    `checkpoint` has the sha256 of the rebuilt model and of each of its files, and where to have it: a name and commit
+    on the hub, or a file of the dataset. `run_sha256` is of the run's text, `files` the checksums of what is read, by
+    kind.
     """
 
     dataset: str
@@ -82,8 +83,8 @@ def _recipe(entry: Entry) -> Recipe:
     if reason:
         return Recipe(dataset.slug, entry.configuration, reason)
     description = ENGINES[engine]
-    if description.needs_checkpoint and not checkpoint and Kind.EXAMPLE_MODEL in files:
-        checkpoint = {"file": files[Kind.EXAMPLE_MODEL].name}
+    if description.needs_checkpoint and entry.system.team_id is None and Kind.EXAMPLE_MODEL in files:
+        checkpoint = {**checkpoint, "file": files[Kind.EXAMPLE_MODEL].name}
     return Recipe(
         dataset.slug,
         entry.configuration,
@@ -118,7 +119,7 @@ def _made_by(entry: Entry, run: Run) -> tuple[str, dict[str, Any], dict[str, Any
     made = run.metadata.get("made_by")
     if made:
         known = made.get("checkpoint") or {}
-        wanted = ("sha256", "hub_name", "hub_commit")
+        wanted = ("sha256", "files", "hub_name", "hub_commit")
         return made["engine"], made["parameters"], {name: known[name] for name in wanted if known.get(name)}
     said = entry.system.parameters or {}
     engine = str(said.get("engine", "")) if entry.system.team_id is None else ""

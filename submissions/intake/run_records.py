@@ -10,7 +10,10 @@ from leaderboard.core.storage.runs import StoredRun
 from leaderboard.models import DatasetVersion, Entry, Run, System
 from leaderboard.results.history.revisions import Kind, board_changed
 from leaderboard.results.records import NO_SUBMISSION, RunOrigin, record_run
-from submissions.models import Job, Submission
+from submissions.models import Checkpoint, Job, Submission
+
+#: Where a run's metadata, and the payload of a job without a submission, say what made the run.
+MADE_BY = "made_by"
 
 
 def record_job_run(
@@ -47,30 +50,38 @@ def record_job_run(
         tag=job.payload.get("run_tag") or (statistics.tags[0] if statistics.tags else ""),
         # The variant first: what tells runs apart must survive the cut.
         configuration=" · ".join(filter(None, [label, configuration]))[:80],
-        metadata={
-            **statistics.metadata,
-            **(run_metadata(submission, job.model_parameters) if submission else {}),
-        },
+        metadata={**statistics.metadata, **_run_metadata(job, submission)},
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
         sent=sent,
     )
 
 
-def run_metadata(submission: Submission, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run made here says of the model and engine that made it; nothing of one that was sent."""
+def _run_metadata(job: Job, submission: Submission | None) -> dict[str, Any]:
+    """What a run made here says of the model and engine that made it; nothing of one that was sent.
+
+    A job without a submission has said it in its payload, where a model of the site's own was run.
+    """
+    if submission is None:
+        return {name: job.payload[name] for name in (MADE_BY,) if name in job.payload}
     if submission.kind != Submission.Kind.MODEL:
         return {}
-    made: dict[str, Any] = {"engine": submission.engine, "parameters": dict(parameters)}
-    if submission.checkpoint is not None:
+    return {MADE_BY: made_by(submission.engine, job.model_parameters, submission.checkpoint)}
+
+
+def made_by(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint | None) -> dict[str, Any]:
+    """The engine with all its parameters, and which model it ran."""
+    made: dict[str, Any] = {"engine": engine, "parameters": dict(parameters)}
+    if checkpoint is not None:
         made["checkpoint"] = {
-            "kind": submission.checkpoint.kind,
-            "sha256": submission.checkpoint.model_sha256,
-            "parameters": submission.checkpoint.description.get("parameters"),
-            "hub_name": submission.checkpoint.hub_name,
-            "hub_commit": submission.checkpoint.hub_commit,
+            "kind": checkpoint.kind,
+            "sha256": checkpoint.model_sha256,
+            "files": checkpoint.description.get("files", {}),
+            "parameters": checkpoint.description.get("parameters"),
+            "hub_name": checkpoint.hub_name,
+            "hub_commit": checkpoint.hub_commit,
         }
-    return {"made_by": made}
+    return made
 
 
 def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, Any]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leaderboard.core.work_requests import request_work
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.models import Dataset, Run
+from leaderboard.models import Dataset, Run, WorkRequest
 from runboard import Client
 from runboard.cli import main
 from runboard.reproducing import reproduce, slug_of
+from submissions import sandbox
+from submissions.queue.queue import create_requested_jobs
 from tests.servers.web import serving
-from tests.submissions.model_jobs import make_published
+from tests.submissions.model_jobs import make_published, run_waiting, use_backend
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("package")]
 
@@ -66,6 +70,42 @@ def test_what_is_another_is_said(
     (found,) = reproduce(client, "bm25", tmp_path / "again")
     assert said in str(found)
     assert "differs" in str(found)
+
+
+def spoilt(folder: Path) -> Path:
+    """The model of this archive's folder with one byte of its last weight changed."""
+    (weights,) = folder.rglob("*.safetensors")
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 0x40
+    weights.write_bytes(content)
+    return folder
+
+
+@pytest.mark.long
+def test_a_byte_of_a_model_and_a_prompt_are_noticed(
+    small: Dataset, site: str, tmp_path: Path, settings: Any
+) -> None:
+    use_backend(settings, "auto" if sandbox.backend().available else "none")
+    request_work(WorkRequest.Kind.SAMPLE_MODEL, small)
+    create_requested_jobs()
+    run_waiting()
+    system, again = "static-embeddings-svd", tmp_path / "again"
+    (found,) = reproduce(Client(site), system, again)
+    assert "the same run, byte for byte" in str(found)
+    (kind,) = (each["kind"] for each in Client(site).files("small") if each["kind"] == "example_model")
+    (archive,) = Client(site).download("small", tmp_path, [kind])
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(tmp_path / "model")
+    (found,) = reproduce(Client(site), system, again, spoilt(tmp_path / "model"))
+    assert "differs: the checkpoint is another model: another checksum of model/model.safetensors" in str(
+        found
+    )
+    assert "tokenizer.json" not in str(found)
+    (recipe,) = Client(site).recipes(system)
+    prompted = Changed(site)
+    prompted.changes = {"parameters": {**recipe["parameters"], "query_prompt": "common "}}
+    (found,) = reproduce(prompted, system, again)
+    assert "differs: the run has other bytes" in str(found)
 
 
 def test_why_a_result_cannot_be_made_again_is_said(small: Dataset, site: str, tmp_path: Path) -> None:

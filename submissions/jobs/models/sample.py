@@ -14,6 +14,7 @@ from leaderboard.importing.examples import offer_example_runs, store_example_mod
 from leaderboard.models import Architecture, Dataset, System
 from leaderboard.systems.records import house_system
 from submissions.checkpoints.service import store_checkpoint
+from submissions.intake.run_records import MADE_BY, made_by
 from submissions.jobs.kinds.handover import score_handed_over
 from submissions.jobs.kinds.score import begin, judged_version
 from submissions.jobs.models.run_model import ModelTask, run_model
@@ -45,9 +46,9 @@ def sample_model_job(job: Job, lease: Lease) -> None:
     checkpoint = _make_checkpoint(job)
     lease.check()
     engine = describe(ENGINE)
-    run_model(
-        job, lease, ModelTask(_system(checkpoint, job.dataset), engine, engine.complete({}), checkpoint)
-    )
+    task = ModelTask(_system(checkpoint, job.dataset), engine, engine.complete({}), checkpoint)
+    job.payload = {**job.payload, MADE_BY: made_by(ENGINE, task.parameters_on(job.dataset), checkpoint)}
+    run_model(job, lease, task)
 
 
 def _make_checkpoint(job: Job) -> Checkpoint:
