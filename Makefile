@@ -60,7 +60,7 @@ TARGET ?= web
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install assets run test test-long test-faults lint measure-structure benchmark load-test attack fuzz sanitize \
-	fuzz-checkpoints check-containers try-dockerfile lock check-locks audit docs wheels pin-images clean
+	fuzz-checkpoints check-containers try-dockerfile try-compose lock check-locks audit docs wheels pin-images clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +125,9 @@ check-containers: $(TEST_STAMP) ## Docker Compose v2 (and 1.29 where it is) on d
 
 try-dockerfile: $(TEST_STAMP) ## the Dockerfile's steps in a plain Debian, then served from it: needs root (TARGET=web or cpu-worker)
 	PYTHONPATH=. $(PY) tests/docker/try_dockerfile.py $(TARGET)
+
+try-compose: $(TEST_STAMP) ## compose.yaml's services from the Dockerfile's roots: a run and a model reach a board; needs root
+	PYTHONPATH=.:client $(PY) tests/docker/try_compose.py
 
 fuzz-checkpoints: $(TEST_STAMP) ## spoil good checkpoints at random: each is accepted or refused with a reason (COUNT=..., SEED=...)
 	PYTHONPATH=. $(PY) tests/fuzz/spoilt_checkpoints.py $(COUNT) $(SEED)

@@ -18,6 +18,7 @@ from markdown_it.token import Token
 #: By head: files of `docs/` without their ending, and pages of the site by the names of their routes. A file that is
 #: not there has no page.
 SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
+    "Begin": ["tutorial", "own-board"],
     "Read a board": [
         "glossary",
         ("measures", "Methodology"),

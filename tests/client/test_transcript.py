@@ -1,4 +1,4 @@
-"""What docs/client.md shows, typed again: both packages from their wheels, beside a site that was started anew."""
+"""What pages of docs/ show, typed again: both packages from their wheels, beside a site that was started anew."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.functional.starting import eventually
 from tests.functional.test_whole_site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
-_TYPED = re.compile(r"^\$ (?P<command>.*)\n(?P<said>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+_TYPED = re.compile(r"^\$ (?P<command>.*\n(?:> ?.*\n)*)(?P<said>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 _CHECKER = doctest.OutputChecker()
 
 
-def transcript() -> list[tuple[str, str]]:
-    """Each command with what it says."""
-    text = (ROOT / "docs/client.md").read_text()
-    blocks = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [(each["command"], each["said"]) for block in blocks for each in _TYPED.finditer(block)]
+def transcript(page: str) -> list[tuple[str, str]]:
+    """Each command, with the lines that go on with it, and what it says."""
+    blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    typed = [each for block in blocks for each in _TYPED.finditer(block)]
+    return [(re.sub(r"^> ?", "", each["command"], flags=re.MULTILINE), each["said"]) for each in typed]
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    found = Site(tmp_path)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    found = Site(tmp_path_factory.mktemp("site"))
     supervisor = found.start()
     supervisor.wait_for("Ready in", 600)
     eventually(lambda: "static-embeddings-svd" in found.get("/api/v1/datasets/stdlibsearch/board/"), 300)
@@ -37,9 +37,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
     found.end()
 
 
-@pytest.mark.long
-def test_the_documentation_shows_what_is_said(site: Site, tmp_path: Path) -> None:
-    wheels, packages, programs = (tmp_path / name for name in ("wheels", "packages", "bin"))
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which both packages are installed, and their commands are found."""
+    folder = tmp_path_factory.mktemp("installed")
+    wheels, packages, programs = (folder / name for name in ("wheels", "packages", "bin"))
     programs.mkdir()
     subprocess.run([sys.executable, ROOT / "packages/evaluation_wheel.py", wheels], check=True)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
@@ -47,28 +49,46 @@ def test_the_documentation_shows_what_is_said(site: Site, tmp_path: Path) -> Non
     subprocess.run(made, check=True)
     subprocess.run([*pip, "install", "--no-deps", "--target", packages, *wheels.glob("*.whl")], check=True)
     for name, module in (("runboard", "runboard"), ("runboard-eval", "runboard_eval"), ("python", "")):
-        started = f'-m {module} "$@"' if module else '"$@"'
-        (programs / name).write_text(f"#!/bin/sh\nexec {sys.executable} -P {started}\n")
-        (programs / name).chmod(0o755)
+        write_program(programs / name, f'-P -m {module} "$@"' if module else '-P "$@"')
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "NUMBA_CACHE_DIR") if name in os.environ}
+    return {**kept, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(packages)}
+
+
+def write_program(path: Path, arguments: str) -> None:
+    """A command that starts this Python."""
+    path.write_text(f"#!/bin/sh\nexec {sys.executable} {arguments}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def work(site: Site, tmp_path: Path) -> Path:
+    """What the pages' reader stands in: a token, and as much of the repository as is typed."""
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    write_program(tmp_path / ".venv/bin/python", '"$@"')
+    (tmp_path / "manage.py").symlink_to(ROOT / "manage.py")
     token = subprocess.run(
-        [sys.executable, ROOT / "manage.py", "api_token", "you@example.org"],
+        [sys.executable, ROOT / "manage.py", "api_token", "somebody@example.org"],
         env={**os.environ, "RUNBOARD_VAR": str(site.var)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "token").write_text(token.stdout)
+    (tmp_path / "token").write_text(token.stdout)
+    return tmp_path
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", ["docs/client.md", "docs/own-board.md"])
+def test_the_documentation_shows_what_is_said(
+    page: str, site: Site, installed: dict[str, str], work: Path
+) -> None:
     environment = {
-        name: os.environ[name] for name in ("HOME", "LANG", "NUMBA_CACHE_DIR") if name in os.environ
-    }
-    environment |= {
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(packages),
+        **installed, "RUNBOARD_VAR": str(site.var),
         "XDG_CONFIG_HOME": str(work / "config"), "XDG_CACHE_HOME": str(work / "cache"),
     }  # fmt: skip
-    for command, said in transcript():
+    for command, said in transcript(page):
         typed = command.replace("http://127.0.0.1:8000", site.address)
         done = subprocess.run(
-            ["bash", "-c", typed], cwd=work, env=environment, capture_output=True, text=True, check=False
-        )
+            ["bash", "-c", typed], cwd=work, env=environment, capture_output=True, text=True, check=False,
+            timeout=300,
+        )  # fmt: skip
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         told = done.stdout or re.sub(r"[^\n]*\r", "", done.stderr)
         options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
