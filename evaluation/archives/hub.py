@@ -89,19 +89,26 @@ class Repository:
     def download(self, file: HubFile, target: Path) -> None:
         """One file, as large as it was said to be, and with the hash that was said. Raises NotFetched."""
         digest, left = hashlib.sha256(), file.size
-        begun = time.monotonic()
         url = f"{self._files}/{self.commit}/{quote(file.name)}"
         with _open(url) as answer, target.open("xb") as writer:
-            while block := answer.read1(min(_BLOCK, left + 1)):
+            for block in _blocks(answer, file.size, file.name):
                 left -= len(block)
                 if left < 0:
                     raise NotFetched("hub_too_large", f"{file.name} is larger than the hub said")
-                if time.monotonic() - begun > TIMEOUT + (file.size - left) / LEAST_RATE:
-                    raise NotFetched("hub_unreachable", f"{file.name} comes too slowly")
                 writer.write(block)
                 digest.update(block)
         if left or (file.sha256 and digest.hexdigest() != file.sha256):
             raise NotFetched("hub_unreachable", f"{file.name} did not arrive whole")
+
+
+def _blocks(answer: Any, most: int, name: str) -> Iterator[bytes]:
+    """What comes, up to a byte more than `most`. Raises NotFetched where it comes too slowly."""
+    begun, read = time.monotonic(), 0
+    while read <= most and (block := answer.read1(min(_BLOCK, most + 1 - read))):
+        read += len(block)
+        if time.monotonic() - begun > TIMEOUT + read / LEAST_RATE:
+            raise NotFetched("hub_unreachable", f"{name} comes too slowly")
+        yield block
 
 
 @contextmanager
@@ -120,7 +127,7 @@ def _listing(url: str, name: str, revision: str) -> Mapping[str, Any]:
     """What the hub says of the model at this revision."""
     try:
         with _open(url) as answer:
-            data = answer.read(_MOST_LISTING + 1)
+            data = b"".join(_blocks(answer, _MOST_LISTING, "the hub's listing"))
         listing = json.loads(data) if len(data) <= _MOST_LISTING else None
     except urllib.error.HTTPError as error:
         if error.code in (401, 403, 404):

@@ -36,7 +36,7 @@ def check_twin(
 ) -> Iterator[Problem]:
     """What keeps this collection from being the hidden half of the dataset that it names, now or before.
 
-    `queries` is the collection's file. Of the twin only open judgements are read.
+    `queries` is the collection's file. Of hidden judgements only their topics are read.
     """
     linked = dataset.twin_of if dataset is not None else None
     slug = options.twin_of or (linked.slug if linked else None)
@@ -77,6 +77,7 @@ def _check_content(
     for half, topics in (("open", opened), ("hidden", judged.qrels.query_ids)):
         if len(topics) < LEAST_TOPICS:
             yield too_few(half, len(topics))
+    yield from _opened_elsewhere(known, opened, twin, options)
     texts = _texts(path_of(Area.FILES, twin.current_version.queries_sha256), opened)
     words = set(texts.values()) - {""}
     others = _texts(queries, judged.qrels.query_ids)
@@ -90,6 +91,21 @@ def _check_content(
             "Take their judgements out of one half; the same words count as the same topic.",
             count=len(shared),
         )
+
+
+def _opened_elsewhere(
+    corpus: str | None, opened: Collection[str], twin: Dataset, options: ImportOptions
+) -> Iterator[Problem]:
+    """Hidden datasets over the same corpus whose judged topics the open half has, as a second draw would give it."""
+    hidden = Dataset.objects.filter(hidden=True, current_version__statistics__corpus_expanded_sha256=corpus)
+    for other in hidden.exclude(slug=options.slug).exclude(current_qrels=None).order_by("slug"):
+        if shared := len(set(load_qrels(other.current_qrels).query_ids) & set(opened)):
+            yield problem(
+                "twin_opens",
+                f"{twin.slug} would open judged topics that are hidden in {other.slug}: {shared:,}",
+                "Draw one twin of a collection, and import its halves again to bring them up to date.",
+                count=shared,
+            )
 
 
 def _texts(queries: Path, wanted: Collection[str]) -> dict[str, str]:

@@ -207,6 +207,8 @@ def test_a_slow_mirror_is_given_up(mirror: Mirror, monkeypatch: pytest.MonkeyPat
     mirror.slow = True
     mirror.files["corpus.jsonl"] *= 2000
     assert "corpus.jsonl comes too slowly" in refused(f"hf:{NAME}")
+    mirror.files |= {f"shard-{number}.bin": b"" for number in range(6000)}
+    assert "the hub's listing comes too slowly" in refused(f"hf:{NAME}")
 
 
 def test_a_hub_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,11 @@ def draw(path: Path, **options: Any) -> str:
     return out.getvalue()
 
 
+def another_corpus() -> dict[str, str]:
+    """Another draw over the same corpus is refused."""
+    return {"corpus.jsonl": collection()["corpus.jsonl"] + '{"_id": "more", "title": "", "text": "more"}\n'}
+
+
 def judged(slug: str) -> set[str]:
     qrels = Dataset.objects.get(slug=slug).current_qrels
     assert qrels is not None
@@ -68,7 +73,7 @@ def judged(slug: str) -> set[str]:
 def refused(path: Path, **options: Any) -> str:
     with pytest.raises(CommandError) as error:
         draw(path, **options)
-    assert not Dataset.objects.filter(slug__startswith="toy").exists()
+    assert not Dataset.objects.filter(slug=options.get("slug", "toy")).exists()
     return str(error.value)
 
 
@@ -109,10 +114,10 @@ def test_both_halves_say_which_field_of_trec_topics_they_ask(tmp_path: Path) -> 
 
 
 def test_the_halves_are_alike_and_the_same_seed_draws_them_again(tmp_path: Path) -> None:
-    path = write_folder(tmp_path, collection())
+    path = write_folder(tmp_path / "a", collection())
     draw(path)
     draw(path, slug="again")
-    draw(path, slug="other", seed=4)
+    draw(write_folder(tmp_path / "b", collection(changes=another_corpus())), slug="other", seed=4)
     assert judged("toy") == judged("again") != judged("other")
     for slug in ("toy", "other"):
         relevant = [np.mean([1 + int(q[1:]) % 4 for q in judged(one)]) for one in (slug, f"{slug}-hidden")]
@@ -124,9 +129,17 @@ def test_the_halves_are_alike_and_the_same_seed_draws_them_again(tmp_path: Path)
 
 def test_other_judgements_of_the_same_topics_are_drawn_otherwise(tmp_path: Path) -> None:
     draw(write_folder(tmp_path / "a", collection()))
-    more = collection()["qrels/test.tsv"] + "q0\td99\t0\n"
-    draw(write_folder(tmp_path / "b", collection(changes={"qrels/test.tsv": more})), slug="more")
+    changes = another_corpus() | {"qrels/test.tsv": collection()["qrels/test.tsv"] + "q0\td99\t0\n"}
+    draw(write_folder(tmp_path / "b", collection(changes=changes)), slug="more")
     assert judged("toy") != judged("more"), "the seed alone must not tell the draw"
+
+
+def test_a_second_draw_under_another_slug_is_refused(tmp_path: Path) -> None:
+    path = write_folder(tmp_path, collection())
+    draw(path)
+    assert "other would open judged topics that are hidden in toy-hidden" in refused(
+        path, slug="other", seed=2
+    )
 
 
 def test_two_given_splits_become_a_twin(tmp_path: Path) -> None:
