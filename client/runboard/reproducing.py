@@ -89,6 +89,7 @@ def _compared(
     """Retrieve, unless a result of the same search was made already, and compare."""
     from runboard_eval.core.errors import InvalidContent, ModelFailure
     from runboard_eval.engines import InvalidParameter
+    from runboard_eval.judgements.excluded import read_excluded
     from runboard_eval.judgements.qrels import read_qrels
     from runboard_eval.runs.score import ScoringTarget, score_run
 
@@ -114,7 +115,11 @@ def _compared(
             differs.append("the run has other bytes")
     qrels = read_qrels(files["qrels"])
     target = ScoringTarget(
-        qrels=qrels, query_ids=qrels.query_ids, hidden=False, drop_self_matches=recipe["drop_self_matches"]
+        qrels=qrels,
+        query_ids=qrels.query_ids,
+        hidden=False,
+        drop_self_matches=recipe["drop_self_matches"],
+        excluded=read_excluded(files["excluded"]) if "excluded" in files else None,
     )
     found = score_run(run, target, list(recipe["scores"])).means
     for measure, value in recipe["scores"].items():
@@ -145,6 +150,7 @@ def _retrieve(
             recipe["parameters"],
             k=recipe["depth"],
             drop_self_matches=recipe["drop_self_matches"],
+            excluded=files.get("excluded"),
             tag=recipe["tag"],
             resources=Resources(checkpoint=checkpoint, language=recipe["language"]),
         )

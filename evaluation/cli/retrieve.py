@@ -61,6 +61,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "--drop-self-matches", action="store_true", help="leave out a document with the query's own id"
     )
     parser.add_argument(
+        "--excluded", type=Path, help="excluded.tsv: documents to leave out of the rankings of queries"
+    )
+    parser.add_argument(
         "--rankings",
         type=Path,
         help="folder where rankings are kept as they are found: a search goes on behind them",
@@ -163,6 +166,7 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
             given,
             k=arguments.depth,
             drop_self_matches=arguments.drop_self_matches,
+            excluded=arguments.excluded,
             progress=_show_progress if sys.stderr.isatty() else None,
             tag=arguments.tag,
             resources=resources,

@@ -16,6 +16,7 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Report, at_lines
 from evaluation.judgements.answers import read_answers
+from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.measures import registry
 from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
@@ -37,6 +38,9 @@ def add_parser(subparsers: Subparsers) -> None:
     measures_option(score)
     score.add_argument(
         "--candidates-only", action="store_true", help="pass over documents that are not judged"
+    )
+    score.add_argument(
+        "--excluded", type=Path, help="excluded.tsv: documents to leave out of the rankings of queries"
     )
     score.add_argument("--answers", type=Path, help="answers.jsonl, for Answer@k and R@2kt")
     score.add_argument("--corpus", type=Path, help="the corpus.jsonl whose texts have the answers")
@@ -102,10 +106,14 @@ def run_score(arguments: argparse.Namespace) -> int:
         answers = read_answers(arguments.answers) if arguments.answers else None
     except InvalidContent as error:
         return _refuse(arguments.answers, error.report, arguments.json)
+    try:
+        excluded = read_excluded(arguments.excluded) if arguments.excluded else None
+    except InvalidContent as error:
+        return _refuse(arguments.excluded, error.report, arguments.json)
     target = ScoringTarget(
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
-        candidates_only=arguments.candidates_only, answers=answers, corpus=arguments.corpus,
+        candidates_only=arguments.candidates_only, excluded=excluded, answers=answers, corpus=arguments.corpus,
     )  # fmt: skip
     reading = [measure.name for measure in arguments.measures if measure.family.reads_texts]
     if reading and (answers is None or arguments.corpus is None):

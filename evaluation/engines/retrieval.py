@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from hashlib import sha256
@@ -32,6 +32,7 @@ from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for
 from evaluation.engines.precision import computed_in, precision_loss
 from evaluation.engines.registry import describe
 from evaluation.engines.run_writing import MAIN, RunWriter, open_writers, variant_paths
+from evaluation.judgements.excluded import read_excluded
 
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
 Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
@@ -57,13 +58,15 @@ def retrieve(
     afterwards: Afterwards | None = None,
     part: Part | None = None,
     rankings: Path | None = None,
+    excluded: Path | None = None,
 ) -> Retrieval:
     """Index the corpus, search all queries, and write a TREC run of at most `k` documents each to `out`.
 
     `out` appears only when it is complete; if its name ends in `.gz` it is compressed. `drop_self_matches` leaves
-    out a document with the query's own id. The index lies in a temporary folder, inside `work_folder` if that is
-    given, and is removed at the end. `tag` is the run's last column, by default the engine's name. `progress` may
-    raise to stop: nothing is left then.
+    out a document with the query's own id, and `excluded` names a file of documents that are left out of the rankings
+    of single queries (`evaluation.judgements.excluded`). The index lies in a temporary folder, inside `work_folder`
+    if that is given, and is removed at the end. `tag` is the run's last column, by default the engine's name.
+    `progress` may raise to stop: nothing is left then.
 
     An engine that encodes documents finds encoded shards in the folder `shards`, and leaves there what it encodes
     itself; without it they are as temporary as the index. Of an engine with variants the main one is written to `out`,
@@ -84,12 +87,13 @@ def retrieve(
         started = perf_counter()
         encoded = _build(made, description, complete, corpus, folder, shards, shard_size, part, report)
         built = perf_counter() - started
-        options = [drop_self_matches, shard_size]
+        options = [drop_self_matches, shard_size, *([sha256_of(excluded)] if excluded else [])]
+        left_out = read_excluded(excluded).as_dict() if excluded else {}
         named = part is not None or rankings is not None
         whole = _made_from(description, complete, resources, corpus, queries, options) if named else ""
         kept = _kept_rankings(rankings, whole, k, part if _divides_shards(made) else None)
         with ExitStack() as files:
-            new = partial(_new_writer, part, whole, tag, k, drop_self_matches)
+            new = partial(_new_writer, part, whole, tag, k, drop_self_matches, left_out)
             written = open_writers(files, made, out, new)
             searched = _search(made, asked, written, part, kept, report)
         main = written[made.variants[-1] if made.variants else MAIN]
@@ -110,11 +114,17 @@ def _kept_rankings(folder: Path | None, whole: str, depth: int, part: Part | Non
 
 
 def _new_writer(
-    part: Part | None, whole: str, tag: str, depth: int, drop_self_matches: bool, label: str
+    part: Part | None,
+    whole: str,
+    tag: str,
+    depth: int,
+    drop_self_matches: bool,
+    excluded: Mapping[str, Collection[str]],
+    label: str,
 ) -> RunWriter:
     """Writes the run of a label, which begins with what it is a part of."""
     own = PartOfRun(part.number, part.count, depth, tag, f"{label} {whole}".strip()) if part else None
-    return RunWriter(tag, depth, drop_self_matches, own)
+    return RunWriter(tag, depth, drop_self_matches, own, excluded)
 
 
 def _load(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -49,14 +49,23 @@ def run_lines(ranking: SearchResult, tag: str) -> str:
 class RunWriter:
     """Writes rankings as a run, or as a part of one, into a file that is `opened`; and counts them."""
 
-    def __init__(self, tag: str, depth: int, drop_self_matches: bool, part: PartOfRun | None = None) -> None:
+    def __init__(
+        self,
+        tag: str,
+        depth: int,
+        drop_self_matches: bool,
+        part: PartOfRun | None = None,
+        excluded: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
         self._file: TextIO
         self._part = part
         self._tag = tag
         self._drop_self_matches = drop_self_matches
         self._depth = depth
-        #: How deep to search, so that enough is left when a query's own document is left out.
-        self.depth_to_search = depth + drop_self_matches
+        self._excluded = excluded or {}
+        most = max(map(len, self._excluded.values()), default=0)
+        #: How deep to search, so that enough is left when documents of a query are left out.
+        self.depth_to_search = depth + drop_self_matches + most
         self.lines = 0
         self.empty_rankings = 0
         #: The rankings of the first queries, as far as their loss by precision is found from them.
@@ -72,12 +81,14 @@ class RunWriter:
         return replace(self._part, lines=self.lines).to_line() if self._part else ""
 
     def write(self, ranking: SearchResult) -> None:
-        """Write one ranking, without the query's own document if so asked, and cut to the depth."""
+        """Write one ranking, without what is left out of it, and cut to the depth."""
         documents, scores = ranking.document_ids, ranking.scores
-        if self._drop_self_matches and ranking.query_id in documents:
-            own = documents.index(ranking.query_id)
-            documents = documents[:own] + documents[own + 1 :]
-            scores = scores[[place for place in range(len(scores)) if place != own]]
+        left_out = {*self._excluded.get(ranking.query_id, ())}
+        if self._drop_self_matches:
+            left_out.add(ranking.query_id)
+        if not left_out.isdisjoint(documents):
+            places = [place for place, name in enumerate(documents) if name not in left_out]
+            documents, scores = [documents[place] for place in places], scores[places]
         kept = SearchResult(ranking.query_id, documents[: self._depth], scores[: self._depth])
         self._file.write(run_lines(kept, self._tag))
         self.lines += len(kept.document_ids)

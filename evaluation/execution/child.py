@@ -178,6 +178,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
         shards=job.shards,
         shard_size=job.shard_size,
         rankings=job.rankings,
+        excluded=job.excluded,
         afterwards=afterwards,
     )
     shutil.rmtree(work)

@@ -65,7 +65,8 @@ class ExecutionJob:
     are what that had taken: the parent adds them to what the child tells of building.
     `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to. `rankings` is one where
     "retrieve" keeps what it has found of this very work, to go on behind it. `documents` is how many the corpus has,
-    where that is known: the parent takes no result over fewer or more.
+    where that is known: the parent takes no result over fewer or more. `excluded` names documents that are left out of
+    the rankings of single queries.
     """
 
     task: Task
@@ -74,6 +75,7 @@ class ExecutionJob:
     corpus: Path | None = None
     documents: int | None = None
     queries: Path | None = None
+    excluded: Path | None = None
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     checkpoint: Path | None = None
     runs: tuple[Path, ...] = ()
@@ -107,7 +109,7 @@ class ExecutionJob:
     def from_json(cls, text: str) -> Self:
         """The job that `to_json` wrote."""
         values = json.loads(text)
-        for name in ("out", "corpus", "queries", "checkpoint", "shards", "rankings", "index"):
+        for name in ("out", "corpus", "queries", "excluded", "checkpoint", "shards", "rankings", "index"):
             if values[name] is not None:
                 values[name] = Path(values[name])
         return cls(**{**values, "runs": tuple(Path(run) for run in values["runs"])})

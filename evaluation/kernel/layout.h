@@ -126,7 +126,7 @@ struct reading {
     struct noted noted[NOTED_COUNT];
     struct lines lines;
     struct queries queries;
-    struct judged judged;
+    struct judged judged, excluded; /* what is excluded for a query has no grade */
     struct ids documents, elsewhere;
     struct tags tags;
     struct output output;

@@ -127,7 +127,7 @@ class ReadingFields(Structure):
         ("descending", c_uint64), ("self_match", c_int64), ("previous_rank", c_int64), ("cut_lines", c_int64),
         ("score_start", c_uint64), ("score_end", c_uint64), ("score_given", c_uint64), ("given", c_double),
         ("noted", c_uint64 * (1 + NAMED_LINES) * len(NOTED)),
-        ("lines", LinesFields), ("queries", QueriesFields), ("judged", JudgedFields),
+        ("lines", LinesFields), ("queries", QueriesFields), ("judged", JudgedFields), ("excluded", JudgedFields),
         ("documents", IdsFields), ("elsewhere", IdsFields), ("tags", TagsFields), ("output", OutputFields),
         ("first", FirstFields),
     ]  # fmt: skip

@@ -123,6 +123,29 @@ static uint64_t look_up_documents(struct reading *reading)
     return mask;
 }
 
+/* The score of a line that takes no rank; no run has it, and it stands behind all others. */
+#define LEFT_OUT (-INFINITY)
+
+/* Leave the documents out that are excluded for the query at hand. Returns how many there were. */
+static uint64_t leave_out_excluded(struct reading *reading, uint64_t mask)
+{
+    struct lines *lines = &reading->lines;
+    const struct judged *excluded = &reading->excluded;
+    uint64_t query = (uint64_t)reading->query, left_out = 0;
+    int64_t row = query < excluded->row_count ? excluded->row_of[query] : -1;
+    if (row < 0)
+        return 0;
+    for (int64_t number = excluded->offsets[row]; number < excluded->offsets[row + 1]; number++) {
+        const uint8_t *id = excluded->text + excluded->start[number];
+        uint64_t entry = lines->table[slot_of_document(lines, mask, reading->text, &excluded->keys[number], id)];
+        if (entry == 0)
+            continue;
+        lines->score[(entry & ~UPPER_HALF) - 1] = LEFT_OUT;
+        left_out++;
+    }
+    return left_out;
+}
+
 /* List the lines whose rank is wanted, in the file's order, and set `grade` of every line. Returns how many. */
 static uint64_t track(struct reading *reading, int64_t row, uint64_t mask)
 {
@@ -142,7 +165,7 @@ static uint64_t track(struct reading *reading, int64_t row, uint64_t mask)
         if (lines->grade[number] == NOT_TRACKED && reading->elsewhere_depth > 0
             && contains_id(&reading->elsewhere, &line->key, reading->text + line->start, line->length))
             lines->grade[number] = ELSEWHERE;
-        if (lines->grade[number] != NOT_TRACKED && (int64_t)number != reading->self_match)
+        if (lines->grade[number] != NOT_TRACKED && lines->score[number] != LEFT_OUT)
             lines->tracked[tracked++] = (uint32_t)number;
     }
     return tracked;
@@ -240,11 +263,13 @@ static void append_first(struct first *first, const uint8_t *bytes, uint64_t len
     first->filled += length + 1;
 }
 
-/* Write the first documents of the query at hand. */
-static void write_first(struct reading *reading)
+/* Write the first of the `retrieved` documents of the query at hand. */
+static void write_first(struct reading *reading, uint64_t retrieved)
 {
     struct lines *lines = &reading->lines;
-    uint64_t last = lines->count < reading->first.depth ? lines->count : reading->first.depth;
+    uint64_t last = retrieved < reading->first.depth ? retrieved : reading->first.depth;
+    if (last == 0)
+        return;
     for (uint64_t number = 0; number < lines->count; number++)
         lines->tracked[number] = (uint32_t)number;
     sort_tracked(reading, lines->count);
@@ -263,11 +288,10 @@ static void finish_query(struct reading *reading)
         return;
     find_ties(reading);
     uint64_t mask = look_up_documents(reading);
-    uint64_t retrieved = lines->count;
-    if (reading->first.depth > 0)
-        write_first(reading);
-    if (reading->self_match >= 0) {
-        lines->score[reading->self_match] = -INFINITY; /* behind all others, so that it takes no rank */
+    uint64_t retrieved = lines->count - leave_out_excluded(reading, mask);
+    write_first(reading, retrieved);
+    if (reading->self_match >= 0 && lines->score[reading->self_match] != LEFT_OUT) {
+        lines->score[reading->self_match] = LEFT_OUT;
         retrieved--;
     }
     if (retrieved > reading->depth) {

@@ -86,10 +86,12 @@ class Reading:
         self.fields.order, self.fields.order_count = address(order), len(order)
         self.fields.first_number = first_number
 
-    def use_judgements(self, judged: Judged, documents: Ids, elsewhere: Ids, room: int) -> None:
+    def use_judgements(
+        self, judged: Judged, excluded: Judged, documents: Ids, elsewhere: Ids, room: int
+    ) -> None:
         """Look documents up in these; there is room for `room` judged documents retrieved."""
-        self._kept["judged"] = (judged, documents, elsewhere)
-        self.fields.judged = judged.fields()
+        self._kept["judged"] = (judged, excluded, documents, elsewhere)
+        self.fields.judged, self.fields.excluded = judged.fields(), excluded.fields()
         self.fields.documents, self.fields.elsewhere = IdsFields.of(documents), IdsFields.of(elsewhere)
         self.query, self.rank, self.grade = (np.empty(room, np.int32) for _ in range(3))
         self.fields.output = OutputFields(*map(address, (self.query, self.rank, self.grade)), room, 0)

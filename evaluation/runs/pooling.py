@@ -68,14 +68,16 @@ def draw_pool(
     queries: Collection[str] | None = None,
     documents: DocumentIds | None = None,
     drop_self_matches: bool = False,
+    excluded: Qrels | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> DrawnPool:
     """The union of the runs' first `depth` documents of each query in trec_eval's order, without judged pairs.
 
     `queries`, `documents`: only of these; None: of all. Documents that the dataset does not have take a place all the
     same, as they do where runs are scored. `drop_self_matches`: a document whose id is its query's is passed over
-    before the cut, as where runs are scored. `progress` gets the share of the runs read, and may raise. Memory is that
-    of the pool and of one run's first documents. Raises PoolTooLarge, and ValueError for a depth below 1.
+    before the cut, as where runs are scored, and so are documents `excluded` for the query. `progress` gets the share
+    of the runs read, and may raise. Memory is that of the pool and of one run's first documents. Raises PoolTooLarge,
+    and ValueError for a depth below 1.
     """
     if depth < 1:
         raise ValueError("a pool is at least one document deep")
@@ -87,7 +89,7 @@ def draw_pool(
     others: set[bytes] = set()
     for number, run in enumerate(runs, 1):
         by_run.append(0)
-        for query, kept in _first(run, depth, documents, drop_self_matches).items():
+        for query, kept in _first(run, depth, documents, drop_self_matches, excluded).items():
             if known is not None and query not in known:
                 others.add(query)
                 continue
@@ -117,6 +119,7 @@ def sole_finds(
     before: Qrels | None = None,
     *,
     drop_self_matches: bool = False,
+    excluded: Qrels | None = None,
 ) -> dict[Hashable, Pairs]:
     """What is judged because of one team alone: pairs among the first documents of its runs and of no other team's.
 
@@ -129,7 +132,7 @@ def sole_finds(
     finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
     judged, earlier = _judged(qrels), _judged(before)
     for team, run, depth in runs:
-        for query, kept in _first(run, depth, None, drop_self_matches).items():
+        for query, kept in _first(run, depth, None, drop_self_matches, excluded).items():
             pooled = judged.get(query, frozenset()).intersection(kept) - earlier.get(query, frozenset())
             for document in pooled:
                 finders.setdefault((query, document), set()).add(team)
@@ -141,13 +144,13 @@ def sole_finds(
 
 
 def _first(
-    run: Path, depth: int, known: DocumentIds | None, drop_self_matches: bool
+    run: Path, depth: int, known: DocumentIds | None, drop_self_matches: bool, excluded: Qrels | None
 ) -> dict[bytes, list[bytes]]:
     """The first documents of each query of a run, but for those that the dataset does not have."""
     # One more, in whose place a query's own document may stand.
     first = {
         query: [each for each in documents if not (drop_self_matches and each == query)][:depth]
-        for query, documents in first_documents(run, depth + drop_self_matches).items()
+        for query, documents in first_documents(run, depth + drop_self_matches, excluded).items()
     }
     if known is None:
         return first

@@ -42,7 +42,8 @@ class ScoringTarget:
     queries that the run misses, because everyone may see the queries. `relevance_level` is the lowest
     grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
     the cut to `maximum_depth` documents per query. `candidates_only` passes over documents that are not
-    judged for the query. `answers`, by query, and the `corpus` are what measures of answers read.
+    judged for the query. `excluded` are documents that are left out of a query's ranking before the cut, as those
+    of `evaluation.judgements.excluded`. `answers`, by query, and the `corpus` are what measures of answers read.
     """
 
     qrels: Qrels | None = None
@@ -54,6 +55,7 @@ class ScoringTarget:
     drop_self_matches: bool = False
     maximum_depth: int = 1000
     candidates_only: bool = False
+    excluded: Qrels | None = None
     answers: Mapping[str, Answers] | None = None
     corpus: Path | None = None
     _elsewhere: dict[int, Ids] = field(default_factory=dict, repr=False, compare=False)
@@ -72,10 +74,19 @@ class ScoringTarget:
     @cached_property
     def judged_rows(self) -> NDArray[np.int32]:
         """For every known query its row in the qrels, or -1."""
-        if not self.qrels:
+        return self._rows_in(self.qrels)
+
+    def _rows_in(self, listed: Qrels | None) -> NDArray[np.int32]:
+        if not listed:
             return np.full(len(self.known_queries), -1, np.int32)
-        rows = {query.encode(): row for row, query in enumerate(self.qrels.query_ids)}
+        rows = {query.encode(): row for row, query in enumerate(listed.query_ids)}
         return np.array([rows.get(query, -1) for query in self.known_queries], np.int32)
+
+    @cached_property
+    def _excluded(self) -> Judged:
+        if self.excluded is None:
+            return NO_JUDGEMENTS
+        return Judged(self._rows_in(self.excluded), self.excluded.table(self.seed))
 
     @cached_property
     def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -103,6 +114,7 @@ class ScoringTarget:
             drop_self_matches=self.drop_self_matches,
             maximum_depth=self.maximum_depth,
             first_documents=first_documents,
+            excluded=self._excluded,
         )
 
     def _judged_anywhere(self) -> Ids:

@@ -16,20 +16,21 @@ import numpy as np
 
 from evaluation.archives.compression import FileLimits
 from evaluation.collections.document_ids import PROCESS_SEED
-from evaluation.kernel.layout import NO_IDS
-from evaluation.kernel.library import NO_JUDGEMENTS
+from evaluation.judgements.qrels import Qrels
+from evaluation.kernel.layout import NO_IDS, padded
+from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.runs.trec_run import ReadingTask, read_run
 
 #: One more than pages show: where a document that is its query itself is left out, another takes its place.
 KEPT = 11
 
 
-def write_top_documents(run: Path, target: Path) -> None:
+def write_top_documents(run: Path, target: Path, excluded: Qrels | None = None) -> None:
     """Write the first `KEPT` documents of every query of an accepted run (any form, any compression) to `target`.
 
     In the order of `first_documents`, whose time and memory it takes.
     """
-    target.write_bytes(by_query(_read_first(run, KEPT)))
+    target.write_bytes(by_query(_read_first(run, KEPT, excluded)))
 
 
 def by_query(first: bytes) -> bytes:
@@ -38,19 +39,21 @@ def by_query(first: bytes) -> bytes:
     return b"".join(b"%b\t%b\n" % (query, documents) for query, _, documents in lines)
 
 
-def first_documents(run: Path, depth: int) -> dict[bytes, list[bytes]]:
-    """The first `depth` documents of every query of an accepted run, best first.
+def first_documents(run: Path, depth: int, excluded: Qrels | None = None) -> dict[bytes, list[bytes]]:
+    """The first `depth` documents of every query of an accepted run, best first, without those excluded for it.
 
     The order is trec_eval's: scores as float32, descending, then document ids descending by their bytes.
     """
-    lines = (line.partition(b"\t") for line in _read_first(run, depth).split(b"\n")[:-1])
+    lines = (line.partition(b"\t") for line in _read_first(run, depth, excluded).split(b"\n")[:-1])
     return {query: documents.split(b" ") for query, _, documents in lines}
 
 
-def _read_first(run: Path, depth: int) -> bytes:
+def _read_first(run: Path, depth: int, excluded: Qrels | None) -> bytes:
+    names = [query.encode() for query in excluded.query_ids] if excluded else []
+    rows = np.arange(len(names), dtype=np.int32)
     task = ReadingTask(
-        query_text=np.zeros(0, np.uint8),
-        query_offsets=np.zeros(1, np.int64),
+        query_text=padded(b"".join(names)),
+        query_offsets=np.cumsum([0, *map(len, names)], dtype=np.int64),
         judged=NO_JUDGEMENTS,
         judgements=0,
         documents=NO_IDS,
@@ -61,6 +64,8 @@ def _read_first(run: Path, depth: int) -> bytes:
         drop_self_matches=False,
         maximum_depth=depth,
         first_documents=depth,
+        excluded=Judged(rows, excluded.table(PROCESS_SEED)) if excluded else NO_JUDGEMENTS,
+        any_query=True,
     )
     return read_run(run, task, FileLimits()).first_documents
 

@@ -25,7 +25,7 @@ from evaluation.archives.compression import (
 )
 from evaluation.core.errors import InvalidRun
 from evaluation.kernel.layout import NAMED_LINES, NOTED, PADDING, Ids
-from evaluation.kernel.library import Judged
+from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.kernel.reading import (
     GatheredLines,
     NotGroupedError,
@@ -161,7 +161,10 @@ _UNREAD = (_BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN_QUE
 
 @dataclass(frozen=True, slots=True)
 class ReadingTask:
-    """What a run is read against: `query_text[query_offsets[i]:query_offsets[i + 1]]` is the id of query i."""
+    """What a run is read against: `query_text[query_offsets[i]:query_offsets[i + 1]]` is the id of query i.
+
+    `excluded` documents of a query are left out before ranks are counted. `any_query`: others are read, too.
+    """
 
     query_text: NDArray[np.uint8]
     query_offsets: NDArray[np.int64]
@@ -177,6 +180,8 @@ class ReadingTask:
     maximum_depth: int
     #: How many documents of each query are kept as its first ones.
     first_documents: int = 0
+    excluded: Judged = NO_JUDGEMENTS
+    any_query: bool = False
 
     @property
     def queries(self) -> int:
@@ -259,7 +264,7 @@ class _RunPass:
         self.reading = Reading(task.seed, most_queries + task.queries, longest)
         self.reading.number_queries(task.query_text, task.query_offsets)
         room = task.judgements + task.queries * task.elsewhere_depth
-        self.reading.use_judgements(task.judged, task.documents, task.elsewhere, room)
+        self.reading.use_judgements(task.judged, task.excluded, task.documents, task.elsewhere, room)
         self.reading.make_room_for_lines(LONGEST_KEPT)
         self.filled = 0
         self._use_buffer(bytearray(2 * BLOCK + PADDING))
@@ -269,7 +274,7 @@ class _RunPass:
         fields.depth = self.task.maximum_depth
         fields.elsewhere_depth = self.task.elsewhere_depth
         fields.known_queries = self.task.queries
-        fields.any_query = self.task.queries == 0
+        fields.any_query = self.task.any_query or self.task.queries == 0
         fields.drop_self_matches = self.task.drop_self_matches
         fields.check_documents = self.task.check_documents
 

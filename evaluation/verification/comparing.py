@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import BinaryIO
@@ -270,12 +270,23 @@ class ScoresDiffer(Exception):
 @dataclass(frozen=True, slots=True)
 class ScoringRules:
     """How a dataset is scored: the lowest relevant grade, whether a document with its query's id is left out, how many
-    documents of a query count, and whether only those that are judged for it are candidates."""
+    documents of a query count, whether only those that are judged for it are candidates, and which documents are left
+    out of the ranking of a query."""
 
     relevance_level: int = 1
     drop_self_matches: bool = False
     maximum_depth: int = 1000
     candidates_only: bool = False
+    excluded: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+def parse_excluded(text: bytes) -> dict[str, set[str]]:
+    """The documents that are left out, by query, of the text of an accepted `excluded.tsv`."""
+    excluded: dict[str, set[str]] = {}
+    for line in filter(bytes.strip, text.removeprefix(b"\xef\xbb\xbf").split(b"\n")):
+        query, document = line.split()
+        excluded.setdefault(query.decode(), set()).add(document.decode())
+    return excluded
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +354,7 @@ def verify(
             queries,
             few=not whole,
             drop_self_matches=rules.drop_self_matches,
+            excluded=rules.excluded,
             maximum_depth=rules.maximum_depth,
             after_block=after_block,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -47,17 +47,22 @@ def read_rankings(
     drop_self_matches: bool,
     maximum_depth: int,
     after_block: Callable[[], object],
+    excluded: Mapping[str, Collection[str]] | None = None,
 ) -> Rankings:
     """The rankings of these queries, each cut to its depth; TREC lines, or MTEB's predictions.
 
-    `few`: most lines are of other queries, and are passed over without being split. `after_block` is called now and
-    then, and may raise. Raises ValueError for text that is no run, and for a document that a query has twice.
+    `few`: most lines are of other queries, and are passed over without being split. `excluded` documents of a query
+    are left out. `after_block` is called now and then, and may raise. Raises ValueError for text that is no run, and
+    for a document that a query has twice.
     """
     rankings: Rankings = {query: {} for query in queries}
+    left_out = excluded or {}
 
     def cut(query: str) -> None:
         if drop_self_matches:
             rankings[query].pop(query, None)
+        for document in left_out.get(query, ()):
+            rankings[query].pop(document, None)
         if len(rankings[query]) > maximum_depth:
             kept = best_first(rankings[query], maximum_depth)
             rankings[query] = {name: rankings[query][name] for name in kept}

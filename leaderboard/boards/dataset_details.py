@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils.text import Truncator
 
 from leaderboard.core.anonymity import public_columns
+from leaderboard.datasets.files import EXCLUDED_NAME
 from leaderboard.judgements.rescoring.switched import pages_of, unpublished_judgements
 from leaderboard.models import CollectionProfile, Dataset, DatasetFile, Entry, Qrels, Run
 from leaderboard.models.datasets import Visibility
@@ -157,12 +158,13 @@ def _beir(name: str, split: str | None) -> str:
 
 def _download_commands(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> str:
     """Commands that fetch what is offered and, where the judgements are, score a run with the site's own code."""
-    wanted = (DatasetFile.Kind.CORPUS, DatasetFile.Kind.QUERIES, DatasetFile.Kind.QRELS)
+    kinds = DatasetFile.Kind
+    wanted = (kinds.CORPUS, kinds.QUERIES, kinds.QRELS, kinds.EXCLUDED)
     scored = f"qrels.{dataset['current_qrels__split']}.tsv.gz"
     fetched = [
         file.name
         for file in files
-        if file.kind in wanted and (file.kind != DatasetFile.Kind.QRELS or file.name == scored)
+        if file.kind in wanted and (file.kind != kinds.QRELS or file.name == scored)
     ]
     lines = [
         f"curl -O {urljoin(site, reverse('dataset-file', args=[dataset['slug'], name]))}" for name in fetched
@@ -171,6 +173,7 @@ def _download_commands(dataset: Mapping[str, Any], files: Sequence[DatasetFile],
         options = f" --relevance-level {dataset['relevance_level']}" if dataset["relevance_level"] > 1 else ""
         options += " --drop-self-matches" if dataset["drop_self_matches"] else ""
         options += " --candidates-only" if dataset["candidates_only"] else ""
+        options += f" --excluded {EXCLUDED_NAME}" if EXCLUDED_NAME in fetched else ""
         lines.append(f"python -m evaluation score --qrels {scored}{options} --run run.txt")
     return "\n".join(lines)
 

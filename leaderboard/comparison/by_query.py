@@ -108,10 +108,11 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[Overl
         return None
     names = " ".join(run.sha256 for run in runs if run)
     qrels = collection.dataset.current_qrels
-    text = f"{names} {qrels.sha256 if qrels else ''} {collection.dataset.drop_self_matches}"
+    judged = qrels.sha256 if qrels else ""
+    text = f"{names} {judged} {collection.dataset.drop_self_matches} {collection.excluded_sha256}"
     known: Any = _remembered.get(text)
     if known is None:
-        tops = [top_documents(run) for run in runs if run]
+        tops = [top_documents(run, collection.excluded_sha256) for run in runs if run]
         if None in tops:
             return None
         sets = [_sets(collection, top) for top in tops if top is not None]

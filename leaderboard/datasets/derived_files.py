@@ -7,12 +7,15 @@ or came with an older release), a page makes those that are quick to make, and d
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from pathlib import Path
 
 from evaluation.collections.excerpts import DocumentTexts, write_document_texts
 from evaluation.core.errors import InvalidContent
+from evaluation.judgements.excluded import read_excluded
 from evaluation.runs.top_documents import TopDocuments, by_query, write_top_documents
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
@@ -29,10 +32,20 @@ _top_documents = lru_cache(maxsize=128)(TopDocuments)
 _excerpts = lru_cache(maxsize=8)(DocumentTexts)
 
 
-def top_documents(run: Run) -> TopDocuments | None:
+def top_documents_path(run: str, excluded: str = "") -> Path:
+    """Where the first documents of a run lie, once they are found. Both are sha256s: of the run, and of the
+    documents that are left out of rankings (`DatasetVersion.excluded_sha256`).
+    """
+    name = hashlib.sha256(f"{run} {excluded}".encode()).hexdigest() if excluded else run
+    return path_of(Area.TOP_DOCUMENTS, name)
+
+
+def top_documents(run: Run, excluded: str = "") -> TopDocuments | None:
     """The first documents of each query of a stored run; None where they would take too long to find now."""
-    path = path_of(Area.TOP_DOCUMENTS, run.sha256)
-    if not path.exists() and (run.size > QUICK_RUN_BYTES or not _try_make(lambda: prepare_run(run.sha256))):
+    path = top_documents_path(run.sha256, excluded)
+    if not path.exists() and (
+        run.size > QUICK_RUN_BYTES or not _try_make(lambda: prepare_run(run.sha256, excluded))
+    ):
         return None
     return _top_documents(path)
 
@@ -62,13 +75,13 @@ def _shows_documents(dataset: Dataset) -> bool:
     )
 
 
-def keep_first_documents(found: Mapping[str, bytes]) -> None:
+def keep_first_documents(found: Mapping[str, bytes], excluded: str = "") -> None:
     """Write what scoring found of runs, by their sha256s, in place of `prepare_run`; nothing of those without any.
 
     A fault is logged and no more: results do not depend on it.
     """
     for sha256, first in found.items():
-        target = path_of(Area.TOP_DOCUMENTS, sha256)
+        target = top_documents_path(sha256, excluded)
         if not first or target.exists():
             continue
         try:
@@ -91,19 +104,21 @@ def prepare_files(dataset: Dataset, runs: Iterable[str] = ()) -> None:
     """
     if dataset.hidden:
         return
-    for sha256 in runs:
-        _try_make(lambda sha256=sha256: prepare_run(sha256))  # type: ignore[misc]
     version = dataset.current_version
+    excluded = version.excluded_sha256 if version else ""
+    for sha256 in runs:
+        _try_make(lambda sha256=sha256: prepare_run(sha256, excluded))  # type: ignore[misc]
     if version is not None and _shows_documents(dataset):
         _try_make(lambda: prepare_corpus(version.corpus_sha256))
 
 
-def prepare_run(sha256: str) -> None:
+def prepare_run(sha256: str, excluded: str = "") -> None:
     """Find the first documents of each query of a stored run. Raises FileNotFoundError for an unknown one."""
-    target = path_of(Area.TOP_DOCUMENTS, sha256)
+    target = top_documents_path(sha256, excluded)
     if not target.exists():
+        left_out = read_excluded(local_path(Area.FILES, excluded)) if excluded else None
         with atomic_write(target) as file:
-            write_top_documents(run_path(sha256), file)
+            write_top_documents(run_path(sha256), file, left_out)
 
 
 def prepare_corpus(sha256: str) -> None:

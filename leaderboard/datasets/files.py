@@ -32,6 +32,7 @@ _DESCRIPTIONS = {
     Kind.CORPUS: "The documents, one JSON object a line",
     Kind.DOCUMENT_IDS: "The ids of all documents, one a line",
     Kind.CANDIDATES: "The candidates of each query as a run to re-rank, in no order that means anything",
+    Kind.EXCLUDED: "The documents that are left out of the rankings of single queries, one pair a line",
     Kind.EXAMPLE_RUN: "The baseline's run, in TREC format",
     Kind.BROKEN_RUN: "A run with mistakes, to see how they are reported",
     Kind.EXAMPLE_MODEL: "A checkpoint to upload as it is",
@@ -44,6 +45,7 @@ _OPEN_SPLITS = ("train", "dev", "valid")
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
+EXCLUDED_NAME = "excluded.tsv.gz"
 
 
 class StoredFile(NamedTuple):
@@ -136,14 +138,14 @@ def _may_download(dataset: Dataset, file: DatasetFile, user: User | AnonymousUse
         return sees(user, dataset.documents_visibility)
     if is_sealed(dataset, file):
         return may_read_judgements(user)
-    if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
+    if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXCLUDED, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
         return sees(user, dataset.queries_visibility)
     return True  # document ids carry no text
 
 
 def is_sealed(dataset: Dataset, file: DatasetFile) -> bool:
-    """Whether the file has texts that are kept as judgements are: who reads them has that right, and is recorded."""
-    return file.kind in (Kind.QUERIES, Kind.ALL_QUERIES) and seals_queries(dataset)
+    """Whether the file tells of queries that are kept as judgements are: reading it takes that right, recorded."""
+    return file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXCLUDED) and seals_queries(dataset)
 
 
 def seals_queries(dataset: Dataset) -> bool:

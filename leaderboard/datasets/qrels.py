@@ -25,10 +25,12 @@ from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
 from evaluation.judgements.answers import Answers, read_answers
+from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.splits import QueryParts, read_parts, write_parts
 from evaluation.runs.score import ScoringTarget
 from evaluation.verification.answer_texts import AnswerTexts
 from evaluation.verification.comparing import Judgements as VerifyingJudgements
+from evaluation.verification.comparing import ScoringRules, parse_excluded
 from leaderboard.core.audit import record
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, local_path, path_of, put
@@ -129,6 +131,27 @@ def verifying_judgements(row: Qrels) -> VerifyingJudgements:
     return _verifying_judgements(row.sha256)
 
 
+def scoring_rules(version: DatasetVersion) -> ScoringRules:
+    """How runs for this version are scored, with its excluded documents read anew from their file."""
+    dataset, excluded = version.dataset, version.excluded_sha256
+    return ScoringRules(
+        dataset.relevance_level,
+        dataset.drop_self_matches,
+        candidates_only=dataset.candidates_only,
+        excluded=_parsed_excluded(excluded) if excluded else {},
+    )
+
+
+def excluded_documents(version: DatasetVersion) -> judged.Qrels | None:
+    """The documents that are left out of rankings for this version, by query; None where there are none."""
+    return _excluded(version.excluded_sha256) if version.excluded_sha256 else None
+
+
+def excluded_path(version: DatasetVersion) -> Path | None:
+    """The file with the documents that are left out of rankings; None where there are none."""
+    return local_path(Area.FILES, version.excluded_sha256) if version.excluded_sha256 else None
+
+
 def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> ScoringTarget:
     """What a run for this version is checked against; with `qrels`, also what it is scored against."""
     dataset = version.dataset
@@ -143,6 +166,7 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Sc
         dataset.candidates_only,
         qrels.answers_sha256 if qrels is not None else "",
         version.corpus_sha256,
+        version.excluded_sha256,
     )
 
 
@@ -166,6 +190,7 @@ def _target(
     candidates_only: bool,
     answers: str,
     corpus: str,
+    excluded: str,
 ) -> ScoringTarget:
     """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
     return ScoringTarget(
@@ -177,9 +202,20 @@ def _target(
         relevance_level=relevance_level,
         drop_self_matches=drop_self_matches,
         candidates_only=candidates_only,
+        excluded=_excluded(excluded) if excluded else None,
         answers=_answers(answers) if answers else None,
         corpus=local_path(Area.FILES, corpus) if answers else None,
     )
+
+
+@lru_cache(maxsize=_KEPT)
+def _excluded(sha256: str) -> judged.Qrels:
+    return read_excluded(local_path(Area.FILES, sha256))
+
+
+@lru_cache(maxsize=_KEPT_FOR_VERIFYING)
+def _parsed_excluded(sha256: str) -> dict[str, set[str]]:
+    return parse_excluded(b"".join(open_blocks(local_path(Area.FILES, sha256))))
 
 
 @lru_cache(maxsize=_KEPT)

@@ -21,7 +21,7 @@ from evaluation.judgements.import_file import guard_cell
 from evaluation.runs.pooling import DrawnPool, draw_pool
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, local_path, put
-from leaderboard.datasets.qrels import load_qrels
+from leaderboard.datasets.qrels import excluded_documents, load_qrels
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.models import Pool, Qrels
@@ -71,6 +71,7 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredP
         queries={query.id for query in read_queries(topics)},
         documents=DocumentIds.open(local_path(Area.INDEXES, known)) if known else None,
         drop_self_matches=dataset.drop_self_matches,
+        excluded=excluded_documents(version),
         progress=lambda share: progress(0.5 * share),
     )
     return _stored(pool, qrels, drawn, folder, lambda share: progress(0.5 + 0.5 * share))

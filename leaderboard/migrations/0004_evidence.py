@@ -26,6 +26,16 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(blank=True, help_text="The open dataset over the same corpus whose topics are of the same kind as this one's hidden ones.", null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='twins', related_query_name='twin', to='leaderboard.dataset'),
         ),
         migrations.AddField(
+            model_name='datasetversion',
+            name='excluded_sha256',
+            field=models.CharField(blank=True, help_text='The documents that are left out of rankings, by query; empty: none.', max_length=64),
+        ),
+        migrations.AlterField(
+            model_name='datasetversion',
+            name='content_sha256',
+            field=models.CharField(help_text='Over the checksums of corpus, queries and excluded documents.', max_length=64),
+        ),
+        migrations.AddField(
             model_name='historicaldataset',
             name='candidates_only',
             field=models.BooleanField(default=False, help_text="Re-ranking: a query's judged documents are its candidates, others are passed over."),
@@ -68,7 +78,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='datasetfile',
             name='kind',
-            field=models.CharField(choices=[('queries', 'queries'), ('all_queries', 'all queries'), ('corpus', 'corpus'), ('document_ids', 'document ids'), ('qrels', 'judgements'), ('candidates', 'candidates'), ('example_run', 'example run'), ('broken_run', 'example of a rejected run'), ('example_model', 'example checkpoint'), ('refused_model', 'example of a refused checkpoint')], max_length=16),
+            field=models.CharField(choices=[('queries', 'queries'), ('all_queries', 'all queries'), ('corpus', 'corpus'), ('document_ids', 'document ids'), ('qrels', 'judgements'), ('candidates', 'candidates'), ('excluded', 'excluded documents'), ('example_run', 'example run'), ('broken_run', 'example of a rejected run'), ('example_model', 'example checkpoint'), ('refused_model', 'example of a refused checkpoint')], max_length=16),
         ),
         migrations.AddConstraint(
             model_name='dataset',

@@ -185,13 +185,20 @@ class DatasetVersion(models.Model):
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     label = models.CharField(max_length=80, blank=True)
-    content_sha256 = models.CharField(max_length=64, help_text="Over the checksums of corpus and queries.")
+    content_sha256 = models.CharField(
+        max_length=64, help_text="Over the checksums of corpus, queries and excluded documents."
+    )
     corpus_sha256 = models.CharField(max_length=64, blank=True)
     queries_sha256 = models.CharField(max_length=64, help_text="All queries.")
     topics_sha256 = models.CharField(
         max_length=64, help_text="The queries that a run is to answer; where these are all, the same file."
     )
     document_ids_sha256 = models.CharField(max_length=64, blank=True, help_text="The memory-mapped id table.")
+    excluded_sha256 = models.CharField(
+        max_length=64,
+        blank=True,
+        help_text="The documents that are left out of rankings, by query; empty: none.",
+    )
     statistics = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -259,6 +266,7 @@ class DatasetFile(models.Model):
         DOCUMENT_IDS = "document_ids", "document ids"
         QRELS = "qrels", "judgements"
         CANDIDATES = "candidates", "candidates"
+        EXCLUDED = "excluded", "excluded documents"
         EXAMPLE_RUN = "example_run", "example run"
         BROKEN_RUN = "broken_run", "example of a rejected run"
         EXAMPLE_MODEL = "example_model", "example checkpoint"

@@ -90,6 +90,7 @@ def left_out_scores(
         present,
         load_qrels(first) if first is not None else None,
         drop_self_matches=target.drop_self_matches,
+        excluded=target.excluded,
     )
     without: dict[Hashable, judged.Qrels] = {}
     scores: dict[int, float] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,13 +70,14 @@ def _recipe(entry: Entry) -> Recipe:
         return Recipe(dataset.slug, entry.configuration, _REPORTED)
     run = evaluation.run
     scored = judgements_name(evaluation.qrels.split)
+    read = (*_READ, Kind.EXCLUDED) if run.version.excluded_sha256 else _READ
     files = {
         file.kind: file
         for file in offered_files(dataset, AnonymousUser())
         if file.kind != Kind.QRELS or file.name == scored
     }
     engine, parameters, checkpoint = _made_by(entry, run)
-    reason = _refusal(entry, run, files) or ("" if engine in ENGINES else _UNKNOWN)
+    reason = _refusal(entry, run, set(read) <= files.keys()) or ("" if engine in ENGINES else _UNKNOWN)
     if not reason and ENGINES[engine].runs[1] and run.built_from.exists():
         reason = _FROM_RUNS
     if reason:
@@ -96,18 +96,18 @@ def _recipe(entry: Entry) -> Recipe:
         depth=DEPTH,
         tag=run.tag,
         run_sha256=run.sha256,
-        files={str(kind): files[kind].sha256 for kind in _READ},
+        files={str(kind): files[kind].sha256 for kind in read},
         scores=evaluation.means,
     )
 
 
-def _refusal(entry: Entry, run: Run, files: Mapping[str, DatasetFile]) -> str:
+def _refusal(entry: Entry, run: Run, offered: bool) -> str:
     """Why nobody else can make it again; empty where somebody may."""
     reasons = (
         (entry.provenance == Entry.Provenance.REPORTED, _REPORTED),
         (entry.dataset.hidden, _HIDDEN),
         (run.version_id != entry.dataset.current_version_id, _STALE),
-        (not set(_READ) <= files.keys(), _SEALED),
+        (not offered, _SEALED),
         (run.origin == Run.Origin.UPLOADED, _UPLOADED),
         (entry.system.anonymous_until is not None, _ANONYMOUS),
     )

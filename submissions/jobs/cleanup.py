@@ -19,6 +19,7 @@ from django.db import models
 from evaluation.checkpoints.description import FILE_NAME
 from leaderboard.core.storage import deletion_lock, shared
 from leaderboard.core.storage.store import PARTIAL, Area, local_path, path_of
+from leaderboard.datasets.derived_files import top_documents_path
 from leaderboard.models import CollectionProfile, Pool, Qrels, Rescore, Run, WorkRequest
 from submissions.checkpoints.service import folder_of, sweep_checkpoints
 from submissions.jobs.kinds.handover import RetrievalResult
@@ -54,7 +55,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
     arriving = Path(settings.FILE_UPLOAD_TEMP_DIR)
     steps: dict[str, Callable[[], int]] = {
         "runs": lambda: _sweep_files(_folder(Area.RUNS), referenced_runs(), grace),
-        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), referenced_runs(), grace),
+        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), _top_documents(), grace),
         "profiles": lambda: _sweep_files(_folder(Area.PROFILES), set(profiles), grace),
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), set(uploads), grace),
         "datasets' files": lambda: _sweep_datasets(grace),
@@ -169,6 +170,14 @@ def referenced_runs() -> set[str]:
         found = RetrievalResult.from_payload(payload)
         named |= {payload.get("run_sha256", ""), *(found.sha256s if found else ())}
     return named
+
+
+def _top_documents() -> set[str]:
+    """The names of the files with first documents of runs that any row names."""
+    listed = Run.objects.exclude(version__excluded_sha256="").values_list(
+        "sha256", "version__excluded_sha256"
+    )
+    return referenced_runs() | {top_documents_path(*each).name for each in listed}
 
 
 def referenced_checksums() -> set[str]:

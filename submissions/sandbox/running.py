@@ -203,6 +203,7 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
         out=place(job.out, "/out", writable=True),
         corpus=job.corpus and place(job.corpus, f"/in/corpus{_ending(job.corpus)}"),
         queries=job.queries and place(job.queries, f"/in/queries{_ending(job.queries)}"),
+        excluded=job.excluded and place(job.excluded, f"/in/excluded{_ending(job.excluded)}"),
         checkpoint=job.checkpoint and place(job.checkpoint, "/in/model"),
         runs=tuple(place(run, f"/in/run-{n}{_ending(run)}") for n, run in enumerate(job.runs, 1)),
         shards=job.shards and place(job.shards, "/shards", writable=True),
@@ -280,7 +281,8 @@ def _prepare(job: ExecutionJob, *, isolates: bool) -> None:
         return
     for folder in filter(None, (job.out, job.shards, job.rankings)):
         os.chown(folder, NOBODY, NOBODY)
-    for path in filter(None, (job.corpus, job.queries, job.checkpoint, job.shards, job.index, *job.runs)):
+    files = (job.corpus, job.queries, job.excluded, job.checkpoint, job.shards, job.index, *job.runs)
+    for path in filter(None, files):
         _make_readable(path)
 
 

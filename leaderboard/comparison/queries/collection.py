@@ -15,7 +15,7 @@ from evaluation.judgements.qrels import Qrels
 from leaderboard.core.measures import better
 from leaderboard.core.storage.store import Area, local_path
 from leaderboard.core.text.baselines import baseline_label
-from leaderboard.datasets.qrels import JudgementsNotOpen, open_judgements
+from leaderboard.datasets.qrels import JudgementsNotOpen, excluded_documents, open_judgements
 from leaderboard.models import Dataset, Entry
 from leaderboard.models.datasets import DatasetQuerySet, Visibility
 from leaderboard.models.results import EntryQuerySet
@@ -38,6 +38,18 @@ class OpenCollection:
         if self.dataset.queries_visibility != Visibility.PUBLIC or version is None:
             return ""
         return _query_texts(version.topics_sha256).get(query_id, "")
+
+    @property
+    def excluded_sha256(self) -> str:
+        """The documents that are left out of rankings; empty where there are none."""
+        version = self.dataset.current_version
+        return version.excluded_sha256 if version else ""
+
+    def excludes_for(self, query_id: str) -> bool:
+        """Whether documents are left out of the rankings of a query."""
+        version = self.dataset.current_version
+        excluded = excluded_documents(version) if version else None
+        return excluded is not None and excluded.row_of(query_id) is not None
 
     def neighbours(self, row: int) -> tuple[str | None, str | None]:
         """The ids of the queries before and after one."""

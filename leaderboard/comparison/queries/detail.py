@@ -88,6 +88,7 @@ class QueryPage(NamedTuple):
     before: str
     after: str
     has_texts: bool
+    excluded: bool
 
 
 def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> QueryPage | None:
@@ -124,6 +125,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         before=query_url(dataset.slug, before) if before is not None else "",
         after=query_url(dataset.slug, after) if after is not None else "",
         has_texts=texts is not None,
+        excluded=collection.excludes_for(query_id),
     )
 
 
@@ -171,7 +173,7 @@ def _top_documents(
     found: dict[int, list[str] | None] = {}
     for entry in chosen:
         run = run_of(entry)
-        top = top_documents(run) if run else None
+        top = top_documents(run, collection.excluded_sha256) if run else None
         found[entry.pk] = None
         if top is not None:
             first = top.of(query_id)

@@ -15,6 +15,7 @@ from evaluation.collections.beir import read_queries
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.engines import Resources, retrieve
+from evaluation.judgements.excluded import HEADER, read_excluded
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades, read_qrels
 from evaluation.judgements.splits import draw_halves, relevant_counts
@@ -97,9 +98,10 @@ def _draw(
     resources = Resources(language=options.language or "en")
     retrieve(
         "bm25", _given(source.corpus), topics, run,
-        drop_self_matches=drop, progress=progress, work_folder=work, resources=resources,
+        drop_self_matches=drop, excluded=source.excluded, progress=progress, work_folder=work, resources=resources,
     )  # fmt: skip
-    target = ScoringTarget(qrels, relevance_level=level, drop_self_matches=drop)
+    excluded = read_excluded(source.excluded) if source.excluded else None
+    target = ScoringTarget(qrels, relevance_level=level, drop_self_matches=drop, excluded=excluded)
     scores = score_run(run, target, [options.primary or "nDCG@10"]).per_query[:, 0].tolist()
     # With the judgements in the key nobody without them can repeat the draw, however few seeds there are to try.
     key = hashlib.sha256(b"".join([b"%d\n" % seed, *open_blocks(judgements)])).digest()
@@ -119,6 +121,10 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
         return drawn[query] == half if query in drawn else query not in elsewhere
 
     _write_queries(_given(source.queries), folder / "queries.jsonl", wanted)
+    if source.excluded is not None:
+        pairs = read_excluded(source.excluded).judgements()
+        lines = [HEADER, *(f"{query}\t{document}" for query, document, _ in pairs if wanted(query))]
+        (folder / "excluded.tsv").write_text("\n".join(lines) + "\n", "utf-8")
     grades = read_grades(source.qrels[split])
     kept = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}
     write_judgements(kept, folder / "qrels" / f"{split}.tsv")

@@ -30,6 +30,7 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.files import sha256_of
 from evaluation.core.problems import Problem
 from evaluation.judgements.answers import read_answers
+from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.qrels import Qrels, read_qrels
 from leaderboard.datasets.problems import IDS_NAMED, in_file, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile
@@ -56,6 +57,13 @@ class PlainFile(NamedTuple):
     sha256: str
 
 
+class ExcludedDocuments(NamedTuple):
+    """The documents that are left out of rankings, by query, and a plain copy of their file."""
+
+    pairs: Qrels
+    file: PlainFile
+
+
 @dataclass(frozen=True, slots=True)
 class InspectedCollection:
     """A collection that may be stored. `id_list` has one document id a line, `id_table` the same memory-mapped.
@@ -71,12 +79,16 @@ class InspectedCollection:
     answers: PlainFile | None = None
     judgements: dict[str, JudgementFile] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
+    excluded: ExcludedDocuments | None = None
 
     @property
     def content_sha256(self) -> str:
-        """Over the checksums of the expanded corpus and queries, so that compression makes no difference."""
+        """Over the checksums of the expanded files, so that compression makes no difference."""
         documents = self.corpus.sha256 if self.corpus else sha256_of(self.id_list) if self.id_list else "none"
-        return hashlib.sha256(f"documents {documents}\nqueries {self.queries.sha256}\n".encode()).hexdigest()
+        named = f"documents {documents}\nqueries {self.queries.sha256}\n"
+        if self.excluded is not None:
+            named += f"excluded {self.excluded.file.sha256}\n"
+        return hashlib.sha256(named.encode()).hexdigest()
 
     def statistics(self) -> dict[str, Any]:
         """What Table 1 of the BEIR paper says of a collection, and the checksums of its expanded files.
@@ -102,6 +114,9 @@ class InspectedCollection:
             }
         elif self.id_table is not None:
             statistics["documents"] = len(DocumentIds.open(self.id_table))
+        if self.excluded is not None:
+            statistics["excluded"] = self.excluded.pairs.number_of_judgements
+            statistics["queries_with_excluded"] = len(self.excluded.pairs.query_ids)
         return statistics
 
 
@@ -127,7 +142,9 @@ def inspect(
             read = _read_judgements(source.qrels[split], split, work, may_be_empty=options.collecting)
             if read is not None:
                 judgements[split] = read
-                problems += _unknown_ids(read.qrels, split, query_ids, id_table, whole=not unreadable)
+                problems += _unknown_ids(
+                    read.qrels, f"{split} qrels", query_ids, id_table, whole=not unreadable
+                )
         progress(f"{split} qrels", 1.0)
     problems += check_collecting(options, judgements)
     answers = None
@@ -135,6 +152,15 @@ def inspect(
         scored = judgements.get(options.split)
         with _collect_problems(problems):
             answers = _read_answers(source.answers, scored.qrels.query_ids if scored else (), work)
+    excluded = None
+    if source.excluded is not None:
+        with _collect_problems(problems):
+            excluded = _read_excluded(source.excluded, work)
+            scored = judgements.get(options.split)
+            problems += _unknown_ids(
+                excluded.pairs, "excluded.tsv", query_ids, id_table, whole=not unreadable
+            )
+            problems += _both(excluded.pairs, scored.qrels if scored else None, options)
     if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
     origin = {"source": options.source, "topic_field": source.topic_field}
@@ -148,6 +174,7 @@ def inspect(
         answers=answers,
         judgements=judgements,
         origin={name: said for name, said in origin.items() if said},
+        excluded=excluded,
     )
 
 
@@ -218,14 +245,38 @@ def _read_answers(path: Path, judged: Iterable[str], work: Path) -> PlainFile:
     return _expanded(path, work / "plain-answers.jsonl")
 
 
+def _read_excluded(path: Path, work: Path) -> ExcludedDocuments:
+    try:
+        pairs = read_excluded(path)
+    except InvalidContent as error:
+        raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
+    return ExcludedDocuments(pairs, _expanded(path, work / "plain-excluded.tsv"))
+
+
+def _both(excluded: Qrels, judged: Qrels | None, options: ImportOptions) -> Iterator[Problem]:
+    """Documents that are excluded for a query and relevant to it: no run could find them."""
+    pairs = {(query, document) for query, document, _ in excluded.judgements()}
+    level = options.relevance_level or 1
+    both = [
+        f"{query} {document}"
+        for query, document, grade in (judged.judgements() if judged else ())
+        if grade >= level and (query, document) in pairs
+    ]
+    if both:
+        named = ", ".join(both[:IDS_NAMED]) + (" …" if len(both) > IDS_NAMED else "")
+        message = f"excluded.tsv: {len(both):,} {'pair is' if len(both) == 1 else 'pairs are'} judged relevant: {named}"
+        hint = "Take them out of excluded.tsv or out of the judgements."
+        yield problem("excluded_and_relevant", message, hint, count=len(both))
+
+
 def _unknown_ids(
-    qrels: Qrels, split: str, queries: set[str], id_table: Path | None, *, whole: bool
+    qrels: Qrels, name: str, queries: set[str], id_table: Path | None, *, whole: bool
 ) -> Iterator[Problem]:
     """Judged queries and documents that the collection does not have; nothing where it does not say what it has.
 
     `whole` is False where some of its lines could not be read: a judged document may be on one of them.
     """
-    name, part = f"{split} qrels", "" if whole else "the readable lines of "
+    part = "" if whole else "the readable lines of "
     if queries:
         unknown = [query for query in qrels.query_ids if query not in queries]
         if unknown:

@@ -1,9 +1,10 @@
 """A collection where it lies, a folder or a zip, as files to read, which are found by their names.
 
 The layout is BEIR's: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`; also `qrels.txt` in TREC format for the
-scored split, `document-ids.txt` where the documents themselves may not be kept, and `answers.jsonl` for measures that
-look for answers in texts. Each may end in `.gz`. Where one of the first three is not there, it may be in another
-format, and is converted (`conversion`).
+scored split, `document-ids.txt` where the documents themselves may not be kept, `answers.jsonl` for measures that
+look for answers in texts, and `excluded.tsv` for documents that are left out of the rankings of single queries. Each
+may end in `.gz`. Where one of the first three is not there, it may be in another format, and is converted
+(`conversion`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Progress = Callable[[str, float], None]
 
 _MEMBER = re.compile(
     r"(?P<root>(?:.+/)?)"
-    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.txt"
+    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.txt|(?P<excluded>excluded)\.tsv"
     r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.tsv)(?:\.gz)?"
 )
 
@@ -55,6 +56,7 @@ class CollectionFiles:
     answers: Path | None = None
     qrels: dict[str, Path] = field(default_factory=dict)
     topic_field: str = ""
+    excluded: Path | None = None
     problems: tuple[Problem, ...] = ()
 
 
@@ -129,6 +131,8 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
 
 
 def _part_of(match: re.Match[str], split: str) -> str:
+    if match["excluded"]:
+        return "excluded.tsv"
     if match["plain"] or match["ids"]:
         return f"{match['plain']}.jsonl" if match["plain"] else "document-ids.txt"
     return f"qrels-{match['split'] or split}.tsv"
@@ -162,4 +166,7 @@ def _source(
             hint = f"Name one of the splits that are there: --split {', '.join(sorted(qrels))}."
         problems.append(missing(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
-    return CollectionFiles(corpus, queries, ids, answers, qrels, converted.topic_field, tuple(problems))
+    excluded = files.get("excluded.tsv")
+    return CollectionFiles(
+        corpus, queries, ids, answers, qrels, converted.topic_field, excluded, tuple(problems)
+    )

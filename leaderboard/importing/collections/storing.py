@@ -34,6 +34,7 @@ class StoredContent:
     judgements: dict[str, files.StoredFile]
     answers: files.StoredFile | None = None
     candidates: files.StoredFile | None = None
+    excluded: files.StoredFile | None = None
 
 
 def store_content(
@@ -56,6 +57,7 @@ def store_content(
     answers = inspected.answers
     if answers is not None:
         put(Area.QRELS, *answers)
+    excluded = inspected.excluded
     corpus = source.corpus if inspected.corpus is not None else None
     topics = inspected.topics.path
     stored = StoredContent(
@@ -69,6 +71,9 @@ def store_content(
         judgements=kept,
         answers=files.store_file(files.gzipped(answers.path, work / "answers.gz"))
         if answers and not options.hidden
+        else None,
+        excluded=files.store_file(files.gzipped(excluded.file.path, work / "excluded.gz"))
+        if excluded
         else None,
         candidates=_store_candidates(inspected, options.split, work) if options.candidates_only else None,
     )
@@ -112,6 +117,7 @@ def create_version(
         queries_sha256=stored.queries.sha256,
         topics_sha256=(stored.topics or stored.queries).sha256,
         document_ids_sha256=stored.id_table_sha256,
+        excluded_sha256=stored.excluded.sha256 if stored.excluded else "",
         statistics=inspected.statistics(),
     )
 
@@ -172,6 +178,8 @@ def offer_content(
             files.withdraw_file(version, file.name)
     for name, (split, kept) in offered.items():
         files.offer_file(version, Kind.QRELS, kept, name, f"The {split} judgements")
+    if stored.excluded is not None:
+        files.offer_file(version, Kind.EXCLUDED, stored.excluded, files.EXCLUDED_NAME)
     if stored.candidates is not None:
         files.offer_file(version, Kind.CANDIDATES, stored.candidates, "candidates.txt.gz")
     if stored.answers is not None:

@@ -26,7 +26,7 @@ from evaluation.collections.profiles.unigrams import weighted_jaccard
 from evaluation.runs.top_documents import TopDocuments, displayed_documents
 from leaderboard.core.storage.store import Area, local_path, path_of, put
 from leaderboard.core.work_requests import request_statistics
-from leaderboard.datasets.derived_files import prepare_run
+from leaderboard.datasets.derived_files import prepare_run, top_documents_path
 from leaderboard.datasets.qrels import load_open_qrels
 from leaderboard.models import (
     CollectionProfile,
@@ -260,9 +260,10 @@ def runs_without_profile(dataset: Dataset) -> QuerySet[Run]:
 
 
 def _run_profile(run: Run, lengths: DocumentLengths) -> RunProfile:
-    prepare_run(run.sha256)
+    excluded = run.version.excluded_sha256
+    prepare_run(run.sha256, excluded)
     drop = run.version.dataset.drop_self_matches
-    ranked = TopDocuments(path_of(Area.TOP_DOCUMENTS, run.sha256))
+    ranked = TopDocuments(top_documents_path(run.sha256, excluded))
     found = lengths.find(
         document
         for query, documents in ranked

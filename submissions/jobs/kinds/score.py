@@ -19,12 +19,12 @@ from evaluation.measures.registry import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import RunFingerprints
 from evaluation.runs.top_documents import KEPT
-from evaluation.verification.comparing import ClaimedScores, ScoringRules, verify
+from evaluation.verification.comparing import ClaimedScores, verify
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, open_run, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.derived_files import keep_first_documents
-from leaderboard.datasets.qrels import answer_texts, scoring_target, verifying_judgements
+from leaderboard.datasets.qrels import answer_texts, scoring_rules, scoring_target, verifying_judgements
 from leaderboard.judgements.rescoring.campaigns import include_new_run
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.history.revisions import lock_board, lock_boards
@@ -165,7 +165,6 @@ def verify_scored(
 
     Raises evaluation.verification.ScoresDiffer, whose message is for operators alone.
     """
-    dataset = qrels.version.dataset
     claimed = ClaimedScores(
         measures=[measure.name for measure in scored.measures],
         query_ids=scored.query_ids,
@@ -174,9 +173,7 @@ def verify_scored(
         missing_queries=scored.missing_queries,
         lines=scored.report.statistics.lines,
     )
-    rules = ScoringRules(
-        dataset.relevance_level, dataset.drop_self_matches, candidates_only=dataset.candidates_only
-    )
+    rules = scoring_rules(qrels.version)
     with BytesIO(text) if text is not None else open_run(sha256) as stored:
         verify(stored, verifying_judgements(qrels), claimed, rules, sha256, after_block, answer_texts(qrels))
 
@@ -226,7 +223,8 @@ def publish_on_current_qrels(
         lease.clock.enter("publishing")
         try:
             publish_results(job, system, results, qrels, record_more)
-            keep_first_documents({each.stored.sha256: each.scored.first_documents for each in results})
+            found = {each.stored.sha256: each.scored.first_documents for each in results}
+            keep_first_documents(found, qrels.version.excluded_sha256)
             return
         except JudgementsChanged:
             present = current_qrels(Dataset.objects.get(pk=job.dataset_id))

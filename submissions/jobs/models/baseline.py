@@ -23,7 +23,7 @@ from evaluation.execution.job import ExecutionJob
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.runs import run_path, store_run, write_text
 from leaderboard.core.storage.store import Area, local_path
-from leaderboard.datasets.qrels import scoring_target, topic_ids
+from leaderboard.datasets.qrels import excluded_path, scoring_target, topic_ids
 from leaderboard.models import DatasetVersion, Run
 from leaderboard.systems.baselines import BM25, CONFIGURATIONS, EngineConfiguration, system_of
 from submissions.intake.run_records import record_job_run
@@ -116,6 +116,7 @@ def _retrieve(
         out,
         parameters,
         drop_self_matches=job.dataset.drop_self_matches,
+        excluded=excluded_path(version),
         progress=lease.report_stage,
         work_folder=out.parent,
         resources=Resources(language=work.language, index=work.index),
@@ -158,6 +159,7 @@ def measure_bm25(
         corpus=work.corpus,
         documents=work.documents,
         queries=work.queries,
+        excluded=work.excluded,
         parameters=describe(BM25.engine).complete(BM25.parameters),
         language=work.language,
         drop_self_matches=work.drop_self_matches,

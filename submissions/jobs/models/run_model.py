@@ -26,6 +26,7 @@ from evaluation.engines.prompts import SIDES, prompt_of
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
 from leaderboard.core.storage.store import Area, local_path
+from leaderboard.datasets.qrels import excluded_path
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Run, System, User
 from leaderboard.systems.recipes import DEPTH
 from submissions.checkpoints.hub import fetch
@@ -171,6 +172,7 @@ def _retrieve(
         corpus=local_path(Area.FILES, version.corpus_sha256),
         documents=version.statistics.get("documents"),
         queries=local_path(Area.FILES, version.topics_sha256),
+        excluded=excluded_path(version),
         parameters=task.parameters_on(job.dataset),
         checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
         runs=_write_runs(task.run_ids, folder) or _write_candidates(version, task, folder),

@@ -134,8 +134,8 @@ def result_of(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> 
 
 
 def _require_whole_input(work: ExecutionJob) -> None:
-    """Raise DamagedInput where corpus or queries are not the bytes that the store names them for."""
-    for path in filter(None, (work.corpus, work.queries)):
+    """Raise DamagedInput where a file of the collection is not the bytes that the store names it for."""
+    for path in filter(None, (work.corpus, work.queries, work.excluded)):
         if not path.is_file() or sha256_of(path) != path.name:
             raise DamagedInput(f"{path} is damaged, or not there")
 

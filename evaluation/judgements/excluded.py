@@ -1,0 +1,69 @@
+"""Documents that are left out of the rankings of single queries before these are measured, as BRIGHT's `excluded_ids`.
+
+`excluded.tsv` has a line for each pair: the query's id, a tab, the document's id; usually under the header
+`query-id<TAB>corpus-id`. A document that is excluded for a query counts as never retrieved, and the documents
+behind it move up.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evaluation.archives.compression import open_lines
+from evaluation.collections.beir import MAX_ID_BYTES
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import LineProblems, Problem
+from evaluation.judgements.qrels import Qrels
+
+HEADER = "query-id\tcorpus-id"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PROBLEMS = {
+    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
+    "fields": (
+        "not two fields with a tab between them: {lines}",
+        "Write `query<TAB>document`, usually under the header `query-id<TAB>corpus-id`.",
+    ),
+    "identifier": (
+        "an id that a run file cannot name: {lines}",
+        "An id is 1 to 256 bytes without white space.",
+    ),
+    "duplicate": ("a document excluded again for a query: {lines}", "Name each pair once."),
+    "empty": ("the file excludes no document", "Leave it out, or check that the right file was chosen."),
+}
+
+
+def read_excluded(path: Path) -> Qrels:
+    """The excluded documents of each query, in the form of judgements, all of grade 0; the file may be compressed.
+
+    Raises InvalidContent with every class of problem in the file and its first lines.
+    """
+    pairs: dict[str, dict[str, int]] = {}
+    problems = LineProblems()
+    for number, line in enumerate(open_lines(path), start=1):
+        line = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        if not line.strip() or (number == 1 and line.strip().lower() == HEADER.encode()):
+            continue
+        if code := _add(pairs, line):
+            problems.note(code, number)
+    if problems:
+        raise InvalidContent.of(*problems.report(_PROBLEMS))
+    if not pairs:
+        raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
+    return Qrels.from_dict(pairs)
+
+
+def _add(pairs: dict[str, dict[str, int]], line: bytes) -> str | None:
+    """Keep one line's pair, or say what is wrong with it."""
+    fields = [field.strip() for field in line.split(b"\t")]
+    if len(fields) != 2:
+        return "fields"
+    if any(name.split() != [name] or len(name) > MAX_ID_BYTES for name in fields):
+        return "identifier"
+    try:
+        query, document = (name.decode() for name in fields)
+    except UnicodeDecodeError:
+        return "encoding"
+    if document in pairs.setdefault(query, {}):
+        return "duplicate"
+    pairs[query][document] = 0
+    return None
