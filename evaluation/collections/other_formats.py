@@ -13,6 +13,7 @@ from evaluation.archives.compression import FileLimits, describe_bytes, open_blo
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LINES_NAMED, Problem
 
+EXCLUDED_HEADER = "query-id\tcorpus-id"
 #: Topics and SMART collections are read whole: those that are handed out so have some megabytes.
 MOST_BYTES = 16 * 2**20
 
@@ -73,3 +74,10 @@ def write_judgements(target: Path, judgements: Iterable[tuple[str, str, object]]
     with target.open("w", encoding="utf-8") as file:
         file.write("query-id\tcorpus-id\tscore\n")
         file.writelines(f"{query}\t{document}\t{grade}\n" for query, document, grade in judgements)
+
+
+def write_excluded(target: Path, pairs: Iterable[tuple[str, str]]) -> None:
+    """Write `excluded.tsv` from (query id, document id), each pair once; no file where there are none."""
+    lines = [f"{query}\t{document}\n" for query, document in dict.fromkeys(pairs)]
+    if lines:
+        target.write_text(f"{EXCLUDED_HEADER}\n{''.join(lines)}", "utf-8")

@@ -1,7 +1,8 @@
 """Tables with named columns, in CSV, JSON lines or Parquet, as corpus, queries and judgements in BEIR's layout.
 
-A document or query has the columns `_id` (or `id`), `text` and optionally `title`; a judgement has `query-id`,
-`corpus-id` and `score`. Other columns are left.
+A document or query has the columns `_id` (or `id`), `text` (or `content`) and optionally `title`; a judgement has
+`query-id`, `corpus-id` and `score`, or in a table of pairs alone, whose grades are all 1, only the first two. Other
+columns are left.
 """
 
 from __future__ import annotations
@@ -14,11 +15,17 @@ from typing import Any
 import orjson
 
 from evaluation.collections.beir import MAX_LINE_BYTES, FileProblems, iterate_lines
-from evaluation.collections.other_formats import Record, write_judgements, write_records, wrong
+from evaluation.collections.other_formats import (
+    Record,
+    write_excluded,
+    write_judgements,
+    write_records,
+    wrong,
+)
 
 #: Column → the names that it may have.
 _NAMES = {
-    "_id": ("_id", "id"), "text": ("text",), "title": ("title",), "score": ("score",),
+    "_id": ("_id", "id"), "text": ("text", "content"), "title": ("title",), "score": ("score",),
     "query-id": ("query-id", "query_id"), "corpus-id": ("corpus-id", "corpus_id"),
 }  # fmt: skip
 _ROWS_AT_ONCE = 1000
@@ -37,8 +44,32 @@ def convert_texts(paths: Sequence[Path], target: Path) -> None:
 def convert_judgements(paths: Sequence[Path], target: Path) -> None:
     """Write the judgements of tables as `qrels/SPLIT.tsv`; errors as `convert_texts`. 1.0 is the grade 1."""
     columns = ("query-id", "corpus-id", "score")
-    rows = (values for path in paths for _, values in _columns(path, columns))
+    rows = (values for path in paths for _, values in _columns(path, columns, rows=_graded(_rows(path))))
     write_judgements(target, ((query, document, _whole(grade)) for query, document, grade in rows))
+
+
+def convert_examples(paths: Sequence[Path], folder: Path, split: str) -> None:
+    """Write what BRIGHT's tables of examples have into the folder: queries, judgements, and excluded documents.
+
+    A row has `id`, `query`, and the lists `gold_ids`, of relevant documents, and `excluded_ids`, in which `N/A` stands
+    for none. Errors as `convert_texts`.
+    """
+    columns = ("_id", "query", "gold_ids", "excluded_ids")
+    examples = [(line, *values) for path in paths for line, values in _columns(path, columns)]
+    write_records(
+        folder / "queries.jsonl",
+        (Record(str(query), "", str(text), line) for line, query, text, *_ in examples),
+    )
+    relevant = ((query, document, 1) for _, query, _, gold, _ in examples for document in dict.fromkeys(gold))
+    write_judgements(folder / "qrels" / f"{split}.tsv", relevant)
+    pairs = ((query, document) for _, query, _, _, listed in examples for document in listed)
+    write_excluded(folder / "excluded.tsv", (pair for pair in pairs if pair[1] != "N/A"))
+
+
+def _graded(rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows of judgements, with the grade 1 where a row has no column but those of its pair."""
+    for line, row in rows:
+        yield line, {**row, "score": 1} if len(row) == 2 else row
 
 
 def _whole(grade: Any) -> Any:
@@ -51,13 +82,13 @@ def _records(path: Path) -> Iterator[Record]:
 
 
 def _columns(
-    path: Path, needed: Sequence[str], optional: Sequence[str] = ()
+    path: Path, needed: Sequence[str], optional: Sequence[str] = (), rows: Iterable[Row] | None = None
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """(line, values of the columns) for each row; an optional column that is not there is None."""
-    for line, row in _rows(path):
+    for line, row in _rows(path) if rows is None else rows:
         values = []
         for column in (*needed, *optional):
-            value = next((row[name] for name in _NAMES[column] if name in row), None)
+            value = next((row[name] for name in _NAMES.get(column, (column,)) if name in row), None)
             if value is None and column in needed:
                 what = f"no value in a column {column} (there are {', '.join(map(str, row))})"
                 raise wrong(path, [line], what, "Name the columns so, and give every row a value.")

@@ -14,8 +14,8 @@ from typing import Any
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.archives.hub import COMMIT, NAME, HubFile, NotFetched, Repository, reaching_the_hub
-from evaluation.collections.other_formats import Record, write_judgements, write_records
-from evaluation.collections.tables import convert_judgements, convert_texts
+from evaluation.collections.other_formats import Record, write_excluded, write_judgements, write_records
+from evaluation.collections.tables import convert_examples, convert_judgements, convert_texts
 from evaluation.collections.topics import Topic, queries_of
 from evaluation.core.errors import InvalidContent
 from leaderboard.core.storage.store import work_folder
@@ -24,12 +24,18 @@ from leaderboard.importing.collections.importer import DiskSpaceError
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import ZIP_POLICY, Progress
 
-#: The layouts of mteb's repositories: JSON lines as BEIR's, or Parquet in a folder for each part.
+#: The layouts of mteb's repositories: JSON lines as BEIR's, or Parquet in a folder for each part; and BRIGHT's, whose
+#: splits have documents of their own, and examples with queries, judgements and excluded documents.
 _HUB_FILE = re.compile(
     r"(?P<part>corpus|queries)(?:\.jsonl(?:\.gz)?|[/-][\w.-]+\.parquet)"
     r"|qrels/(?P<plain>\w{1,20})\.(?:tsv|jsonl)|(?:qrels|default|data)/(?P<split>\w{1,20})-[\w.-]+\.parquet"
+    r"|(?P<bright>documents|examples)/(?P<of>\w{1,20})-[\w.-]+\.parquet"
 )
-_LAYOUT = "Taken are corpus, queries and qrels as mteb's repositories have them; convert others and import a folder."
+_EXAMPLES = "examples"
+_LAYOUT = (
+    "Taken are corpus, queries and qrels as mteb's repositories have them, and BRIGHT's documents and examples; "
+    "convert others and import a folder."
+)
 #: What is fetched lies here, then again as JSON lines, expanded, and in the store.
 _COPIES = 4
 
@@ -71,7 +77,7 @@ def _from_hub(named: str, options: ImportOptions, target: Path, progress: Progre
         commit = repository.commit
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(revision) and revision != commit):
             raise NotFetched("hub_missing", f"the hub answered with another commit: {commit[:60]}")
-        files = _one_layout(repository.files(lambda each: _HUB_FILE.fullmatch(each) is not None))
+        files = _one_layout(repository.files(lambda each: _is_wanted(each, options.split)))
         _check_files(files, options, target)
         total = sum(file.size for file in files)
         parts: dict[str, list[Path]] = {}
@@ -83,15 +89,22 @@ def _from_hub(named: str, options: ImportOptions, target: Path, progress: Progre
             here += file.size
             parts.setdefault(_part_of(file.name), []).append(path)
     for part, paths in parts.items():
-        _place(part, paths, target)
+        _place(part, paths, target, options.split)
     label = options.version_label or f"{name[:60]}@{commit[:12]}"
     return replace(options, source=f"hf:{name}@{commit}", version_label=label)
+
+
+def _is_wanted(name: str, split: str) -> bool:
+    match = _HUB_FILE.fullmatch(name)
+    return match is not None and match["of"] in (None, split)
 
 
 def _part_of(name: str) -> str:
     match = _HUB_FILE.fullmatch(name)
     if match is None:
         raise ValueError("only files of the layouts are fetched")
+    if match["bright"]:
+        return {"documents": "corpus.jsonl", "examples": _EXAMPLES}[match["bright"]]
     return f"{match['part']}.jsonl" if match["part"] else f"qrels/{match['plain'] or match['split']}.tsv"
 
 
@@ -104,6 +117,7 @@ def _one_layout(files: list[HubFile]) -> list[HubFile]:
 def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> None:
     """Refuse what would be of no use, before it is fetched."""
     there = {_part_of(file.name) for file in files}
+    there |= {"queries.jsonl", f"qrels/{options.split}.tsv"} if _EXAMPLES in there else set()
     needed = {"queries.jsonl"} | (set() if options.runs_only else {"corpus.jsonl"})
     needed |= set() if options.collecting else {f"qrels/{options.split}.tsv"}
     if missing := needed - there:
@@ -119,9 +133,11 @@ def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> 
         raise DiskSpaceError(f"Nothing was imported: {needs}; {describe_bytes(max(0, free))} are free.")
 
 
-def _place(part: str, paths: list[Path], target: Path) -> None:
+def _place(part: str, paths: list[Path], target: Path, split: str) -> None:
     """Put a part's files where the import looks: as they are where they have its layout, else converted."""
-    if part.endswith(".tsv") and paths[0].suffix != ".tsv":
+    if part == _EXAMPLES:
+        convert_examples(paths, target, split)
+    elif part.endswith(".tsv") and paths[0].suffix != ".tsv":
         convert_judgements(paths, target / part)
     elif paths[0].suffix == ".parquet":
         convert_texts(paths, target / part)
@@ -185,9 +201,18 @@ def _write_ir_datasets(
     asked, queries = queries_of(Path("queries"), topics, options.topic_field)
     write_records(target / "queries.jsonl", queries)
     if kinds["qrels"]:
-        judged = ((each.query_id, each.doc_id, each.relevance) for each in dataset.qrels_iter())
-        write_judgements(target / "qrels" / f"{options.split}.tsv", judged)
+        judged = [(each.query_id, each.doc_id, each.relevance) for each in dataset.qrels_iter()]
+        excluded = _excluded_grade(dataset)
+        write_excluded(target / "excluded.tsv", (each[:2] for each in judged if each[2] == excluded))
+        kept = (each for each in judged if each[2] != excluded)
+        write_judgements(target / "qrels" / f"{options.split}.tsv", kept)
     return asked
+
+
+def _excluded_grade(dataset: Any) -> int | None:
+    """The grade that marks documents which are left out of rankings, as in the catalogue's BRIGHT; None without one."""
+    said = dataset.qrels_defs().items() if hasattr(dataset, "qrels_defs") else ()
+    return next((grade for grade, text in said if grade < 0 and text.startswith("Excluded")), None)
 
 
 def _document(document: Any, number: int) -> Record:

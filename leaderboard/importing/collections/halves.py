@@ -12,10 +12,11 @@ from django.db import transaction
 
 from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
+from evaluation.collections.other_formats import write_excluded
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.engines import Resources, retrieve
-from evaluation.judgements.excluded import HEADER, read_excluded
+from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades, read_qrels
 from evaluation.judgements.splits import draw_halves, relevant_counts
@@ -123,8 +124,8 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
     _write_queries(_given(source.queries), folder / "queries.jsonl", wanted)
     if source.excluded is not None:
         pairs = read_excluded(source.excluded).judgements()
-        lines = [HEADER, *(f"{query}\t{document}" for query, document, _ in pairs if wanted(query))]
-        (folder / "excluded.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+        kept_pairs = ((query, document) for query, document, _ in pairs if wanted(query))
+        write_excluded(folder / "excluded.tsv", kept_pairs)
     grades = read_grades(source.qrels[split])
     kept = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}
     write_judgements(kept, folder / "qrels" / f"{split}.tsv")

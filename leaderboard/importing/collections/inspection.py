@@ -157,9 +157,7 @@ def inspect(
         with _collect_problems(problems):
             excluded = _read_excluded(source.excluded, work)
             scored = judgements.get(options.split)
-            problems += _unknown_ids(
-                excluded.pairs, "excluded.tsv", query_ids, id_table, whole=not unreadable
-            )
+            problems += _unknown_excluded(excluded.pairs, query_ids, id_table, whole=not unreadable)
             problems += _both(excluded.pairs, scored.qrels if scored else None, options)
     if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
@@ -251,6 +249,15 @@ def _read_excluded(path: Path, work: Path) -> ExcludedDocuments:
     except InvalidContent as error:
         raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
     return ExcludedDocuments(pairs, _expanded(path, work / "plain-excluded.tsv"))
+
+
+def _unknown_excluded(
+    excluded: Qrels, queries: set[str], id_table: Path | None, *, whole: bool
+) -> Iterator[Problem]:
+    """Unknown queries, and documents where all are unknown: a list may name some that are not handed out."""
+    found = list(_unknown_ids(excluded, "excluded.tsv", queries, id_table, whole=whole))
+    every = len({document for _, document, _ in excluded.judgements()})
+    yield from (each for each in found if each.code != "unknown_document" or each.count == every)
 
 
 def _both(excluded: Qrels, judged: Qrels | None, options: ImportOptions) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from django.test import Client
 from pyarrow import parquet
 
 from evaluation.archives import hub as evaluation_hub
-from leaderboard.datasets.qrels import load_qrels
+from leaderboard.datasets.qrels import excluded_documents, load_qrels
 from leaderboard.importing.collections import fetching
 from leaderboard.models import Dataset, DatasetVersion
 from leaderboard.results.publishing.visibility import mark_published
@@ -154,6 +154,37 @@ def test_parquet_is_taken(mirror: Mirror) -> None:
     ]
 
 
+def test_a_split_of_bright_comes_with_its_excluded_documents(mirror: Mirror) -> None:
+    rows = [{"id": f"d{number}", "content": f"words of {number}"} for number in range(1, 5)]
+    examples = [
+        {"id": "1", "query": "a post", "gold_ids": ["d1", "d1"], "excluded_ids": ["d2", "d2", "gone"]},
+        {"id": "2", "query": "another", "gold_ids": ["d3"], "excluded_ids": ["N/A"]},
+    ]
+    mirror.files = {
+        "documents/biology-00000-of-00001.parquet": in_parquet(rows),
+        "documents/pony-00000-of-00001.parquet": b"is not fetched",
+        "examples/biology-00000-of-00001.parquet": in_parquet(examples),
+        "examples/pony-00000-of-00001.parquet": b"is not fetched",
+    }
+    version = take(f"hf:{NAME}", "--split=biology")
+    assert (version.statistics["documents"], version.statistics["queries"]) == (4, 2)
+    excluded, judged = excluded_documents(version), version.dataset.current_qrels
+    assert excluded is not None
+    assert excluded.as_dict() == {"1": {"d2": 0, "gone": 0}}
+    assert judged is not None
+    assert load_qrels(judged).as_dict() == {"1": {"d1": 1}, "2": {"d3": 1}}
+    assert not [path for path in mirror.asked if "pony" in path]
+
+
+def test_judgements_without_a_column_of_grades_are_of_grade_1(mirror: Mirror) -> None:
+    del mirror.files["qrels/test.jsonl"]
+    pairs = [{name: row[name] for name in ("query-id", "corpus-id")} for row in QRELS]
+    mirror.files["qrels/train-0.parquet"] = in_parquet(pairs)
+    judged = take(f"hf:{NAME}", "--split=train").dataset.current_qrels
+    assert judged is not None
+    assert load_qrels(judged).as_dict() == {"q1": {"d1": 1}, "q2": {"d3": 1}}
+
+
 def test_without_pyarrow_it_is_said_what_to_install(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.files["corpus/corpus-00000-of-00001.parquet"] = mirror.files.pop("corpus.jsonl")
     monkeypatch.setattr(fetching.importlib.util, "find_spec", lambda name: None)
@@ -283,6 +314,7 @@ class Catalogued:
 
     def __init__(self, documents: list[Any], error: Exception | None = None) -> None:
         self.documents, self.error = documents, error
+        self.grades: dict[int, str] = {}
 
     def has_docs(self) -> bool:
         return True
@@ -301,7 +333,11 @@ class Catalogued:
         return iter([TrecQuery("1", "wings", "what of wings"), TrecQuery("2", "heat", "what of heat")])
 
     def qrels_iter(self) -> Iterator[Judged]:
-        return iter([Judged("1", "d1", 1, "0"), Judged("2", "d2", -1, "0")])
+        judged = [Judged("1", "d1", 1, "0"), Judged("2", "d2", -1, "0")]
+        return iter([*judged, Judged("1", "d2", -100, "0")] if self.grades else judged)
+
+    def qrels_defs(self) -> dict[int, str]:
+        return self.grades
 
 
 @pytest.fixture
@@ -330,6 +366,14 @@ def test_a_dataset_of_the_catalogue_is_taken(
     assert load_qrels(dataset.current_qrels).as_dict() == {"1": {"d1": 1}, "2": {}}
     mark_published(dataset)
     assert "ir_datasets:tiny/test" in client.get("/datasets/tiny/").content.decode()
+
+
+def test_documents_that_the_catalogue_excludes_are_excluded_here(catalogue: dict[str, Catalogued]) -> None:
+    catalogue["tiny/test"].grades = {1: "Relevant", -100: "Excluded from evaluation"}
+    version = take("ir_datasets:tiny/test")
+    excluded = excluded_documents(version)
+    assert excluded is not None
+    assert excluded.as_dict() == {"1": {"d2": 0}}
 
 
 def test_what_ir_datasets_does_not_bring_is_one_line(catalogue: dict[str, Catalogued]) -> None:

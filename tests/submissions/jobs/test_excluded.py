@@ -10,6 +10,7 @@ from django.test import Client
 
 from evaluation.core.errors import InvalidContent
 from leaderboard.core.storage.runs import open_run
+from leaderboard.datasets.derived_files import top_documents_path
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Entry
@@ -40,6 +41,7 @@ def test_no_run_has_the_excluded_documents_in_its_ranking(tmp_path: Path, api: A
     found = ranking("small")
     assert set(found) == {"d1", "d2"}
     baseline = Entry.objects.get(is_baseline=True)
+    assert baseline.evaluation is not None
     assert baseline.scores["RR@10"] == 1 / (1 + found.index("d1"))
 
     run = "".join(f"t1 Q0 {name} 1 {1000 - place} mine\n" for place, name in enumerate([*others, "d1", "d2"]))
@@ -56,7 +58,11 @@ def test_no_run_has_the_excluded_documents_in_its_ranking(tmp_path: Path, api: A
     assert "Documents that the dataset excludes for this query are removed." in query
     assert "word 1" in query
     assert "word 3" not in query
-    assert remove_unreferenced(grace=-1) == 0, "the first documents of both runs are kept"
+    shown = top_documents_path(
+        baseline.evaluation.run.sha256, baseline.evaluation.qrels.version.excluded_sha256
+    )
+    remove_unreferenced(grace=-1)
+    assert shown.exists()
 
 
 def test_another_list_is_another_version(tmp_path: Path) -> None:
@@ -74,8 +80,12 @@ def test_a_list_for_another_collection_is_refused_with_all_that_is_wrong(tmp_pat
     with pytest.raises(InvalidContent) as caught:
         make_baseline(tmp_path)
     assert {problem.code for problem in caught.value.report.problems} == {
-        "unknown_query", "unknown_document", "excluded_and_relevant",
-    }  # fmt: skip
+        "unknown_query",
+        "excluded_and_relevant",
+    }
+    (tmp_path / "excluded.tsv").write_text(PAIRS + "t1\tnowhere\n")
+    with pytest.raises(InvalidContent, match="document not in the corpus: nowhere"):
+        import_dataset(tmp_path, ImportOptions(slug="small"))
     assert not Dataset.objects.exists()
 
 
