@@ -154,6 +154,24 @@ class DatasetSerializer(DatasetSummarySerializer):
     nearest = NeighbourSerializer(many=True)
 
 
+class MissingDatasetSerializer(NamedSerializer):
+    """A dataset of a benchmark that takes no runs here."""
+
+    why = serializers.CharField()
+    bm25 = serializers.FloatField(
+        allow_null=True, help_text="A published value of BM25; null: none is known."
+    )
+    bm25_source = serializers.CharField(help_text="Where it is published.")
+
+
+class CompletenessSerializer(Answer):
+    """How many of a known benchmark's datasets take runs here."""
+
+    here = serializers.IntegerField()
+    of = serializers.IntegerField()
+    missing = MissingDatasetSerializer(many=True)
+
+
 class BenchmarkSerializer(NamedSerializer):
     """A benchmark in the list of all."""
 
@@ -162,6 +180,9 @@ class BenchmarkSerializer(NamedSerializer):
     source = serializers.CharField(allow_null=True, help_text="Authors of the publication that defines it.")  # type: ignore[assignment]
     datasets_shown = serializers.IntegerField()
     datasets_counted = serializers.IntegerField(help_text="Those that its mean is of.")
+    completeness = CompletenessSerializer(
+        allow_null=True, help_text="Null for a benchmark that is not in the site's catalogue."
+    )
 
 
 class BenchmarkListSerializer(Answer):

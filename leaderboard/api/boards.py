@@ -25,6 +25,7 @@ from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_a
 from leaderboard.core.http.site_url import site_address
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
+from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.results.history import entry_rows
 from leaderboard.results.kinds import QUARANTINED
 from leaderboard.results.values import published_statistics
@@ -202,7 +203,8 @@ class BenchmarksView(ReadView):
     @extend_schema(operation_id="benchmarks", responses=answers.BenchmarkListSerializer)
     def get(self, request: Request) -> Response:
         """Every benchmark."""
-        return Response(answers.BenchmarkListSerializer({"benchmarks": lists.benchmarks()}).data)
+        found = [{**each, "completeness": completeness(each["slug"])} for each in lists.benchmarks()]
+        return Response(answers.BenchmarkListSerializer({"benchmarks": found}).data)
 
 
 class BenchmarkBoardView(ReadView):

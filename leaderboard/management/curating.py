@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -152,3 +153,25 @@ SUBJECTS: dict[str, tuple[dict[str, Any], Callable[[Any], models.Model]]] = {
 def problem_line(message: str, lines: Sequence[int]) -> str:
     """A problem of a file, with the lines where it is, as one of a list."""
     return f"- {message}{at_lines(lines)}"
+
+
+class ProgressLine:
+    """One line, written over and over on a terminal; elsewhere a line a stage."""
+
+    def __init__(self, out: Any) -> None:
+        self.out = out
+        self.live = sys.stdout.isatty()
+        self.stage = ""
+
+    def show(self, stage: str, share: float) -> None:
+        """Show the share of the stage that is done."""
+        if self.live:
+            self.out.write(f"\r\x1b[K{stage} {share:4.0%}", ending="")
+        elif stage != self.stage:
+            self.out.write(f"{stage} …")
+        self.stage = stage
+
+    def finish(self) -> None:
+        """Leave the line."""
+        if self.live:
+            self.out.write("\r\x1b[K", ending="")

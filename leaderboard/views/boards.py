@@ -18,6 +18,7 @@ from leaderboard.core.http.site_url import absolute, site_address
 from leaderboard.core.permissions import may_judge
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
+from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.results.history import entry_rows
@@ -118,6 +119,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "topics": lists.count_topics(counted),
         "hidden_members": len(judged) - judged.count(False),
         "open_members": judged.count(False),
+        "completeness": completeness(slug),
     }
     path = reverse("benchmark", args=[slug])
     board = board_context(page.board, state, path, permalink("benchmark", slug, page.at))

@@ -37,8 +37,8 @@ ELSEWHERE = {
     "view_on_site", "",
     "account.EmailAddress:make_verified",
     "leaderboard.Team:approve", "leaderboard.Team:withdraw_approval", "leaderboard.User:approve", "approve_teams",
-    "adopt_history", "api_token", "backup", "database_rights", "load_reported", "make_curator", "restore_backup",
-    "reset_second_factor", "runboard", "send_store", "sweep", "team", "worker",
+    "adopt_history", "api_token", "backup", "database_rights", "import_benchmark", "load_reported", "make_curator",
+    "restore_backup", "reset_second_factor", "runboard", "send_store", "sweep", "team", "worker",
 }  # fmt: skip
 
 

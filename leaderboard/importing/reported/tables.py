@@ -18,6 +18,7 @@ T = TypeVar("T")
 _READERS: dict[Any, Callable[[str], Any]] = {
     str: str,
     float: float,
+    float | None: lambda text: float(text) if text else None,
     bool: "1".__eq__,
     list[str]: lambda text: [part for part in text.split(";") if part],
 }
@@ -174,7 +175,7 @@ def published_averages(source: str, measure: str) -> Mapping[str, PublishedAvera
     """By system what a publication prints over all of its datasets for a measure; empty where it prints nothing."""
 
     def of(name: str) -> dict[str, dict[str, str]]:
-        rows = (row for row in _csv(name) if row["source"] == source and row["measure"] == measure)
+        rows = (row for row in _csv(DATA / name) if row["source"] == source and row["measure"] == measure)
         return {row["system"]: row for row in rows}
 
     averages, wins = of("averages.csv"), of("wins.csv")
@@ -195,6 +196,10 @@ def _place(row: dict[str, str]) -> ReportedPlace:
 
 
 def _rows(kind: type[T], name: str, **makers: Callable[[dict[str, str]], Any]) -> list[T]:
+    return read_rows(kind, DATA / name, **makers)
+
+
+def read_rows(kind: type[T], path: Path, **makers: Callable[[dict[str, str]], Any]) -> list[T]:
     """The lines of a table, read by the types of the fields of `kind`; `makers` make fields from a whole line."""
     readers = {field: _READERS[hint] for field, hint in get_type_hints(kind).items() if field not in makers}
     return [
@@ -202,12 +207,12 @@ def _rows(kind: type[T], name: str, **makers: Callable[[dict[str, str]], Any]) -
             **{field: read(row[field]) for field, read in readers.items()},
             **{field: make(row) for field, make in makers.items()},
         )
-        for row in _csv(name)
+        for row in _csv(path)
     ]
 
 
-def _csv(name: str) -> Iterator[dict[str, str]]:
-    with (DATA / name).open(encoding="utf-8", newline="") as file:
+def _csv(path: Path) -> Iterator[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
 
 

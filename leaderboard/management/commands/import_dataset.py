@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser
 from contextlib import ExitStack
 from dataclasses import fields
@@ -19,7 +18,7 @@ from leaderboard.importing.collections.fetching import fetched
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.management.curating import find_person, problem_line
+from leaderboard.management.curating import ProgressLine, find_person, problem_line
 from leaderboard.models.datasets import Protection, Visibility
 
 
@@ -100,7 +99,7 @@ class Command(BaseCommand):
         if (options["path"] is None) == (not said.source):
             raise CommandError("Say either the folder or zip, or --from SOURCE.")
         person = find_person(options["by"]) if options["by"] else None
-        progress = _ProgressLine(self.stdout)
+        progress = ProgressLine(self.stdout)
         try:
             with ExitStack() as stack:
                 path = options["path"]
@@ -155,25 +154,3 @@ def summary(imported: ImportResult) -> str:
     elif dataset.runs_only and not dataset.entries.filter(is_baseline=True).exists():
         lines.append("It is published without deltas until a baseline run is named with --baseline.")
     return "\n".join([*lines, imported.disclosure()])
-
-
-class _ProgressLine:
-    """One line, written over and over on a terminal; elsewhere a line a stage."""
-
-    def __init__(self, out: Any) -> None:
-        self.out = out
-        self.live = sys.stdout.isatty()
-        self.stage = ""
-
-    def show(self, stage: str, share: float) -> None:
-        """Show the share of the stage that is done."""
-        if self.live:
-            self.out.write(f"\r\x1b[K{stage} {share:4.0%}", ending="")
-        elif stage != self.stage:
-            self.out.write(f"{stage} …")
-        self.stage = stage
-
-    def finish(self) -> None:
-        """Leave the line."""
-        if self.live:
-            self.out.write("\r\x1b[K", ending="")

@@ -1,0 +1,109 @@
+"""The catalogue of benchmarks, and how complete each is on this site."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from leaderboard.importing.reported.tables import read_rows
+from leaderboard.models import Dataset
+
+DATA = Path(__file__).parent / "data"
+
+
+@dataclass(frozen=True, slots=True)
+class CataloguedDataset:
+    """A dataset of a benchmark, or with `part_of` a part of one.
+
+    `source` is what `import_dataset --from` takes; where it is empty, `note` says why nothing can be fetched. `bm25`
+    is a published value of the measure `primary`, None where no source is known. `counted`: the benchmark's mean is
+    over it.
+    """
+
+    benchmark: str
+    slug: str
+    name: str
+    source: str
+    split: str
+    primary: str
+    language: str
+    counted: bool
+    part_of: str
+    drop_self_matches: bool
+    bm25: float | None
+    bm25_source: str
+    note: str
+
+
+@cache
+def benchmarks() -> Mapping[str, dict[str, Any]]:
+    """Slug → `name`, and where known `description`, `licence` and `publication`, of every benchmark."""
+    return tomllib.loads((DATA / "benchmarks.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def datasets_of(benchmark: str) -> tuple[CataloguedDataset, ...]:
+    """Its datasets in order, each followed by its parts; none for a benchmark that is not in the catalogue."""
+    rows = read_rows(CataloguedDataset, DATA / "datasets.csv")
+    return tuple(row for row in rows if row.benchmark == benchmark)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingDataset:
+    """A dataset that takes no runs here yet, and why; `is_reported`: its board has published figures alone."""
+
+    slug: str
+    name: str
+    why: str
+    is_reported: bool
+    bm25: float | None
+    bm25_source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """How many of a benchmark's datasets are on this site, and which are not."""
+
+    here: int
+    of: int
+    missing: tuple[MissingDataset, ...]
+
+
+def completeness(benchmark: str) -> Completeness | None:
+    """What is here of a benchmark, None for one that is not in the catalogue. One query."""
+    rows = datasets_of(benchmark)
+    if not rows:
+        return None
+    states = dict(Dataset.objects.filter(slug__in=[row.slug for row in rows]).values_list("slug", "state"))
+    here = {slug for slug, state in states.items() if state in Dataset.TAKES_RUNS}
+    parts: dict[str, list[str]] = {}
+    for row in rows:
+        if row.part_of:
+            parts.setdefault(row.part_of, []).append(row.slug)
+    here |= {whole for whole, slugs in parts.items() if here.issuperset(slugs)}
+    members = [row for row in rows if not row.part_of]
+    missing = tuple(
+        MissingDataset(
+            row.slug,
+            row.name,
+            _why(row, states, [slug for slug in parts.get(row.slug, ()) if slug in here]),
+            states.get(row.slug) == Dataset.State.REPORTED,
+            row.bm25,
+            row.bm25_source,
+        )
+        for row in members
+        if row.slug not in here
+    )
+    return Completeness(len(members) - len(missing), len(members), missing)
+
+
+def _why(row: CataloguedDataset, states: Mapping[str, str], parts_here: list[str]) -> str:
+    if states.get(row.slug) == Dataset.State.PREPARING:
+        return "It is here and waits for its baseline."
+    if parts_here:
+        return f"{row.note} Here are {', '.join(parts_here)}."
+    return row.note or f"It has not been imported from {row.source}."

@@ -1,0 +1,139 @@
+"""`import_benchmark`: every dataset of a benchmark that can be fetched, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.db import transaction
+from django.db.models import Max
+
+from evaluation.core.errors import InvalidContent
+from leaderboard.importing.benchmarks.catalogue import CataloguedDataset, benchmarks, datasets_of
+from leaderboard.importing.collections.fetching import fetched
+from leaderboard.importing.collections.importer import DiskSpaceError, import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import Progress
+from leaderboard.importing.reported.loader import make_bibtex
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset
+from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed, lock_boards
+
+
+class Outcome(StrEnum):
+    """What became of a dataset."""
+
+    IMPORTED = "imported"
+    HERE = "here already"
+    FAILED = "failed"
+    WHOLE = "made of its parts"
+    UNAVAILABLE = "not to be had"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOutcome:
+    """What became of one dataset, and in a line what was imported, or why nothing was."""
+
+    dataset: CataloguedDataset
+    outcome: Outcome
+    detail: str
+
+
+class UnknownBenchmark(Exception):
+    """The catalogue has no such benchmark, or a benchmark has no such dataset; the message names those there are."""
+
+
+def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) -> Iterator[MemberOutcome]:
+    """Fetch and import the datasets that are not here, of `only` these slugs if there are any, and make them members.
+
+    What one source does not bring keeps the others from nothing. Within `audit.acting`. Raises UnknownBenchmark.
+    """
+    rows = datasets_of(benchmark)
+    if not rows:
+        raise UnknownBenchmark(f"{benchmark} is not in the catalogue: it has {', '.join(benchmarks())}.")
+    if unknown := sorted(set(only).difference(row.slug for row in rows)):
+        known = ", ".join(row.slug for row in rows)
+        raise UnknownBenchmark(f"{benchmark} has no {', '.join(unknown)}: it has {known}.")
+    for row in rows:
+        if not only or row.slug in only:
+            found = _import(row, progress)
+            _join(row)
+            yield found
+
+
+def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
+    dataset = Dataset.objects.filter(slug=row.slug).select_related("current_version").first()
+    if dataset is not None and dataset.current_version is not None:
+        return MemberOutcome(row, Outcome.HERE, str(dataset.current_version))
+    if not row.source:
+        whole = any(each.part_of == row.slug for each in datasets_of(row.benchmark))
+        return MemberOutcome(row, Outcome.WHOLE if whole else Outcome.UNAVAILABLE, row.note)
+    try:
+        with fetched(row.source, _options(row, dataset), progress) as (folder, said):
+            version = import_dataset(folder, said, progress).version
+    except InvalidContent as error:
+        problems = error.report.problems
+        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        return MemberOutcome(row, Outcome.FAILED, problems[0].message + more)
+    except DiskSpaceError as error:
+        return MemberOutcome(row, Outcome.FAILED, str(error))
+    counted = version.statistics
+    return MemberOutcome(
+        row, Outcome.IMPORTED, f"{counted['documents']:,} documents, {counted['queries']:,} queries"
+    )
+
+
+def _options(row: CataloguedDataset, dataset: Dataset | None) -> ImportOptions:
+    """What the import says of the dataset; one that is known from reported figures keeps its own words and measures."""
+    return ImportOptions(
+        slug=row.slug,
+        name=row.name if dataset is None else None,
+        primary=row.primary if dataset is None else None,
+        licence=benchmarks()[row.benchmark].get("licence") if dataset is None else None,
+        language=row.language,
+        split=row.split,
+        hidden=False,
+        drop_self_matches=row.drop_self_matches,
+    )
+
+
+@transaction.atomic
+def _join(row: CataloguedDataset) -> None:
+    """Make the dataset a member of its benchmark, or a part of its whole, if it is on this site and is none yet."""
+    dataset = Dataset.objects.filter(slug=row.slug).first()
+    if row.part_of and dataset is not None and dataset.part_of is None:
+        whole = next(each for each in datasets_of(row.benchmark) if each.slug == row.part_of)
+        state = {"name": whole.name, "state": Dataset.State.REPORTED, "hidden": False}
+        dataset.part_of, _ = Dataset.objects.get_or_create(slug=whole.slug, defaults=state)
+        changed = {dataset.pk, dataset.part_of.pk}
+        lock_boards(changed)
+        dataset.save(update_fields=["part_of"])
+        boards_changed(changed, Kind.DESCRIPTION)
+        _join(whole)
+    if row.part_of or dataset is None:
+        return
+    benchmark = _benchmark(row)
+    place = [each.slug for each in datasets_of(row.benchmark)].index(row.slug)
+    values = {"position": place, "counted": row.counted}
+    _, is_new = BenchmarkMember.objects.get_or_create(benchmark=benchmark, dataset=dataset, defaults=values)
+    if is_new:
+        benchmark_changed(benchmark)
+        boards_changed({dataset.pk}, Kind.DESCRIPTION)
+
+
+def _benchmark(row: CataloguedDataset) -> Benchmark:
+    """The benchmark's row; one that is there stays as it is."""
+    said = benchmarks()[row.benchmark]
+    publication = said.get("publication")
+    latest = Benchmark.objects.aggregate(latest=Max("position"))["latest"] or 0
+    benchmark, _ = Benchmark.objects.get_or_create(
+        slug=row.benchmark,
+        defaults={
+            "name": said["name"],
+            "description": said.get("description", "").strip(),
+            "citation": make_bibtex(publication["key"], publication) if publication else "",
+            "measure": row.primary,
+            "position": latest + 1,
+        },
+    )
+    return benchmark

@@ -1,0 +1,67 @@
+"""`manage.py import_benchmark NAME`: fetch the datasets of a known benchmark, as far as they can be had."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from leaderboard.core.audit import acting
+from leaderboard.importing.benchmarks.catalogue import benchmarks, completeness
+from leaderboard.importing.benchmarks.importer import (
+    MemberOutcome,
+    Outcome,
+    UnknownBenchmark,
+    import_benchmark,
+)
+from leaderboard.management.curating import ProgressLine, find_person
+
+
+class Command(BaseCommand):
+    """Imports a benchmark's datasets; what is here is left alone, so that it goes on where it was interrupted."""
+
+    help = "Fetch and import the datasets of a benchmark, open, from the sources that the catalogue names."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Which benchmark, and which of its datasets."""
+        parser.add_argument("benchmark", help=f"one of {', '.join(benchmarks())}")
+        parser.add_argument("--only", nargs="+", default=[], metavar="SLUG", help="these datasets alone")
+        parser.add_argument("--by", metavar="EMAIL", help="whose act it is: an account here")
+        parser.add_argument("--why", default="imported on the command line", help="kept in the record")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Import one dataset after the other, and end with a table of what became of each."""
+        person = find_person(options["by"]) if options["by"] else None
+        progress, found = ProgressLine(self.stdout), list[MemberOutcome]()
+        try:
+            with acting(person, options["why"].strip()):
+                for each in import_benchmark(options["benchmark"], options["only"], progress.show):
+                    progress.finish()
+                    self.stdout.write(f"{each.dataset.slug}: {each.outcome}. {each.detail}")
+                    found.append(each)
+        except UnknownBenchmark as error:
+            raise CommandError(str(error)) from error
+        finally:
+            progress.finish()
+        self.stdout.write("\n".join(["", *_table(found)]))
+        if state := completeness(options["benchmark"]):
+            self.stdout.write(
+                f"{state.here} of {state.of} datasets take runs here; imported ones do when a worker has made BM25's."
+            )
+        if failed := sum(each.outcome == Outcome.FAILED for each in found):
+            datasets = "1 dataset was" if failed == 1 else f"{failed} datasets were"
+            raise CommandError(f"{datasets} not imported. Say the same again to try these once more.")
+
+
+def _table(found: list[MemberOutcome]) -> list[str]:
+    """What became of each dataset, with the published BM25 to hold this site's against."""
+    rows = [("dataset", "outcome", "published BM25", "")]
+    for each in found:
+        row = each.dataset
+        published = f"{row.primary} {row.bm25:g}" if row.bm25 is not None else "—"
+        rows.append((row.slug, str(each.outcome), published, each.detail))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
