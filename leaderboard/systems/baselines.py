@@ -62,8 +62,8 @@ def describe_bm25(language: str) -> str:
     if spoken == "English":
         words = f"{method} stemming, English stop words"
     else:
-        stemming = f"{method} stemming for {spoken}" if analyser.stem else method
-        words = f"{stemming}, {len(analyser.stop_words) or 'no'} stop words"
+        steps = f"{method} stemming" if analyser.stem else method
+        words = f"{steps} for {spoken}, {len(analyser.stop_words) or 'no'} stop words"
     return f"BM25: k1 = 0.9, b = 0.4, {words}, title and text in one field."
 
 
