@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.judgements.qrels import Qrels
 from evaluation.runs.top_documents import first_documents
 
 #: So many of each query's first documents are looked at.
@@ -78,12 +79,14 @@ class RunFingerprints:
         return float(np.median(present)) if len(present) else 0.0
 
 
-def fingerprint_run(path: Path, topics: Iterable[str], *, drop_self_matches: bool = False) -> RunFingerprints:
+def fingerprint_run(
+    path: Path, topics: Iterable[str], *, drop_self_matches: bool = False, excluded: Qrels | None = None
+) -> RunFingerprints:
     """The signature of an accepted run (any form, any compression). `topics` are ids of the dataset's queries.
 
-    With `drop_self_matches` a document with its query's id is no first document. About a microsecond a line.
+    With `drop_self_matches` a document with its query's id is no first document, and no `excluded` one is. About a microsecond a line.
     """
-    found = first_documents(path, DEPTH + drop_self_matches)
+    found = first_documents(path, DEPTH + drop_self_matches, excluded)
     names = sorted({topic.encode() for topic in topics})
     ordered, sets = np.zeros(len(names), np.uint64), np.zeros(len(names), np.uint64)
     documents = np.zeros(len(names), np.int64)

@@ -38,7 +38,10 @@ def signature_of(job: Job, stored: StoredRun, qrels: Qrels) -> RunFingerprints |
         return None
     target = scoring_target(qrels.version)
     return fingerprint_run(
-        run_path(stored.sha256), target.query_ids, drop_self_matches=job.dataset.drop_self_matches
+        run_path(stored.sha256),
+        target.query_ids,
+        drop_self_matches=target.drop_self_matches,
+        excluded=target.excluded,
     )
 
 

@@ -106,4 +106,4 @@ def _why(row: CataloguedDataset, states: Mapping[str, str], parts_here: list[str
         return "It is here and waits for its baseline."
     if parts_here:
         return f"{row.note} Here are {', '.join(parts_here)}."
-    return row.note or f"It has not been imported from {row.source}."
+    return row.note or f"It has not been imported from {row.source.partition('@')[0]}."

@@ -74,7 +74,7 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
     except InvalidContent as error:
         problems = error.report.problems
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-        return MemberOutcome(row, Outcome.FAILED, problems[0].message + more)
+        return MemberOutcome(row, Outcome.FAILED, f"{problems[0].message}{more}. {problems[0].hint}")
     except DiskSpaceError as error:
         return MemberOutcome(row, Outcome.FAILED, str(error))
     counted = version.statistics

@@ -47,7 +47,7 @@ class Command(BaseCommand):
         self.stdout.write("\n".join(["", *_table(found)]))
         if state := completeness(options["benchmark"]):
             self.stdout.write(
-                f"{state.here} of {state.of} datasets take runs here; imported ones do when a worker has made BM25's."
+                f"The site takes runs for {state.here} of {state.of} datasets; for an imported one when BM25 is there."
             )
         if failed := sum(each.outcome == Outcome.FAILED for each in found):
             datasets = "1 dataset was" if failed == 1 else f"{failed} datasets were"
@@ -59,7 +59,7 @@ def _table(found: list[MemberOutcome]) -> list[str]:
     rows = [("dataset", "outcome", "published BM25", "")]
     for each in found:
         row = each.dataset
-        published = f"{row.primary} {row.bm25:g}" if row.bm25 is not None else "—"
+        published = f"{row.primary} {row.bm25:.3f}" if row.bm25 is not None else "—"
         rows.append((row.slug, str(each.outcome), published, each.detail))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

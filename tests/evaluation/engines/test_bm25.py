@@ -233,6 +233,18 @@ def test_a_query_does_not_find_itself_when_so_asked(collection: tuple[Path, Path
     assert [line[3] for line in others] == [str(rank) for rank in range(1, 30)]
 
 
+def test_excluded_documents_are_left_out_and_the_run_keeps_its_depth(
+    collection: tuple[Path, Path], tmp_path: Path
+) -> None:
+    retrieve("bm25", *collection, tmp_path / "all.txt", k=30)
+    found = [line[2] for line in lines_of(tmp_path / "all.txt") if line[0] == "q2"]
+    (tmp_path / "excluded.tsv").write_text("".join(f"q2\t{name}\n" for name in found[:3]))
+    retrieve("bm25", *collection, tmp_path / "run.txt", k=10, excluded=tmp_path / "excluded.tsv")
+    lines = [line for line in lines_of(tmp_path / "run.txt") if line[0] == "q2"]
+    assert [line[2] for line in lines] == found[3:13]
+    assert [line[3] for line in lines] == [str(rank) for rank in range(1, 11)]
+
+
 def test_progress_goes_through_the_stages_and_may_stop_without_a_trace(
     collection: tuple[Path, Path], tmp_path: Path
 ) -> None:

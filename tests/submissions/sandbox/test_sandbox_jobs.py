@@ -29,7 +29,9 @@ def test_a_real_job_and_its_measuring(
     bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """BM25 through the sandbox: a run, figures, the stages on the way, and compiled code found, not made again."""
-    job = Stranger(bubblewrap, tmp_path, monkeypatch).job(checkpoint=None, measure=True)
+    excluded = tmp_path / "excluded.tsv"
+    excluded.write_text("q1\td3\n")
+    job = Stranger(bubblewrap, tmp_path, monkeypatch).job(checkpoint=None, measure=True, excluded=excluded)
     told: list[str] = []
     limits = replace(SMALL, memory_bytes=2 << 30, processes=512, scratch_bytes=64 << 20)
     outcome = running.run_job(bubblewrap, job, limits, lambda stage, share, note: told.append(stage))
@@ -37,7 +39,9 @@ def test_a_real_job_and_its_measuring(
     assert outcome.result["figures"]["searches"] == 200
     assert outcome.result["retrieval"]["documents"] == 20
     assert outcome.result["hardware"]["details"]["cores"] == 1
-    assert (job.out / "run.txt").read_text().startswith("q1 Q0 d7 1 ")
+    run = (job.out / "run.txt").read_text()
+    assert run.startswith("q1 Q0 d7 1 ")
+    assert (" d4 " in run, " d3 " in run) == (True, False)
     assert sorted(path.name for path in job.out.iterdir()) == ["result.json", "run.txt"]
     # Who looks twice a second misses stages that are over sooner.
     assert told[0] == "loading"
