@@ -84,7 +84,8 @@ def fingerprint_run(
 ) -> RunFingerprints:
     """The signature of an accepted run (any form, any compression). `topics` are ids of the dataset's queries.
 
-    With `drop_self_matches` a document with its query's id is no first document, and no `excluded` one is. About a microsecond a line.
+    With `drop_self_matches` a document with its query's id is no first document, and no `excluded` one is. About a
+    microsecond a line.
     """
     found = first_documents(path, DEPTH + drop_self_matches, excluded)
     names = sorted({topic.encode() for topic in topics})

@@ -19,6 +19,7 @@ from runboard.reproducing import reproduce, slug_of
 from submissions import sandbox
 from submissions.queue.queue import create_requested_jobs
 from tests.servers.web import serving
+from tests.submissions.jobs.test_baseline import make_baseline
 from tests.submissions.model_jobs import make_published, run_waiting, use_backend
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("package")]
@@ -50,6 +51,16 @@ def test_a_result_is_the_same_byte_for_byte(
 ) -> None:
     assert main(["reproduce", f"{site}/systems/bm25/", "--folder", str(tmp_path / "again")]) == 0
     assert "small: the same run, byte for byte" in capsys.readouterr().out
+
+
+def test_documents_that_are_excluded_are_left_out_again(site: str, tmp_path: Path) -> None:
+    folder = tmp_path / "collection"
+    folder.mkdir()
+    (folder / "excluded.tsv").write_text("t1\td130\nt1\td129\n")
+    make_baseline(folder, hidden=False)
+    (found,) = reproduce(Client(site), "bm25", tmp_path / "again")
+    assert "the same run, byte for byte" in str(found)
+    assert (tmp_path / "again" / "small" / "excluded.tsv.gz").exists()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from django.test import Client
 from evaluation.core.errors import InvalidContent
 from leaderboard.core.audit import acting
 from leaderboard.datasets.files import offered_files
-from leaderboard.datasets.qrels import load_qrels, topic_ids
+from leaderboard.datasets.qrels import excluded_documents, load_qrels, topic_ids
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, WorkRequest
@@ -96,6 +96,17 @@ def test_a_collection_becomes_an_open_and_a_hidden_dataset_over_one_corpus(tmp_p
     assert said.count("Its baseline is requested") == 2
     offered = {file.name for file in offered_files(hidden, make_a_curator())}
     assert not any(name.startswith("qrels") for name in offered)
+
+
+def test_each_half_excludes_documents_for_its_own_topics(tmp_path: Path) -> None:
+    listed = "".join(f"q{n}\td119\n" for n in range(48)) + "unjudged\td118\n"
+    draw(write_folder(tmp_path, collection(changes={"excluded.tsv": listed})))
+    for slug in ("toy", "toy-hidden"):
+        version = Dataset.objects.get(slug=slug).current_version
+        assert version is not None
+        excluded = excluded_documents(version)
+        assert excluded is not None
+        assert set(excluded.query_ids) == {*judged(slug), "unjudged"}
 
 
 def test_both_halves_say_which_field_of_trec_topics_they_ask(tmp_path: Path) -> None:
