@@ -53,6 +53,7 @@ def test_a_result_is_the_same_byte_for_byte(
     assert "small: the same run, byte for byte" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_documents_that_are_excluded_are_left_out_again(site: str, tmp_path: Path) -> None:
     folder = tmp_path / "collection"
     folder.mkdir()
