@@ -37,18 +37,17 @@ _TEXTS = (
     ("title", "the title, perhaps empty", "sc:Text"),
     ("text", "the text", "sc:Text"),
 )
+_PAIR = (
+    ("query-id", "the query’s id", "sc:Text"),
+    ("corpus-id", "the document’s id", "sc:Text"),
+)
+_PAIRED = (Kind.QRELS, Kind.EXCLUDED)
 _RECORDS = {
     Kind.QUERIES: ("queries", (_TEXTS[0], _TEXTS[2])),
     Kind.ALL_QUERIES: ("all-queries", (_TEXTS[0], _TEXTS[2])),
     Kind.CORPUS: ("corpus", _TEXTS),
-    Kind.QRELS: (
-        "qrels",
-        (
-            ("query-id", "the query’s id", "sc:Text"),
-            ("corpus-id", "the document’s id", "sc:Text"),
-            ("score", "the grade; above 0 is relevant", "sc:Integer"),
-        ),
-    ),
+    Kind.EXCLUDED: ("excluded", _PAIR),
+    Kind.QRELS: ("qrels", (*_PAIR, ("score", "the grade; above 0 is relevant", "sc:Integer"))),
 }
 
 
@@ -104,7 +103,7 @@ def _records(file: DatasetFile, titled: bool) -> dict[str, Any]:
     fields = tuple(field for field in fields if titled or field[0] != "title")
     if file.kind == Kind.QRELS:
         name = re.sub(r"[^\w-]", "-", file.name.removesuffix(".gz").removesuffix(".tsv"))
-    keys = [{"@id": f"{name}/{field}"} for field, _, _ in fields[: 2 if file.kind == Kind.QRELS else 1]]
+    keys = [{"@id": f"{name}/{field}"} for field, _, _ in fields[: 2 if file.kind in _PAIRED else 1]]
     return {
         "@type": "cr:RecordSet",
         "@id": name,
