@@ -64,7 +64,8 @@ def test_croissant_names_what_everyone_may_have_and_the_reference_library_finds_
     client: Client, tmp_path: Path
 ) -> None:
     options = ImportOptions(slug="tiny", hidden=False, name="Tiny & small", licence="CC-BY-4.0")
-    import_dataset(write_folder(tmp_path), options)
+    excluded = "query-id\tcorpus-id\nq1\td3\n"
+    import_dataset(write_folder(tmp_path, {"excluded.tsv": excluded}), options)
     Dataset.objects.update(state=Dataset.State.PUBLISHED, citation="@misc{tiny, title={Tiny}}")
     found, read = described(client, "tiny")
     assert found["conformsTo"] == "http://mlcommons.org/croissant/1.1"
@@ -74,6 +75,7 @@ def test_croissant_names_what_everyone_may_have_and_the_reference_library_finds_
         "queries.all.jsonl.gz": 64,
         "corpus.jsonl.gz": 64,
         "document-ids.txt.gz": 64,
+        "excluded.tsv.gz": 64,
         "qrels.test.tsv.gz": 64,
         "qrels.train.tsv.gz": 64,
     }
@@ -81,6 +83,7 @@ def test_croissant_names_what_everyone_may_have_and_the_reference_library_finds_
         "queries",
         "all-queries",
         "corpus",
+        "excluded",
         "qrels-test",
         "qrels-train",
     }
