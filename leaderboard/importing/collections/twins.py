@@ -98,8 +98,9 @@ def _opened_elsewhere(
 ) -> Iterator[Problem]:
     """Hidden datasets over the same corpus whose judged topics the open half has, as a second draw would give it."""
     hidden = Dataset.objects.filter(hidden=True, current_version__statistics__corpus_expanded_sha256=corpus)
-    for other in hidden.exclude(slug=options.slug).exclude(current_qrels=None).order_by("slug"):
-        if shared := len(set(load_qrels(other.current_qrels).query_ids) & set(opened)):
+    for other in hidden.exclude(slug=options.slug).order_by("slug"):
+        judged = load_qrels(other.current_qrels).query_ids if other.current_qrels else ()
+        if shared := len(set(judged) & set(opened)):
             yield problem(
                 "twin_opens",
                 f"{twin.slug} would open judged topics that are hidden in {other.slug}: {shared:,}",
