@@ -351,6 +351,14 @@ class Board:
     without_page: frozenset[str] = frozenset()
 
     @property
+    def papers(self) -> Sequence[str]:
+        """How the publications are called that all rows are from; none where any was scored here."""
+        facets, called = self.counted or ({}, {})
+        if not facets or set(facets["provenance"]) != {REPORTED}:
+            return ()
+        return [called.get(key, key) for key in facets["team"]]
+
+    @property
     def sort(self) -> str:
         """The column that decides first."""
         return self.sorts[0].key
@@ -388,6 +396,11 @@ class Board:
         if self.complete_by and row.values.get(self.complete_by) is None:
             return Block.INCOMPLETE
         return Block.REPORTED if row.ranked_in == REPORTED else Block.SCORED
+
+    def separates(self, row: Row) -> bool:
+        """Whether the row differs from the baseline after correction over the board, as far as that is known."""
+        p = row.certainty.p_baseline_corrected if row.certainty is not None else None
+        return p is not None and self.certainty is not None and p < self.certainty.settings.alpha
 
     def emphasis(self, row: Row, key: str) -> Literal["best", "second", ""]:
         """Whether a value is the best or the second best of its column among rows of its kind."""

@@ -93,8 +93,16 @@ def _chosen(board: Board, state: BoardState) -> list[Column]:
     # Private rows decide nothing: the page shows everyone else's rows to their team as to all.
     if not any(board.block_of(row) is Block.INCOMPLETE and row.ranked_in != PRIVATE for row in board.rows):
         keys.discard("coverage")
+    if name == PRESETS[0]:
+        keys -= _said_elsewhere(board) - {sort.key for sort in board.sorts}
     found = [column for column in board.columns if column.key in keys or column.group_slug in preset.groups]
     return _fill(board, found) if name == PRESETS[0] else found
+
+
+def _said_elsewhere(board: Board) -> set[str]:
+    """What an overview says without a column: a ratio stands below its difference, one date for all below the table."""
+    dates = {row.value("published") for row in board.rows} - {None}
+    return ({RELATIVE} if board.column(DELTA) else set()) | ({"published"} if len(dates) == 1 else set())
 
 
 def _fill(board: Board, found: Sequence[Column]) -> list[Column]:

@@ -27,7 +27,7 @@ from leaderboard.boards.model import (
     Value,
 )
 from leaderboard.boards.row_heads import Names, escaped, row_head
-from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity
+from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed
 from leaderboard.results.kinds import REPORTED
 from leaderboard.results.significance.statements import differs
 
@@ -291,7 +291,27 @@ def _numbers(decimals: Sequence[int], values: Values, sign: str) -> tuple[list[s
 
 
 def _deltas(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
-    return _differences(shown, column, cells, values, *_numbers(shown.decimals, values, "+"))
+    made = _differences(shown, column, cells, values, *_numbers(shown.decimals, values, "+"))
+    if column.key != DELTA:
+        return made
+    board = shown.board
+    stars = [_star(board, row) for row in board.rows]
+    below = repeat("")
+    if not any(each.key == RELATIVE for each in board.shown):
+        relative = [row.values.get(RELATIVE) for row in board.rows]
+        below = (f"<small>{text} %</small>" if text else "" for text in _percentages(relative))
+    together = zip(made.texts, made.paddings, stars, below, strict=False)
+    return made._replace(texts=["".join(one) if one[0] else "" for one in together], paddings=repeat(""))
+
+
+def _star(board: Board, row: Row) -> str:
+    """What marks a difference that is significant after correction over the board, too."""
+    return f"<sup>{SEPARATED}</sup>" if board.separates(row) else ""
+
+
+def _percentages(values: Values) -> list[str]:
+    """Ratios as percentages with a sign."""
+    return [signed(value, 1, percent=True) if isinstance(value, (float, int)) else "" for value in values]
 
 
 def _relatives(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
+from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.columns.significance import ranks_text
 from leaderboard.boards.model import Board, Row, Value, reason_gone
 from leaderboard.core.text.numbers import format_quantity
@@ -59,6 +60,8 @@ class Names(NamedTuple):
     def of(cls, board: Board) -> Names:
         """Those of the view."""
         shown = {column.key for column in board.shown}
+        if len(board.papers) == 1:  # named above the board
+            shown |= {"by", "provenance"}
         tied = board.statements.tied_with_best(board.measure)
         return cls(
             tuple(key for key in _BELOW if key not in shown),
@@ -67,7 +70,7 @@ class Names(NamedTuple):
             _("Pin %s"),
             _("Unpin %s"),
             f'<small title="{_("ties with the best")}">{_("ties")}</small>',
-            f'<small title="{_("ranks that the tests leave possible")}">',
+            f'<small title="{_("the ranks that the tests leave open")}">',
         )
 
     def pin_button(self, row: Row) -> str:
@@ -94,8 +97,8 @@ def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
             said.append(_("%s M parameters") % format_quantity(value))
         elif value is not None and key == "provenance":
             said.append(", ".join(str(PROVENANCES.get(one, one)) for one in value.split(", ")))
-        elif value is not None:
-            said.append(value)
+        elif value not in (None, ARCHITECTURES["other"]):
+            said.append(str(value))
     return DOT.join(said)
 
 

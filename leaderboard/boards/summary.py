@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
 from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.model import DELTA, Board, Part, Row, Summary
 from leaderboard.core.text.numbers import format_quantity, format_value, signed
 from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement
+from leaderboard.results.significance.types import ALPHA
 
 #: A system that costs least is looked for among those that have this share of the best score.
 NEAR_BEST = 0.95
@@ -26,9 +27,6 @@ NEAR_BEST = 0.95
 LONGEST_NAME = 34
 #: So many letters of names of systems that tie are said, the first name always; further ones are counted.
 MOST_NAMED = 48
-
-#: Why the best has no latency, by how it was obtained.
-_NOT_TIMED = {SCORED: gettext_lazy("not measured (uploaded run)"), "measured": gettext_lazy("not timed")}
 
 
 def summarise(
@@ -71,10 +69,10 @@ def summarise(
     least, alone = said.least_difference(measure), len(rows) == 1
     parts = [_lead(board, best, ratio, statement, least, alone=alone, tested=tested and not reported)]
     if certain:
-        parts.append(Part(_("Tied with it"), certain))
+        parts.append(Part(_("Ties with the best"), certain))
     above = _above_bound(rows, best, key, statement)
     if above is not None:
-        parts.append(_unjudged(board, above=above))
+        parts.append(_unjudged(above=above))
     shown = _("%(name)s (challenged), %(score)s") if best.entry.challenged else "%(name)s, %(score)s"
     return Summary(
         _label(reported=reported, total=len(board.rows) if filtered else 1),
@@ -108,9 +106,9 @@ def _above_bound(rows: Sequence[Row], best: Row, key: str, statement: Statement)
     return score > most
 
 
-def _unjudged(board: Board, *, above: bool) -> Part:
-    told = _("%(baseline)s stays behind") if above else _("%(baseline)s could lead")
-    return Part(_("If unjudged were relevant"), told % {"baseline": board.baseline})
+def _unjudged(*, above: bool) -> Part:
+    told = _("cannot reverse the lead") if above else _("could reverse the lead")
+    return Part(_("Unjudged documents"), told)
 
 
 def _label(*, reported: bool, total: int) -> str:
@@ -149,23 +147,35 @@ def _lead(
     Over hidden judgements `least` is the smallest difference that is, of which a smaller one is not shown to be.
     """
     if best.entry.is_baseline:
-        return Part(_("Lead"), _("the baseline, alone so far") if alone else _("it is the baseline"))
+        return Part(_("Lead"), _("the baseline, alone so far") if alone else _("none: the best is the baseline"))
     if relative is None:
         return Part(_("Lead"), _("no baseline to compare with"))
     label = _("Against %(baseline)s") % {"baseline": board.baseline}
     lead = f"{signed(relative, 1, percent=True)} %"
     if said.better is None:
         return Part(label, lead if tested else _("%(lead)s, not tested") % {"lead": lead})
-    facts = {"lead": lead, "p": p_text(said.p) if said.p is not None else ""}
+    facts = {"lead": lead, "p": _p_value(said)}
     if least is not None:
         facts |= {"delta": signed(_number(best, DELTA), 3), "least": f"{least:+.3f}"}
-        sure = _("%(lead)s, significant (%(delta)s, needs %(least)s)")
-        unsure = _("%(lead)s, not significant (%(delta)s, needs %(least)s)")
+        sure = _("%(lead)s, significant (%(delta)s; threshold %(least)s)")
+        unsure = _("%(lead)s, not significant (%(delta)s; threshold %(least)s)")
     elif said.p is not None:
-        sure, unsure = _("%(lead)s, significant (p %(p)s)"), _("%(lead)s, not significant (p %(p)s)")
+        sure, unsure = _("%(lead)s, significant (%(p)s)"), _("%(lead)s, not significant (%(p)s)")
     else:
         sure, unsure = _("%(lead)s, significant"), _("%(lead)s, not significant")
     return Part(label, (sure if said.better else unsure) % facts, "up" if said.better else "ns")
+
+
+def _p_value(said: Statement) -> str:
+    """`corrected p = .036`; the system's own where nothing is known over the board, or correction changes the answer."""
+    p, corrected = said.p, said.p_corrected
+    if p is None:
+        return ""
+    if corrected is None:
+        return _("uncorrected p %(p)s") % {"p": p_text(p)}
+    if said.better and corrected >= ALPHA:
+        return _("p %(p)s; not after correction, p %(corrected)s") % {"p": p_text(p), "corrected": p_text(corrected)}
+    return _("corrected p %(p)s") % {"p": p_text(corrected)}
 
 
 def p_text(p: float) -> str:
@@ -176,7 +186,7 @@ def p_text(p: float) -> str:
 def _ties(tied: Sequence[Row], names: Counter[str]) -> str:
     """The systems that tie with the best: as many by name as there is room for, and how many more."""
     if not tied:
-        return _("no other system")
+        return _("none")
     named = [_name(row, names) for row in tied]
     room = [sum(map(len, named[: number + 1])) <= MOST_NAMED for number in range(len(named))]
     told = max(1, sum(room))
@@ -192,7 +202,7 @@ def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool
     if len(rows) < 2:
         return ""
     if reported:
-        return _("not tested (only means are reported)")
+        return _("not tested (means only)")
     if not tested:
         return _("not tested over several datasets")
     return _("not known yet") if board.awaited else ""
@@ -210,21 +220,21 @@ def _cheapest(
         and (row in tied or (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST))
     ]  # fmt: skip
     own = next((_("%(time)s ms per query") % _time(latency) for latency, row in near if row is best), "")
-    own = own or _reported_cost(best) or str(_NOT_TIMED.get(best.entry.provenance, _("not measured")))
+    own = own or _reported_cost(best) or _("not measured")
     if not near:
         return None, None, own
     latency, cheapest = min(near, key=lambda found: found[0])
     if cheapest is best:
-        return best, latency, _("%(cost)s, the least of those near it") % {"cost": own}
+        return best, latency, _("%(cost)s, the fastest of comparable systems") % {"cost": own}
     facts = {"cost": own, "name": _name(cheapest, Counter())} | _time(latency)
-    return cheapest, latency, _("%(cost)s; fastest close to it: %(name)s, %(time)s ms") % facts
+    return cheapest, latency, _("%(cost)s; close but faster: %(name)s, %(time)s ms") % facts
 
 
 def _reported_cost(row: Row) -> str:
     """The latency that a publication reports; empty where it has none."""
-    on = (("latency-gpu", _("%(time)s ms on a GPU")), ("latency-cpu", _("%(time)s ms on a CPU")))
+    on = (("latency-gpu", _("%(time)s ms (GPU)")), ("latency-cpu", _("%(time)s ms (CPU)")))
     told = [text % _time(latency) for key, text in on if (latency := _number(row, key)) is not None]
-    return _("%(cost)s, as reported") % {"cost": ", ".join(told)} if told else ""
+    return _("%(cost)s, reported") % {"cost": ", ".join(told)} if told else ""
 
 
 def _time(latency: float) -> dict[str, str]:

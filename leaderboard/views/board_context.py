@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import ngettext
 
 from leaderboard.boards import formatting, rendering
 from leaderboard.boards.columns.significance import CALLED
@@ -202,13 +203,23 @@ def _picker(board: Board) -> SafeString:
     return mark_safe("".join(items))  # noqa: S308
 
 
-def _kinds(board: Board) -> list[tuple[str, int]]:
-    """How many rows were scored here, and how many papers report."""
+def _kinds(board: Board) -> list[str]:
+    """How many rows were scored here, and how many papers report, and which papers where nothing was scored."""
     had = board.counted[0]["provenance"] if board.counted else {}
     reported = had.get(Entry.Provenance.REPORTED.value, 0)
-    scored = board.total - reported
-    found = [("scored here", scored), ("reported by papers", reported)]
-    return [(label, number) for label, number in found if number > 0]
+    scored, papers = board.total - reported, board.papers
+    if papers:
+        facts = {"number": reported, "paper": papers[0], "papers": len(papers)}
+        text = ngettext(
+            "%(number)d results from %(paper)s", "%(number)d results from %(papers)d papers", len(papers)
+        )
+        return [text % facts]
+    found = []
+    if scored > 0:
+        found.append(ngettext("%d result scored here", "%d results scored here", scored) % scored)
+    if reported:
+        found.append(ngettext("%d reported result", "%d reported results", reported) % reported)
+    return found
 
 
 def _options(choices: Iterable[Choice]) -> SafeString:

@@ -39,6 +39,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "system",
         "system": facts,
         "results": results,
+        "headline": tables.headline(results),
         "quarantined": page.quarantined_of(facts["pk"]),
         "by_measure": tables.measure_table(results),
         "beside": tables.facts_table(results),

@@ -110,6 +110,7 @@ def _summary(board: Board) -> dict[str, Any] | None:
         "relative": said.relative,
         "better": said.statement.better,
         "p": said.statement.p,
+        "p_corrected": said.statement.p_corrected,
         "tied": said.tied,
         "cheapest": said.cheapest,
         "latency_ms": said.latency,

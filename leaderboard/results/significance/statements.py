@@ -22,7 +22,7 @@ class Statement:
     """What may be said of one entry under one measure; None: nothing is known, or told.
 
     `better` and `worse` than the baseline at 0.05, by the entry's own comparison alone, not corrected: False says that
-    it was not shown. `p` and `interval` are of the difference to the baseline, over open judgements only, as is
+    it was not shown. `p`, and over the board `p_corrected`, and `interval` are of the difference to the baseline, over open judgements only, as is
     `worse`, and so are `ranks`, the first and the last that it ties with. The best ties with itself. `gap` is the
     contamination gap between the dataset and its twin, of the primary measure.
     """
@@ -30,6 +30,7 @@ class Statement:
     better: bool | None = None
     worse: bool | None = None
     p: float | None = None
+    p_corrected: float | None = None
     interval: tuple[float, float] | None = None
     tied_with_best: bool | None = None
     ranks: tuple[int, int] | None = None
@@ -66,7 +67,8 @@ class BoardStatements:
         if one is None:
             return UNKNOWN
         improved, worsened = _against_baseline(one, measure)
-        return Statement(improved, worsened, one.p_baseline, _interval(one), _ties(one), _ranks(one))
+        p, corrected = one.p_baseline, one.p_baseline_corrected
+        return Statement(improved, worsened, p, corrected, _interval(one), _ties(one), _ranks(one))
 
     def tied_with_best(self, measure: str) -> frozenset[int]:
         """The ids of the entries that may be the best, the best among them; empty where that is not known."""
