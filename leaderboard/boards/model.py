@@ -397,6 +397,11 @@ class Board:
             return Block.INCOMPLETE
         return Block.REPORTED if row.ranked_in == REPORTED else Block.SCORED
 
+    @property
+    def has_ranges(self) -> bool:
+        """Whether ranges of ranks are known that more than one row may have."""
+        return self.certainty is not None and self.certainty.current and self.found > 1
+
     def separates(self, row: Row) -> bool:
         """Whether the row differs from the baseline after correction over the board, as far as that is known."""
         p = row.certainty.p_baseline_corrected if row.certainty is not None else None

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.model import DELTA, Board, Part, Row, Summary
@@ -27,6 +27,9 @@ NEAR_BEST = 0.95
 LONGEST_NAME = 34
 #: So many letters of names of systems that tie are said, the first name always; further ones are counted.
 MOST_NAMED = 48
+
+#: Why the best has no latency, by how it was obtained.
+_NOT_TIMED = {SCORED: gettext_lazy("not measured (uploaded run)"), "measured": gettext_lazy("not timed")}
 
 
 def summarise(
@@ -147,7 +150,9 @@ def _lead(
     Over hidden judgements `least` is the smallest difference that is, of which a smaller one is not shown to be.
     """
     if best.entry.is_baseline:
-        return Part(_("Lead"), _("the baseline, alone so far") if alone else _("none: the best is the baseline"))
+        return Part(
+            _("Lead"), _("the baseline, alone so far") if alone else _("none (the best is the baseline)")
+        )
     if relative is None:
         return Part(_("Lead"), _("no baseline to compare with"))
     label = _("Against %(baseline)s") % {"baseline": board.baseline}
@@ -167,15 +172,18 @@ def _lead(
 
 
 def _p_value(said: Statement) -> str:
-    """`corrected p = .036`; the system's own where nothing is known over the board, or correction changes the answer."""
+    """`p = .036 corrected`; the system's own where none is known over the board, or correction changes the answer."""
     p, corrected = said.p, said.p_corrected
     if p is None:
         return ""
     if corrected is None:
-        return _("uncorrected p %(p)s") % {"p": p_text(p)}
+        return _("p %(p)s uncorrected") % {"p": p_text(p)}
     if said.better and corrected >= ALPHA:
-        return _("p %(p)s; not after correction, p %(corrected)s") % {"p": p_text(p), "corrected": p_text(corrected)}
-    return _("corrected p %(p)s") % {"p": p_text(corrected)}
+        return _("p %(p)s; not if corrected, p %(corrected)s") % {
+            "p": p_text(p),
+            "corrected": p_text(corrected),
+        }
+    return _("p %(p)s corrected") % {"p": p_text(corrected)}
 
 
 def p_text(p: float) -> str:
@@ -220,7 +228,7 @@ def _cheapest(
         and (row in tied or (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST))
     ]  # fmt: skip
     own = next((_("%(time)s ms per query") % _time(latency) for latency, row in near if row is best), "")
-    own = own or _reported_cost(best) or _("not measured")
+    own = own or _reported_cost(best) or str(_NOT_TIMED.get(best.entry.provenance, _("not measured")))
     if not near:
         return None, None, own
     latency, cheapest = min(near, key=lambda found: found[0])

@@ -27,12 +27,12 @@ from leaderboard.models.datasets import Visibility
 Kind = DatasetFile.Kind
 
 _DESCRIPTIONS = {
-    Kind.QUERIES: "The queries that a run answers, one JSON object a line",
+    Kind.QUERIES: "The queries that a run answers, one JSON object per line",
     Kind.ALL_QUERIES: "All queries, with those of train and dev",
-    Kind.CORPUS: "The documents, one JSON object a line",
-    Kind.DOCUMENT_IDS: "The ids of all documents, one a line",
-    Kind.CANDIDATES: "The candidates of each query as a run to re-rank, in no order that means anything",
-    Kind.EXCLUDED: "The documents that are left out of the rankings of single queries, one pair a line",
+    Kind.CORPUS: "The documents, one JSON object per line",
+    Kind.DOCUMENT_IDS: "The ids of all documents, one per line",
+    Kind.CANDIDATES: "The candidates of each query as a run to re-rank, in arbitrary order",
+    Kind.EXCLUDED: "The documents that are left out of the rankings of single queries, one pair per line",
     Kind.EXAMPLE_RUN: "The baseline's run, in TREC format",
     Kind.BROKEN_RUN: "A run with mistakes, to see how they are reported",
     Kind.EXAMPLE_MODEL: "A checkpoint to upload as it is",

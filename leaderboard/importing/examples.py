@@ -56,7 +56,7 @@ def store_example_runs(dataset: Dataset, run: Path, work: Path) -> list[ExampleF
             DatasetFile.Kind.EXAMPLE_RUN,
             f"{dataset.slug}.bm25.run.txt.gz",
             store_file(gzipped(cut, work / "example-run.gz")),
-            f"BM25's run, cut to {EXAMPLE_DEPTH} documents a query to be small: upload it as it is, to try the site",
+            f"BM25's run, the first {EXAMPLE_DEPTH} documents per query: upload it as it is to try the site",
         )
     ]
     if dataset.slug == DEMO_SLUG:

@@ -6,6 +6,7 @@ All choices are links and fields: they are in the address, and none of them need
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from html import escape
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -21,9 +22,10 @@ from leaderboard.boards.facets import LABELS, Facet, Option
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
 from leaderboard.models import Entry
-from leaderboard.views.board_legend import legend
 from leaderboard.views.board_views import export_links
 
+#: Where more systems than these are compared, the legend says how many differ by chance alone.
+FEW_COMPARED = 20
 #: So many values of a facet are offered as boxes; text search finds the rows of the others.
 MOST_OPTIONS = 24
 #: How many systems are compared on one page.
@@ -136,7 +138,7 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "picker": _picker(board),
         "picker_fields": state.but(columns=(), exact=False).pairs(),
         "kinds": _kinds(board),
-        "legend": list(legend(board)),
+        "legend": _legend(board),
         "sort_keys": list(_sort_keys(board, state, path, names)),
         "then_by": _options(Choice(column.key, column.label, False) for column in _then_by(board)),
         "page_links": list(_page_links(board, state, path)),
@@ -201,6 +203,21 @@ def _picker(board: Board) -> SafeString:
         )
         items.append(f'<fieldset class="facet"><legend>{escape(group)}</legend><ul>{boxes}</ul></fieldset>')
     return mark_safe("".join(items))  # noqa: S308
+
+
+def _legend(board: Board) -> dict[str, Any]:
+    """What the legend asks of the board beside its own fields; `date` is that of all results, where no column says it."""
+    shown, dates = board.shown, {row.value("published") for row in board.rows} - {None}
+    least = board.statements.least_difference(board.measure)
+    said_once = len(dates) == 1 and all(column.key != "published" for column in shown)
+    return {
+        "differences": any(column.kind in ("delta", "relative") for column in shown),
+        "least": "" if least is None else f"{least:+.3f}",
+        "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
+        "ties": len(board.statements.tied_with_best(board.measure)) > 1,
+        "lower": list(dict.fromkeys(c.label for c in shown if c.better == "lower" and c.numeric)),
+        "date": date.fromisoformat(str(*dates)) if said_once else None,
+    }
 
 
 def _kinds(board: Board) -> list[str]:

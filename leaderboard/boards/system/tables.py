@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from django.contrib.humanize.templatetags.humanize import ordinal
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
-
 from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, currency_of, unit_with_currency
-from leaderboard.boards.model import Part
 from leaderboard.boards.system.depth import Axis, DepthPoint, depth_of, depth_series
 from leaderboard.boards.system.result import Result
 from leaderboard.core.measures import better
@@ -26,45 +21,20 @@ RESULT, DEVIATION, SEED = "result", "deviation", "seed"
 FEW_RESULTS = 3
 
 
-def headline(results: Sequence[Result]) -> list[Part]:
-    """What the page says first: where each of few ranked results stands, or how many of them lead and how many are better
-    than the baseline.
-    """
+def headline(results: Sequence[Result]) -> dict[str, Any]:
+    """What the page says first: the ranked results where these are few, and how many lead or beat the baseline."""
     ranked = [result for result in results if result.rank]
-    if len(ranked) <= FEW_RESULTS:
-        return [Part(result.dataset, *_place(result)) for result in ranked]
-    parts = [Part(_("First"), _of([result.rank == 1 for result in ranked]))]
     compared = [result for result in ranked if result.delta is not None and not result.is_baseline]
-    if compared:
-        ahead = [numbers.direction(result.delta, result.measure) == "up" for result in compared]
-        parts.append(Part(_("Better than the baseline"), _of(ahead)))
-    tested = [result.better_than_baseline for result in compared if result.better_than_baseline is not None]
-    if tested:
-        parts.append(Part(_("Significantly better"), _of(tested), "up" if any(tested) else "ns"))
-    return parts
-
-
-def _of(answers: Sequence[bool]) -> str:
-    text = ngettext("on %(yes)d of %(all)d dataset", "on %(yes)d of %(all)d datasets", len(answers))
-    return text % {"yes": sum(answers), "all": len(answers)}
-
-
-def _place(result: Result) -> tuple[str, str]:
-    """`2nd of 5 with nDCG@10 0.357; +3.9 % against BM25, not significant`, and the class of the difference."""
-    facts = {
-        "rank": ordinal(result.rank), "of": result.of, "measure": result.measure, "score": result.text["value"],
-        "relative": result.text["relative"], "baseline": result.baseline_name,
-    }  # fmt: skip
-    text = _("%(rank)s of %(of)d with %(measure)s %(score)s") % facts
-    if result.is_baseline:
-        return _("%(text)s; the baseline") % {"text": text}, ""
-    if result.relative is None:
-        return text, ""
-    direction = result.text["direction"]
-    certain = {"up": _("significant"), "down": _("significant")}.get(direction, _("not significant"))
-    tested = result.better_than_baseline is not None
-    against = _("%(relative)s %% against %(baseline)s") % facts
-    return f"{text}; {against}{f', {certain}' if tested else ''}", direction if tested else ""
+    tested = [one.better_than_baseline for one in compared if one.better_than_baseline is not None]
+    return {
+        "ranked": len(ranked),
+        "few": ranked if len(ranked) <= FEW_RESULTS else [],
+        "first": sum(result.rank == 1 for result in ranked),
+        "compared": len(compared),
+        "ahead": sum(numbers.direction(one.delta, one.measure) == "up" for one in compared),
+        "tested": len(tested),
+        "better": sum(tested),
+    }
 
 
 def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:

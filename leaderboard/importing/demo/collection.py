@@ -24,8 +24,8 @@ def make_demo_twin(folder: Path) -> tuple[Dataset, Dataset]:
     """The same with as many other topics as its hidden half, which is imported, too."""
     built = build_stdlib_search(folder, queries=2 * QUERIES)
     words = (
-        f"{built.description} Half of the questions have hidden judgements, so that both boards show how much more a "
-        "system gains on public ones. Whoever has this Python has the answers: it is an example, not a secret."
+        f"{built.description} Half of the questions have hidden judgements: the two boards together show how much "
+        "more a system gains on public ones. Anyone with this Python has the answers: this is an example, not a secret."
     )
     public, hidden = import_twin(folder, replace(_options(built), description=words), 0.5, seed=0)
     return public.dataset, hidden.dataset

@@ -22,9 +22,9 @@ class Statement:
     """What may be said of one entry under one measure; None: nothing is known, or told.
 
     `better` and `worse` than the baseline at 0.05, by the entry's own comparison alone, not corrected: False says that
-    it was not shown. `p`, and over the board `p_corrected`, and `interval` are of the difference to the baseline, over open judgements only, as is
-    `worse`, and so are `ranks`, the first and the last that it ties with. The best ties with itself. `gap` is the
-    contamination gap between the dataset and its twin, of the primary measure.
+    it was not shown. `p`, over the board `p_corrected`, and `interval` are of the difference to the baseline, over open
+    judgements only, as is `worse`, and so are `ranks`, the first and the last that it ties with. The best ties with
+    itself. `gap` is the contamination gap between the dataset and its twin, of the primary measure.
     """
 
     better: bool | None = None

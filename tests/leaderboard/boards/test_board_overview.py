@@ -94,7 +94,9 @@ def test_each_preset_has_the_score_and_its_own_columns(client: Client) -> None:
     }
     assert all({"system", "nDCG@10", "delta"} <= keys for keys in shown.values())
     assert len(shown["overview"]) <= 10
-    assert {"mean-latency", "published"} <= shown["overview"]
+    assert "mean-latency" in shown["overview"]
+    assert not {"relative", "published"} & shown["overview"], "below the difference; one date is said once"
+    assert "All results are from" in text(client, "/datasets/demo/")
     assert "architecture" not in shown["overview"]
     assert {"R@100", "AP"} <= shown["effectiveness"]
     assert "mean-latency" not in shown["effectiveness"]
@@ -214,20 +216,22 @@ def test_an_open_board_colours_what_its_intervals_show(client: Client) -> None:
     score_queries(dataset, "Little", spread(0.401, 5))
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
     assert set(differences(page).values()) <= {"ns", "none"}, "nothing is tested yet"
-    assert "Blue: " not in page
+    assert "Green: " not in page
     compute_certainty(dataset)
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
     told = differences(page)
     assert {name: told[name] for name in ("First", "Second", "Little", "Last")} == {
         "First": "up", "Second": "up", "Little": "ns", "Last": "down",
     }  # fmt: skip
-    assert "The 95 % confidence interval of the difference does not include 0." in page
+    assert "by the 95 % confidence interval of each Δ, uncorrected. * still significant after Holm" in page
+    marked = re.findall(r'<td class="(up|down|ns)">[^<]*<sup>\*</sup>', page)
     board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
     for row in board["rows"]:
         if row["baseline"]:
             continue
         low, high = (row["intervals"]["delta"][end] for end in ("low", "high"))
         assert told[row["system"]] == ("up" if low > 0 else "down" if high < 0 else "ns")
+    assert len(marked) == board["verdict"]["better"] + board["verdict"]["worse"]
 
 
 def test_a_hidden_board_colours_what_published_values_show(client: Client) -> None:
@@ -238,11 +242,11 @@ def test_a_hidden_board_colours_what_published_values_show(client: Client) -> No
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
     told = differences(page)
     assert (told["First"], told["Little"], told["Last"]) == ("up", "ns", "ns")
-    assert re.search(r"Blue: significantly better than BM25, by \+0\.0\d\d or more\.", page)
+    assert re.search(r"Green: better than BM25 by at least \+0\.0\d\d, which is significant at 0\.05\.", page)
 
 
 def test_reported_differences_are_grey(client: Client) -> None:
     load_reported()
     page = text(client, "/datasets/nq/")
     assert set(differences(page).values()) <= {"ns", "none"}
-    assert "Blue: " not in page
+    assert "Green: " not in page

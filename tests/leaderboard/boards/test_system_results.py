@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 def cells(page: str, name: str) -> list[str]:
     """The texts of the first row that begins with a link of this name."""
     row = one_line(page).partition(f">{name}</a>")[2].partition("</tr>")[0]
-    return [re.sub(r"<[^>]+>", "", cell).strip() for cell in re.split(r"</td>", row)]
+    return [" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in re.split(r"</td>", row)]
 
 
 def board() -> tuple[Dataset, dict[str, str]]:
@@ -38,10 +38,11 @@ def board() -> tuple[Dataset, dict[str, str]]:
 def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None:
     _, slugs = board()
     page = client.get(f"/systems/{slugs['Last']}/").content.decode()
-    assert "95 % interval</th>" in page
+    assert '<span class="unit">95 % interval</span>' in page
+    assert "3rd of 3 with nDCG@10 0.200; −50.0 % against BM25, significant" in one_line(page)
     found = cells(page, "Judged")
     assert found.count("&lt;0.001") == 2, "against BM25, and against the best"
-    assert any(re.fullmatch(r"0\.\d{3}–0\.\d{3}", cell) for cell in found)
+    assert any(re.search(r"0\.200 0\.\d{3}–0\.\d{3}$", cell) for cell in found)
     assert "0/0/40" in found
     (result,) = client.get(f"/api/v1/systems/{slugs['Last']}/").json()["results"]
     sure = result["certainty"]
@@ -49,15 +50,15 @@ def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None
     assert (sure["wins"], sure["ties"], sure["losses"]) == (0, 0, 40)
     assert sure["p_best"] < 0.05
     assert sure["rank_low"] == 3
-    for head in ("Rank interval", "p vs baseline", "p vs best"):
+    for head in ("range", "p vs baseline", "p vs best"):
         assert head in page
 
 
 def test_the_baseline_is_not_compared_with_itself(client: Client) -> None:
     _, slugs = board()
     found = cells(client.get(f"/systems/{slugs['BM25']}/").content.decode(), "Judged")
-    zero = found.index("±0.0")
-    assert found[zero : zero + 3] == ["±0.0", "—", "—"]
+    zero = found.index("±0.000 ±0.0 %")
+    assert found[zero + 2 : zero + 5] == ["—", "—", "—"]
 
 
 def test_nothing_is_said_over_hidden_judgements_nor_of_reported_figures(client: Client) -> None:
