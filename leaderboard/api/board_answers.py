@@ -162,6 +162,9 @@ class SummarySerializer(Answer):
     p = serializers.FloatField(
         allow_null=True, help_text="Of the difference to the baseline; open judgements only."
     )
+    p_corrected = serializers.FloatField(
+        allow_null=True, help_text="The same, corrected over the board's comparisons with the baseline."
+    )
     tied = texts(help_text="Slugs of the systems that tie with the best.")
     cheapest = serializers.CharField(
         allow_null=True, help_text="The slug of the quickest system within 5 % of the best, or tied with it."

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from operator import is_
 from typing import NamedTuple
 
+from django.utils.translation import gettext_noop as _
+
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, TRAINING, declared_columns
@@ -321,16 +323,16 @@ def _focus_columns(measure: str, sure: SignificanceColumns, difference: str) -> 
         return deltas.relative(line.scores.get(measure), line.baseline)
 
     return [
-        Column(SYSTEM, "System", "", "text", cell=lambda line: line.about.system),
+        Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.about.system),
         measure_column(measure, in_focus=True),
         *sure.beside_score,
         Column(
             DELTA, "Δ", difference, "delta", good,
-            note="difference to the baseline of the same group", cell=delta,
+            note=_("difference to the baseline of the same group"), cell=delta,
         ),
         Column(
             RELATIVE, "Δ %", difference, "relative", good,
-            note="relative difference to the same baseline", cell=relative,
+            note=_("relative difference to the same baseline"), cell=relative,
         ),
         *sure.beside_difference,
     ]  # fmt: skip
@@ -340,12 +342,12 @@ def _focus_columns(measure: str, sure: SignificanceColumns, difference: str) -> 
 _PUBLISHED = (
     Column(
         "published",
-        "Date",
+        _("Date"),
         ABOUT,
         "date",
         cell=lambda line: None if line.provenance == REPORTED else line.about.published[:10],
     ),
-    Column("submission", "Submission", ABOUT, "text", cell=lambda line: line.about.submission or None),
+    Column("submission", _("Submission"), ABOUT, "text", cell=lambda line: line.about.submission or None),
 )
 #: Entries that have a row.
 _SHOWN = ("public", "private", QUARANTINED)
@@ -414,29 +416,35 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: Basel
         notes.append(CLOSED_NOTE)
     if any(row.entry.visibility == "private" for row in rows):
         notes.append(
-            "Private: only your team sees these rows. They are not ranked, do not change other rows, and are in no "
-            "export, figure or feed."
+            _(
+                "Private: only your team sees these rows. They are not ranked, do not change other rows, and are in no "
+                "export, figure or feed."
+            )
         )
     if STALE in kinds:
         notes.append(
-            "Stale: scored with earlier judgements or an earlier version; not ranked or compared until rescored."
+            _(
+                "Stale: scored with earlier judgements or an earlier version; not ranked or compared until rescored."
+            )
         )
     if QUARANTINED in kinds:
         notes.append(
-            "Quarantined: removed from the ranking by a curator for the reason given; scores are not shown."
+            _(
+                "Quarantined: removed from the ranking by a curator for the reason given; scores are not shown."
+            )
         )
     notes += versus.notes(facts.language)
     if any(row.entry.training == "in-domain" for row in rows):
-        notes.append("‡ in-domain: trained on this dataset.")
+        notes.append(_("‡ in-domain: trained on this dataset."))
     notes += marks.notes(row.entry for row in rows)
     shown = [column.key for column in board.columns]
     if board.measure in shown and has_seeds(rows, [board.measure]):
         notes.append(f"{SEEDS} Tests use each query’s mean over the seeds.")
     if has_doubtful(rows, board.columns):
-        notes.append("?: as printed, but doubtful; never used to sort or plot.")
+        notes.append(_("?: as printed, but doubtful; never used to sort or plot."))
     if facts.hidden:
         of_part = " over the public part of the judged queries" if facts.competition else ""
         notes.append(f"The judgements are hidden: scores are means{of_part}, published with three decimals.")
     if any(row.entry.missing_queries for row in rows):
-        notes.append("Missing queries score 0; their number is shown below the system's name.")
+        notes.append(_("Missing queries score 0; their number is shown below the system's name."))
     return notes + notes_on_challenges(rows)

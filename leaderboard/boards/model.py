@@ -10,6 +10,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.utils.text import slugify
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED, STALE
@@ -44,13 +46,13 @@ DELTA, RELATIVE = "delta", "relative"
 SYSTEM = "system"
 
 #: Column groups, in the order of the page.
-EFFECTIVENESS = "Effectiveness"
+EFFECTIVENESS = _("Effectiveness")
 DIFFERENCE = "Δ BM25"
-OTHER_MEASURES = "Other measures"
-JUDGED_SHARE = "Judged"
-EFFICIENCY = "Efficiency"
-REPORTED_BESIDE = "Also reported"
-ABOUT = "About"
+OTHER_MEASURES = _("Other measures")
+JUDGED_SHARE = _("Judged")
+EFFICIENCY = _("Efficiency")
+REPORTED_BESIDE = _("Also reported")
+ABOUT = _("About")
 
 
 @dataclass(slots=True)
@@ -105,6 +107,11 @@ class Column:
     def group_label(self) -> str:
         """The head of its group without what it is of: `Efficiency` of `Efficiency on a laptop`."""
         return _plain(self.group)
+
+    @property
+    def head(self) -> str:
+        """Its label in the reader's language; exports have the label itself."""
+        return gettext(self.label)
 
     @property
     def numeric(self) -> bool:

@@ -295,23 +295,14 @@ def _deltas(shown: Shown, column: Column, cells: Cells, values: Values) -> Colum
     if column.key != DELTA:
         return made
     board = shown.board
-    stars = [_star(board, row) for row in board.rows]
-    below = repeat("")
+    stars = [f"<sup>{SEPARATED}</sup>" if board.separates(row) else "" for row in board.rows]
+    below: Iterable[str] = repeat("")
     if not any(each.key == RELATIVE for each in board.shown):
-        relative = [row.values.get(RELATIVE) for row in board.rows]
-        below = (f"<small>{text} %</small>" if text else "" for text in _percentages(relative))
+        ratios = [row.values.get(RELATIVE) for row in board.rows]
+        said = (isinstance(one, float) and signed(one, 1, percent=True) for one in ratios)
+        below = [f"<small>{text} %</small>" if text else "" for text in said]
     together = zip(made.texts, made.paddings, stars, below, strict=False)
     return made._replace(texts=["".join(one) if one[0] else "" for one in together], paddings=repeat(""))
-
-
-def _star(board: Board, row: Row) -> str:
-    """What marks a difference that is significant after correction over the board, too."""
-    return f"<sup>{SEPARATED}</sup>" if board.separates(row) else ""
-
-
-def _percentages(values: Values) -> list[str]:
-    """Ratios as percentages with a sign."""
-    return [signed(value, 1, percent=True) if isinstance(value, (float, int)) else "" for value in values]
 
 
 def _relatives(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:

@@ -196,7 +196,9 @@ def _plot(
     numbers = [number for one in series for number in one.values if number is not None]
     numbers += [end for one in series for pair in one.ends if pair for end in pair]
     colour = " Lines are 95 % confidence intervals." + (
-        f" Filled points are significantly better (blue) or worse (orange) than {baseline}." if single else ""
+        f" Filled points are significantly better (green) or worse (orange) than {baseline}."
+        if single
+        else ""
     )
     return Plot(
         data=[*data, _value_column(names, data[0].text)] if single else data,

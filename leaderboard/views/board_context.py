@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import ngettext
+from django.utils.translation import gettext as _
 
 from leaderboard.boards import formatting, rendering
 from leaderboard.boards.columns.significance import CALLED
@@ -84,16 +84,17 @@ def _head(board: Board, state: BoardState, path: str, place: int, rooms: Mapping
         sort = Sort(column.key, "asc" if board.order == "desc" else "desc")
         sorting = f' aria-sort="{board.order}ending"'
     href = escape(path + state.but(sorts=(sort,)).query_string())
-    said = "; ".join(filter(None, (column.note, f"{column.better} is better" if column.better else "")))
+    better = {"higher": _("higher is better"), "lower": _("lower is better")}.get(column.better, "")
+    said = "; ".join(filter(None, (column.note and _(column.note), better)))
     note = f' title="{escape(said)}"' if said else ""
     classes = "name" if place == 0 else "n" if column.numeric else "t"
     if place > 1 and board.shown[place - 1].group != column.group:
         classes += " first"
     room = rendering.spread_box(rooms.get(column.key, 0))
-    unit = f'<span class="unit">{escape(column.unit)}{room}</span>' if column.unit else ""
+    unit = f'<span class="unit">{escape(_(column.unit))}{room}</span>' if column.unit else ""
     return (
         f'<th scope="col" class="{classes}"{sorting}>'
-        f'<a href="{href}" id="by-{escape(column.key)}"{note}>{escape(column.label)}</a>{room}{unit}</th>'
+        f'<a href="{href}" id="by-{escape(column.key)}"{note}>{escape(column.head)}</a>{room}{unit}</th>'
     )
 
 
@@ -102,7 +103,7 @@ def _groups(board: Board) -> SafeString:
     cells = []
     for number, (label, span) in enumerate(formatting.spans(board.shown[1:])):
         first = ' class="first"' if number else ""
-        text = escape(label)
+        text = escape(label and _(label))
         if label and label == board.cost_group:
             text = f'<a href="{reverse("efficiency")}">{text}</a>'
         cells.append(f'<th scope="colgroup" colspan="{span}"{first}><span><em>{text}</em></span></th>')
@@ -112,8 +113,8 @@ def _groups(board: Board) -> SafeString:
 def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
     """The part of the template's context that tools are made of; `path` is the page's address."""
     chips = list(_chips(board, state, path))
-    names = {column.key: column.label for column in board.ranges}
-    names.update((column.key, column.label) for column in board.columns)
+    names = {column.key: column.head for column in board.ranges}
+    names.update((column.key, column.head) for column in board.columns)
     return {
         "measures": _options(_measures(board, state)) if len(board.measures) > 1 else "",
         "views": _options(
@@ -140,7 +141,7 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "kinds": _kinds(board),
         "legend": _legend(board),
         "sort_keys": list(_sort_keys(board, state, path, names)),
-        "then_by": _options(Choice(column.key, column.label, False) for column in _then_by(board)),
+        "then_by": _options(Choice(column.key, column.head, False) for column in _then_by(board)),
         "page_links": list(_page_links(board, state, path)),
         "all_rows_url": path + state.but(all_rows=True).query_string() if board.pages > 1 else "",
         "paged_url": path + state.but(all_rows=False).query_string() if state.all_rows else "",
@@ -198,15 +199,17 @@ def _picker(board: Board) -> SafeString:
         boxes = "".join(
             f'<li><label><input type="checkbox" id="column-{escape(column.key)}" name="columns" '
             f'value="{escape(column.key)}"{" checked" if column.key in shown else ""}>'
-            f"<span>{escape(column.label)}</span></label></li>"
+            f"<span>{escape(column.head)}</span></label></li>"
             for column in columns
         )
-        items.append(f'<fieldset class="facet"><legend>{escape(group)}</legend><ul>{boxes}</ul></fieldset>')
+        items.append(
+            f'<fieldset class="facet"><legend>{escape(_(group))}</legend><ul>{boxes}</ul></fieldset>'
+        )
     return mark_safe("".join(items))  # noqa: S308
 
 
 def _legend(board: Board) -> dict[str, Any]:
-    """What the legend asks of the board beside its own fields; `date` is that of all results, where no column says it."""
+    """What the legend asks of the board beside its fields; `date` is that of all results, where no column says it."""
     shown, dates = board.shown, {row.value("published") for row in board.rows} - {None}
     least = board.statements.least_difference(board.measure)
     said_once = len(dates) == 1 and all(column.key != "published" for column in shown)
@@ -215,28 +218,16 @@ def _legend(board: Board) -> dict[str, Any]:
         "least": "" if least is None else f"{least:+.3f}",
         "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
         "ties": len(board.statements.tied_with_best(board.measure)) > 1,
-        "lower": list(dict.fromkeys(c.label for c in shown if c.better == "lower" and c.numeric)),
+        "lower": list(dict.fromkeys(c.head for c in shown if c.better == "lower" and c.numeric)),
         "date": date.fromisoformat(str(*dates)) if said_once else None,
     }
 
 
-def _kinds(board: Board) -> list[str]:
-    """How many rows were scored here, and how many papers report, and which papers where nothing was scored."""
+def _kinds(board: Board) -> dict[str, Any]:
+    """How many rows were scored here, how many are reported, and by which papers where nothing was scored."""
     had = board.counted[0]["provenance"] if board.counted else {}
     reported = had.get(Entry.Provenance.REPORTED.value, 0)
-    scored, papers = board.total - reported, board.papers
-    if papers:
-        facts = {"number": reported, "paper": papers[0], "papers": len(papers)}
-        text = ngettext(
-            "%(number)d results from %(paper)s", "%(number)d results from %(papers)d papers", len(papers)
-        )
-        return [text % facts]
-    found = []
-    if scored > 0:
-        found.append(ngettext("%d result scored here", "%d results scored here", scored) % scored)
-    if reported:
-        found.append(ngettext("%d reported result", "%d reported results", reported) % reported)
-    return found
+    return {"scored": board.total - reported, "reported": reported, "papers": board.papers}
 
 
 def _options(choices: Iterable[Choice]) -> SafeString:
@@ -329,7 +320,7 @@ def _ranges(board: Board, state: BoardState) -> list[tuple[str, list[SafeString]
 
 def _range_fields(column: Column, unit: str, low: str, high: str) -> SafeString:
     """Two fields for the bounds of a column, with a name that both have."""
-    key, label, unit = escape(column.key), escape(column.label), escape(unit)
+    key, label, unit = escape(column.key), escape(column.head), escape(unit)
     return mark_safe(  # noqa: S308
         f'<div class="range" role="group" aria-label="{label}{f", {unit}" if unit else ""}"><span>{label}'
         f"{f' <small>{unit}</small>' if unit else ''}</span>"

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from django.utils.translation import gettext_noop as _
+
 from leaderboard.boards.benchmark.aggregates import Tables, means, plain
 from leaderboard.boards.benchmark.columns import (
     AVERAGE,
@@ -270,7 +272,9 @@ def _on_ranks(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[st
     )
     if BORDA in keys:
         notes.append(
-            "Borda count and mean rank are among all complete rows of the same kind; filters do not change them."
+            _(
+                "Borda count and mean rank are among all complete rows of the same kind; filters do not change them."
+            )
         )
     return notes
 
@@ -303,20 +307,24 @@ def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: BoardL
     shown = {column.key for column in board.columns if column.key in datasets}
     if any(row.ranked_in == REPORTED for row in rows):
         notes.append(
-            "Reported: figures taken from publications, not recomputed here, and ranked separately from results "
-            "scored here."
+            _(
+                "Reported: figures taken from publications, not recomputed here, and ranked separately from results "
+                "scored here."
+            )
         )
     if any(row.ranked_in == CLOSED for row in rows):
         notes.append(CLOSED_NOTE)
     if shown and base.any_in_domain:
-        notes.append("‡ in-domain: trained on that dataset.")
+        notes.append(_("‡ in-domain: trained on that dataset."))
     if has_seeds(rows, shown):
         notes.append(SEEDS)
     if state.zero_shot:
         notes.append(
-            "Zero-shot only: values of systems that were trained on the dataset, or do not declare their training "
-            "data, are left out of cells and aggregates; unsupervised adaptation to the corpus is kept."
+            _(
+                "Zero-shot only: values of systems that were trained on the dataset, or do not declare their training "
+                "data, are left out of cells and aggregates; unsupervised adaptation to the corpus is kept."
+            )
         )
     if has_doubtful(rows, board.columns):
-        notes.append("?: as printed, but doubtful; never used to sort or plot.")
+        notes.append(_("?: as printed, but doubtful; never used to sort or plot."))
     return notes + notes_on_challenges(rows)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
+from django.utils.translation import gettext_noop as _
+
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import Tables, plain
 from leaderboard.boards.benchmark.lines import BenchmarkLine
@@ -24,8 +26,8 @@ RANKING = frozenset({MEAN, AVERAGE, MEAN_RELATIVE, BORDA, MEAN_RANK, WEIGHTED})
 #: What depends on the rows in view, or on the reader's weights.
 OF_VIEW = frozenset({COMMON, WEIGHTED})
 
-OVER_ALL = "All datasets"
-RANKS = "Ranks over datasets"
+OVER_ALL = _("All datasets")
+RANKS = _("Ranks over datasets")
 
 Direction = Literal["higher", "lower"]
 
@@ -91,7 +93,7 @@ def columns_of(
     means = _means(facts, good, common=common) if several else []
     aggregated = [*means, *_differences(facts, good, difference, several=several)]
     return [
-        Column(SYSTEM, "System", "", "text", cell=lambda line: line.about.system),
+        Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.about.system),
         *([weighted_column(OVER_ALL)] if weighted else []),
         *map(over_all.filled, aggregated),
         *(
@@ -116,9 +118,11 @@ def _means(facts: BenchmarkFacts, good: Direction, *, common: bool) -> list[Colu
     some = f"{counted} of {every}" if counted < every else ""
     mean = f"mean {over(facts)}, of complete rows only"
     return [
-        Column(MEAN, "Mean", OVER_ALL, "score", good, unit=some, note=mean),
-        *([Column(COMMON, "Common mean", OVER_ALL, "score", good)] if common else []),
-        Column(COVERAGE, "Coverage", OVER_ALL, "count", note="how many of the counted datasets the row has"),
+        Column(MEAN, _("Mean"), OVER_ALL, "score", good, unit=some, note=mean),
+        *([Column(COMMON, _("Common mean"), OVER_ALL, "score", good)] if common else []),
+        Column(
+            COVERAGE, _("Coverage"), OVER_ALL, "count", note=_("how many of the counted datasets the row has")
+        ),
     ]
 
 
@@ -135,13 +139,13 @@ def common_column(column: Column, counted: Sequence[Member], places: Sequence[in
 
 def _differences(facts: BenchmarkFacts, good: Direction, head: str, *, several: bool) -> list[Column]:
     if not several:
-        return [Column(AVERAGE, "Δ %", head, "relative", good, note="relative to the baseline")]
+        return [Column(AVERAGE, "Δ %", head, "relative", good, note=_("relative to the baseline"))]
     of_means = f"ratio of means: the mean relative to the baseline's mean, {over(facts)}"
     of_ratios = f"mean of ratios: the mean of the differences relative to the baseline, {over(facts)}"
     won = "datasets won, tied and lost against the baseline"
     return [
-        Column(AVERAGE, "Δ of means %", head, "relative", good, note=of_means),
-        Column(MEAN_RELATIVE, "Mean of Δ %", head, "relative", good, note=of_ratios),
+        Column(AVERAGE, _("Δ of means %"), head, "relative", good, note=of_means),
+        Column(MEAN_RELATIVE, _("Mean of Δ %"), head, "relative", good, note=of_ratios),
         Column(WINS, "W/T/L", head, "count", "higher", note=won),
     ]
 
@@ -149,19 +153,21 @@ def _differences(facts: BenchmarkFacts, good: Direction, head: str, *, several: 
 _RANKS = (
     Column(
         BORDA,
-        "Borda",
+        _("Borda"),
         RANKS,
         "number",
         "higher",
-        note="systems beaten, half for equal ones, summed over the datasets; complete rows of one kind only",
+        note=_(
+            "systems beaten, half for equal ones, summed over the datasets; complete rows of one kind only"
+        ),
     ),
     Column(
         MEAN_RANK,
-        "Mean rank",
+        _("Mean rank"),
         RANKS,
         "number",
         "lower",
-        note="mean of the ranks on the datasets; complete rows of one kind only",
+        note=_("mean of the ranks on the datasets; complete rows of one kind only"),
         decimals=2,
     ),
 )

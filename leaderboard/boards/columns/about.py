@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from leaderboard.boards.facets import HOUSE
 from leaderboard.boards.model import ABOUT, Column, Value
 from leaderboard.models import DECLARED_NUMBERS, Architecture, Entry
 from leaderboard.results.kinds import REPORTED
 
-SELF_REPORTED = "self-reported: what its team declared, or a publication says"
+SELF_REPORTED = _("self-reported: what its team declared, or a publication says")
 
 ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
 TRAININGS = {value: str(label) for value, label in Entry.Training.choices}
@@ -39,29 +41,34 @@ def _declared(name: str, per: float) -> Callable[[Any], Value]:
 ABOUT_SYSTEM = (
     Column(
         "architecture",
-        "Architecture",
+        _("Architecture"),
         ABOUT,
         "text",
         cell=lambda line: ARCHITECTURES.get(line.about.architecture, line.about.architecture),
     ),
     Column(
         "provenance",
-        "Provenance",
+        _("Provenance"),
         ABOUT,
         "text",
-        note="how the numbers were obtained",
+        note=_("how the numbers were obtained"),
         cell=lambda line: line.provenance,
     ),
-    Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it", cell=_by),
-    Column("weights", "Weights", ABOUT, "text", note="whether the weights are public", cell=_weights),
+    Column("by", _("By"), ABOUT, "text", note=_("the team, or the publication that reports it"), cell=_by),
+    Column("weights", _("Weights"), ABOUT, "text", note=_("whether the weights are public"), cell=_weights),
     Column(
-        "licence", "Licence", ABOUT, "text", note=SELF_REPORTED, cell=lambda line: line.about.licence or None
+        "licence",
+        _("Licence"),
+        ABOUT,
+        "text",
+        note=SELF_REPORTED,
+        cell=lambda line: line.about.licence or None,
     ),
 )
 #: How its team trained it, as far as it says so: of one result, since it may differ by dataset.
 TRAINING = Column(
     "training-data",
-    "Training data",
+    _("Training data"),
     ABOUT,
     "text",
     note=SELF_REPORTED,

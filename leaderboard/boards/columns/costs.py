@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from django.utils.translation import gettext_noop as _
+
 from evaluation.efficiency import PROTOCOL, is_unsettled
 from leaderboard.boards.columns.weighted import weighted_column
 from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row, Value, fill_cells
@@ -104,126 +106,144 @@ def cost(measured: MeasuredEntry) -> float | None:
 
 
 #: What is said wherever a time is shown, or left out, that begins with runs made before.
-OVER_STORED_RUNS = "starts from stored runs: the first search was not timed"
+OVER_STORED_RUNS = _("starts from stored runs: the first search was not timed")
 
 
 MILLION = 1e6
 #: The column of the estimate for the reader's own corpus.
 CORPUS_INDEX = "corpus-index"
-PER_MILLION = "per M queries"
+PER_MILLION = _("per M queries")
 
 COSTS: tuple[CostColumn, ...] = (
     CostColumn(
         "mean-latency",
-        "Latency",
+        _("Latency"),
         "ms",
         "lower",
-        "mean over queries of the quickest of several warm searches, one at a time, from text to top 100; p95 beside "
-        "each value",
+        _(
+            "mean over queries of the quickest of several warm searches, one at a time, from text to top 100; p95 "
+            "beside each value"
+        ),
         _of_whole_searches(lambda measured: measured.latency["mean"]),
         latency_noise,
     ),
     CostColumn(
         "times-bm25",
-        "× BM25",
+        _("× BM25"),
         "",
         "lower",
-        "mean latency over BM25's, in the same job",
+        _("mean latency over BM25's, in the same job"),
         _of_whole_searches(times_baseline),
         ratio_noise,
     ),
     CostColumn(
         "queries-per-second",
-        "Throughput",
+        _("Throughput"),
         "queries/s",
         "higher",
-        "all queries in batches",
+        _("all queries in batches"),
         _of_whole_searches(_figure("queries_per_second")),
     ),
     CostColumn(
         "documents-per-second",
-        "Encoding",
+        _("Encoding"),
         "docs/s",
         "higher",
-        "documents encoded or indexed a second",
+        _("documents encoded or indexed a second"),
         _figure("documents_per_second"),
     ),
     CostColumn(
-        "build-time", "Build", "s", "lower", "from the corpus to a searchable index", _figure("build_seconds")
+        "build-time",
+        _("Build"),
+        "s",
+        "lower",
+        _("from the corpus to a searchable index"),
+        _figure("build_seconds"),
     ),
     CostColumn(
         "whole-job",
-        "Whole job",
+        _("Whole job"),
         "s",
         "lower",
-        "indexing the corpus and searching all queries of the dataset, in batches",
+        _("indexing the corpus and searching all queries of the dataset, in batches"),
         _of_whole_searches(_figure("job_seconds")),
     ),
     CostColumn(
-        "index-bytes", "Index", "MB", "lower", "the index on disk", _figure("index_bytes", MILLION), no_noise
+        "index-bytes",
+        _("Index"),
+        "MB",
+        "lower",
+        _("the index on disk"),
+        _figure("index_bytes", MILLION),
+        no_noise,
     ),
     CostColumn(
         "bytes-per-document",
-        "Bytes/doc",
+        _("Bytes/doc"),
         "B",
         "lower",
-        "the index on disk over the documents in it",
+        _("the index on disk over the documents in it"),
         _bytes_per_document,
         no_noise,
     ),
     CostColumn(
         "peak-memory",
-        "Memory",
+        _("Memory"),
         "MB",
         "lower",
-        "peak of the whole process, mapped files included",
+        _("peak of the whole process, mapped files included"),
         _figure("peak_memory_bytes", MILLION),
         no_noise,
     ),
     CostColumn(
         "gpu-memory",
-        "VRAM",
+        _("VRAM"),
         "MB",
         "lower",
-        "peak on the GPU",
+        _("peak on the GPU"),
         _figure("peak_gpu_memory_bytes", MILLION),
         no_noise,
     ),
     CostColumn(
-        "model-parameters", "Parameters", "M", "", "weights of the model", _figure("parameters", MILLION)
+        "model-parameters",
+        _("Parameters"),
+        "M",
+        "",
+        _("weights of the model"),
+        _figure("parameters", MILLION),
     ),
     CostColumn(
         "flops-per-query",
-        "FLOPs/query",
+        _("FLOPs/query"),
         "M",
         "lower",
-        "floating point operations of a search, model and index; the same on every machine",
+        _("floating point operations of a search, model and index; the same on every machine"),
         _of_whole_searches(_figure("flops_per_query", MILLION)),
         no_noise,
     ),
     CostColumn(
         "flops-per-document",
-        "FLOPs/doc",
+        _("FLOPs/doc"),
         "M",
         "lower",
-        "floating point operations of encoding a document, without padding; the same on every machine",
+        _("floating point operations of encoding a document, without padding; the same on every machine"),
         _figure("flops_per_document", MILLION),
         no_noise,
     ),
     CostColumn(
         "energy",
-        "Energy",
+        _("Energy"),
         "J/query",
         "lower",
-        "of a single search",
+        _("of a single search"),
         _of_whole_searches(_figure("energy_joules_per_query")),
     ),
     CostColumn(
         "cost-per-million",
-        "Cost",
+        _("Cost"),
         PER_MILLION,
         "lower",
-        "mean latency × 10⁶ × price of an hour / 3600",
+        _("mean latency × 10⁶ × price of an hour / 3600"),
         _of_whole_searches(cost),
         latency_noise,
     ),
@@ -241,7 +261,7 @@ def estimated_index(documents: int) -> CostColumn:
 
     return CostColumn(
         CORPUS_INDEX,
-        "My index",
+        _("My index"),
         "MB, estimated",
         "lower",
         f"estimated for {documents:,} documents: measured bytes of the index for each document × {documents:,}; "
@@ -375,8 +395,10 @@ def notes_on_costs(
         notes.append(f"{systems} measured under an earlier protocol, without an uncertainty.")
     if any(one.over_stored_runs for one in found):
         notes.append(
-            "Systems that start from stored runs (fusion, re-ranking of a run) have no latency, because the first "
-            "search was not timed; their pages show the other costs."
+            _(
+                "Systems that start from stored runs (fusion, re-ranking of a run) have no latency, because the first "
+                "search was not timed; their pages show the other costs."
+            )
         )
     if others:
         systems = "1 system was" if others == 1 else f"{others} systems were"

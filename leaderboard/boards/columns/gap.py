@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from leaderboard.boards.columns.significance import INTERVAL_DECIMALS
 from leaderboard.boards.model import Cell, Column
 from leaderboard.core.text import numbers
@@ -14,9 +16,9 @@ GAP, GAP_INTERVAL, GAP_SHOWN = "gap", "gap-interval", "gap-shown"
 #: All columns of this module.
 KEYS = frozenset({GAP, GAP_INTERVAL, GAP_SHOWN})
 #: The head of their group.
-GROUP = "Public against hidden"
+GROUP = _("Public against hidden")
 #: What the chip claims, and the two answers, which are values of the facet too.
-CLAIM = "scores better on public questions than on hidden ones"
+CLAIM = _("scores better on public questions than on hidden ones")
 SHOWN, NOT_SHOWN = "shown", "not-shown"
 
 
@@ -48,7 +50,7 @@ def gap_columns(baseline: str) -> Sequence[Column]:
     """The gap, its interval, and whether it is shown, for a board whose differences are to this baseline."""
     return (
         Column(
-            GAP, "Gap", GROUP, "delta",
+            GAP, _("Gap"), GROUP, "delta",
             note=f"gain over {baseline} on public questions minus that on hidden ones",
             cell=_of_gap(
                 lambda gap: Cell(
@@ -58,11 +60,11 @@ def gap_columns(baseline: str) -> Sequence[Column]:
             ),
         ),
         Column(
-            GAP_INTERVAL, "95 % interval", GROUP, "count",
-            note="of the gap; sorted by its lower end",
+            GAP_INTERVAL, _("95 % interval"), GROUP, "count",
+            note=_("of the gap; sorted by its lower end"),
             cell=_of_gap(lambda gap: Cell(gap.low, interval_text(gap))),
         ),
-        Column(GAP_SHOWN, "Better on public questions", GROUP, "text", note=CLAIM, cell=_of_gap(answer)),
+        Column(GAP_SHOWN, _("Better on public questions"), GROUP, "text", note=CLAIM, cell=_of_gap(answer)),
     )  # fmt: skip
 
 

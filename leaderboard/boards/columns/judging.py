@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from evaluation.judgements.judges import agreement_sentence
 from evaluation.measures.registry import upper_bound_of
 from evaluation.statistics.agreement import kendall_tau
@@ -20,11 +22,11 @@ SPARSE = 2
 
 _COLUMN = Column(
     LEFT_OUT,
-    "Own team left out",
+    _("Own team left out"),
     JUDGED_SHARE,
     "score",
     "higher",
-    note="the score without the documents that are judged only because this team’s runs found them",
+    note=_("the score without the documents that are judged only because this team’s runs found them"),
     cell=lambda line: None if line.certainty is None else line.certainty.without_own,
 )
 

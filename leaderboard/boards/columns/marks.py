@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from django.utils.translation import gettext_noop as _
+
 from leaderboard.boards.model import Row
 from leaderboard.results.history.entry_rows import EntryRow
 
@@ -11,8 +13,8 @@ from leaderboard.results.history.entry_rows import EntryRow
 POOLED = "§"
 NOTES = {
     POOLED: f"{POOLED} pooled: the run contributed to the judged pool; others may have more unjudged documents.",
-    "late": "Late: submitted after the round had closed.",
-    "manual": "Manual: a person changed the queries or the ranking.",
+    "late": _("Late: submitted after the round had closed."),
+    "manual": _("Manual: a person changed the queries or the ranking."),
 }
 
 
@@ -35,7 +37,7 @@ def notes(entries: Iterable[EntryRow]) -> list[str]:
     return [text for word, text in NOTES.items() if word in had]
 
 
-CHALLENGED = (
+CHALLENGED = _(
     "Challenged: a claim about this system is under review; its page has the details. Scores do not change."
 )
 
@@ -45,7 +47,7 @@ def notes_on_challenges(rows: Iterable[Row]) -> list[str]:
     return [CHALLENGED] if any(row.entry.challenged for row in rows) else []
 
 
-SEEDS = "±: sample standard deviation (n − 1) over seeds, with their number; the score is their mean."
+SEEDS = _("±: sample standard deviation (n − 1) over seeds, with their number; the score is their mean.")
 
 
 def has_seeds(rows: Iterable[Row], keys: Collection[str]) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from leaderboard.boards.columns.marks import title_of
 from leaderboard.boards.model import EFFECTIVENESS, JUDGED_SHARE, OTHER_MEASURES, Cell, Column, Value
 from leaderboard.core.measures import better
@@ -43,10 +45,12 @@ def _cell(line: Any, measure: str, value: Value, *, in_focus: bool) -> Cell | Va
 
 
 _NOTES = {
-    "Judged@10": "share of the top 10 that is judged",
-    "Hole@10": "share of the top 10 that is unjudged: relevant documents may be missing from the judgements",
+    "Judged@10": _("share of the top 10 that is judged"),
+    "Hole@10": _(
+        "share of the top 10 that is unjudged: relevant documents may be missing from the judgements"
+    ),
 }
-_UPPER = "the most that the score could be, whatever grades the unjudged documents of this top k would get"
+_UPPER = _("the most that the score could be, whatever grades the unjudged documents of this top k would get")
 
 
 def add_judged_measures(measures: Sequence[str], had: Collection[str], *, hidden: bool) -> list[str]:
@@ -70,9 +74,9 @@ def other_column(measure: str) -> Column:
     return measure_column(measure, OTHER_MEASURES)
 
 
-PRIVATE_PART = "Private part"
+PRIVATE_PART = _("Private part")
 
-REVEALED = (
+REVEALED = _(
     "Private part: the mean over the judged queries that the ranking does not use, published when the round was "
     "revealed. Δ is private minus public: a much larger loss than others have suggests overfitting to the public part. "
     "A dash: submitted after the reveal, or in a round that is not revealed yet."
@@ -94,7 +98,7 @@ def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
             PRIVATE_PART,
             "score",
             good,
-            note="mean over the private part",
+            note=_("mean over the private part"),
             cell=lambda line: line.about.private_scores.get(measure),
         ),
         Column(
@@ -103,7 +107,7 @@ def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
             PRIVATE_PART,
             "delta",
             good,
-            note="private part minus public part",
+            note=_("private part minus public part"),
             cell=lambda line: deltas.absolute(
                 line.about.private_scores.get(measure), line.scores.get(measure)
             ),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.utils.text import slugify
+from django.utils.translation import gettext_noop as _
 
 from leaderboard.boards.model import EFFICIENCY, REPORTED_BESIDE, Cell, Column, Row
 from leaderboard.results.reported_facts import COSTS
@@ -87,7 +88,7 @@ def _column(key: FigureKey, split: set[str], taken: set[str]) -> Column:
         kind="figure",
         better="lower" if COSTS.get(key.name) == "lower" else "",
         unit=key.unit,
-        note="As the source states it; hardware differs between sources.",
+        note=_("As the source states it; hardware differs between sources."),
         cell=cell,
     )
 

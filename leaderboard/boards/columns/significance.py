@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from leaderboard.boards.columns.baseline import difference_to
 from leaderboard.boards.model import EFFECTIVENESS, Board, Cell, Column, Row
 from leaderboard.boards.state import BoardState
@@ -38,9 +40,11 @@ CALLED = {
 #: Decimals of the ends of an interval: they are drawn, so that further ones would say nothing.
 INTERVAL_DECIMALS = 3
 
-WITHHELD = "Confidence intervals and per-query results are not published, to protect the hidden judgements."
-AWAITED = "Intervals and tests are being computed and will appear shortly."
-OUTDATED = "The board has changed: rank intervals, p vs best and corrected tests are being recomputed."
+WITHHELD = _(
+    "Confidence intervals and per-query results are not published, to protect the hidden judgements."
+)
+AWAITED = _("Intervals and tests are being computed and will appear shortly.")
+OUTDATED = _("The board has changed: rank intervals, p vs best and corrected tests are being recomputed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ def _over_the_board(settings: TestSettings) -> list[Column]:
     return [
         Column(
             RANKS,
-            "Rank interval",
+            _("Rank interval"),
             EFFECTIVENESS,
             "count",
             "lower",
@@ -128,7 +132,7 @@ def _over_the_board(settings: TestSettings) -> list[Column]:
         ),
         Column(
             P_BEST,
-            "p vs best",
+            _("p vs best"),
             EFFECTIVENESS,
             "figure",
             note=f"against the best: {corrected}",

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from django.utils.translation import gettext_noop as _
+
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.results.kinds import UNRANKED
@@ -29,11 +31,13 @@ def weighted_column(group: str = EFFICIENCY) -> Column:
     """The column, in the group where the board shows it."""
     return Column(
         WEIGHTED,
-        "Weighted score",
+        _("Weighted score"),
         group,
         "number",
         "higher",
-        note="Dynascore: effectiveness less costs, each over its rate of exchange, by the weights of this view",
+        note=_(
+            "Dynascore: effectiveness less costs, each over its rate of exchange, by the weights of this view"
+        ),
     )
 
 

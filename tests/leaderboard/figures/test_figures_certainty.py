@@ -45,7 +45,7 @@ def test_a_difference_has_a_colour_where_its_own_interval_excludes_zero(board: D
     ):
         assert low <= mean <= high
         assert above == pytest.approx(high - mean, abs=1e-5)
-    assert "Filled points are significantly better (blue) or worse (orange) than BM25." in plot.caption
+    assert "Filled points are significantly better (green) or worse (orange) than BM25." in plot.caption
 
 
 def test_nothing_has_a_colour_over_hidden_judgements() -> None:
