@@ -64,7 +64,7 @@ def test_parts_are_counted_before_any_pace_is_known(waiting: Submission) -> None
     shards, page = seen(waiting)
     assert (shards["done"], shards["expected"]) == (1, 4)
     assert (shards["documents_per_second"], shards["seconds_left"], shards["cost"]) == (None, None, None)
-    assert "1 of 4 are there." in page
+    assert "1 of 4 are done." in page
 
 
 def test_pace_time_left_and_cost(waiting: Submission) -> None:
@@ -81,7 +81,7 @@ def test_pace_time_left_and_cost(waiting: Submission) -> None:
         "cost": pytest.approx(0.30),
         "currency": "USD",
     }
-    assert "3 of 4 are there. They encode 20 documents a second. This has cost 0.30 USD so far." in page
+    assert "3 of 4 are done. They encode 20 documents a second. This has cost 0.30 USD so far." in page
     assert "about 50 s left" in page
 
 
