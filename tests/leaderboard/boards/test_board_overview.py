@@ -20,6 +20,7 @@ from tests.leaderboard.entries import (
     scored_dataset,
 )
 from tests.leaderboard.entries_by_query import make_board, score_queries, spread
+from tests.pages import one_line
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
@@ -223,7 +224,10 @@ def test_an_open_board_colours_what_its_intervals_show(client: Client) -> None:
     assert {name: told[name] for name in ("First", "Second", "Little", "Last")} == {
         "First": "up", "Second": "up", "Little": "ns", "Last": "down",
     }  # fmt: skip
-    assert "by the 95 % confidence interval of each Δ, uncorrected. * still significant after Holm" in one_line(page)
+    assert (
+        "by the 95 % confidence interval of each Δ, uncorrected. * still significant after Holm"
+        in one_line(page)
+    )
     marked = re.findall(r'<td class="(up|down|ns)">[^<]*<sup>\*</sup>', page)
     board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
     for row in board["rows"]:

@@ -116,7 +116,7 @@ def test_an_archive_is_checked_and_nothing_is_stored(signed_in: Client) -> None:
     assert "<dt>Kind</dt><dd>static embeddings" in page
     assert "<dt>Weights</dt><dd>328</dd>" in page
     assert "<dt>Dimension</dt><dd>8</dd>" in page
-    assert "A single time comes from 3 or more jobs of this kind" in page, "what it is was found out"
+    assert "A single time is based on 3 or more finished jobs of this kind" in page, "what it is was found out"
     without = signed_in.post("/submit/model/", {**NEW, "action": "check"})
     assert "No checkpoint was sent" in without.content.decode()
     assert not Submission.objects.exists()
@@ -145,7 +145,7 @@ def test_without_a_sandbox_the_page_says_why_and_what_helps(signed_in: Client, a
 
 def test_where_nobody_is_alive_models_wait_for_those_that_were(signed_in: Client, api: Api) -> None:
     """A sandbox that worked within a day will work again; one that did not, and none at all, are refused."""
-    assert "What you submit waits until one starts" in page_of(signed_in, "dense")
+    assert "Submissions wait until one starts" in page_of(signed_in, "dense")
     assert submit_model(api).status == 201
     announce("resting", ago=timedelta(minutes=5), **LACKING)
     refusal = submit_model(api, configuration="2").problem("sandbox_unavailable")

@@ -65,7 +65,7 @@ def test_a_waiting_submission_says_how_many_are_before_it(
     second = api.submit(configuration="seed 2").body["id"]
     page = signed_in.get(f"/submissions/{second}/").content.decode()
     assert "1 before you" in page
-    assert "1 worker alive" in page
+    assert "1 worker online" in page
 
 
 def test_a_running_job_shows_its_progress(demo: Dataset, api: Api, signed_in: Client) -> None:
