@@ -116,7 +116,9 @@ def test_an_archive_is_checked_and_nothing_is_stored(signed_in: Client) -> None:
     assert "<dt>Kind</dt><dd>static embeddings" in page
     assert "<dt>Weights</dt><dd>328</dd>" in page
     assert "<dt>Dimension</dt><dd>8</dd>" in page
-    assert "A single time is based on 3 or more finished jobs of this kind" in page, "what it is was found out"
+    assert "A single time is based on 3 or more finished jobs of this kind" in page, (
+        "what it is was found out"
+    )
     without = signed_in.post("/submit/model/", {**NEW, "action": "check"})
     assert "No checkpoint was sent" in without.content.decode()
     assert not Submission.objects.exists()
