@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO, StringIO
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -24,10 +21,11 @@ from leaderboard.importing.collections import fetching
 from leaderboard.models import Dataset, DatasetVersion
 from leaderboard.results.publishing.visibility import mark_published
 from tests.leaderboard.tiny_collection import good_files, lines_of
+from tests.servers.hub import COMMIT, FakeHub, answering
 
 pytestmark = pytest.mark.django_db
 
-NAME, COMMIT = "mteb/tiny", "0123456789abcdef0123456789abcdef01234567"
+NAME = "mteb/tiny"
 QRELS = [
     {"query-id": "q1", "corpus-id": "d1", "score": 2.0},
     {"query-id": "q2", "corpus-id": "d3", "score": 1.0},
@@ -41,67 +39,18 @@ def in_parquet(rows: list[dict[str, Any]]) -> bytes:
     return file.getvalue()
 
 
-class Mirror:
-    """A hub with one collection; `asked` are the paths that were asked for."""
-
-    def __init__(self) -> None:
-        good = good_files()
-        self.files = {
-            "README.md": b"---\n",
-            "corpus.jsonl": good["corpus.jsonl"].encode(),
-            "queries.jsonl": good["queries.jsonl"].encode(),
-            "qrels/test.jsonl": lines_of(QRELS).encode(),
-        }
-        self.sent: dict[str, bytes] = {}
-        self.sizes: dict[str, int] = {}
-        self.commit = COMMIT
-        self.html = self.slow = False
-        self.asked: list[str] = []
-
-    def answer(self, path: str) -> bytes | None:
-        """The body for a path."""
-        self.asked.append(path)
-        if self.html:
-            return b"<!doctype html><title>Sign in</title>"
-        if path in [f"/api/datasets/{NAME}/revision/{name}?blobs=true" for name in ("main", "v1", COMMIT)]:
-            return json.dumps(
-                {"sha": self.commit, "siblings": [self._entry(name) for name in self.files]}
-            ).encode()
-        name = path.removeprefix(f"/datasets/{NAME}/resolve/{COMMIT}/")
-        return self.sent.get(name, self.files.get(name))
-
-    def _entry(self, name: str) -> dict[str, Any]:
-        data = self.files[name]
-        entry: dict[str, Any] = {"rfilename": name, "size": self.sizes.get(name, len(data))}
-        return {**entry, "lfs": {"sha256": hashlib.sha256(data).hexdigest()}} if "parquet" in name else entry
-
-
 @pytest.fixture
-def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
-    """A mirror of the hub on this machine, which HF_ENDPOINT names."""
-    fake = Mirror()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = fake.answer(self.path)
-            self.send_response(404 if body is None else 200)
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            for piece in (body or b"",) if not fake.slow else (bytes([byte]) for byte in body or b""):
-                self.wfile.write(piece)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    yield fake
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """A mirror of the hub with one collection."""
+    good = good_files()
+    files = {
+        "README.md": b"---\n",
+        "corpus.jsonl": good["corpus.jsonl"].encode(),
+        "queries.jsonl": good["queries.jsonl"].encode(),
+        "qrels/test.jsonl": lines_of(QRELS).encode(),
+    }
+    with answering(FakeHub("datasets", NAME, files), monkeypatch) as fake:
+        yield fake
 
 
 def take(source: str, *options: str) -> DatasetVersion:
@@ -122,7 +71,7 @@ def refused(source: str, *options: str) -> str:
 
 @pytest.mark.parametrize("revision", ["", "@v1", f"@{COMMIT}"])
 def test_a_collection_on_the_hub_is_pinned_to_a_commit_that_its_page_shows(
-    mirror: Mirror, client: Client, revision: str
+    mirror: FakeHub, client: Client, revision: str
 ) -> None:
     version = take(f"hf:{NAME}{revision}")
     assert (version.label, version.statistics["source"]) == (f"{NAME}@0123456789ab", f"hf:{NAME}@{COMMIT}")
@@ -135,7 +84,7 @@ def test_a_collection_on_the_hub_is_pinned_to_a_commit_that_its_page_shows(
     assert f"hf:{NAME}@{COMMIT}" in page
 
 
-def test_parquet_is_taken(mirror: Mirror) -> None:
+def test_parquet_is_taken(mirror: FakeHub) -> None:
     in_lines = take(f"hf:{NAME}")
     documents = [json.loads(line) for line in mirror.files["corpus.jsonl"].splitlines()]
     queries = [json.loads(line) for line in mirror.files["queries.jsonl"].splitlines()]
@@ -154,7 +103,7 @@ def test_parquet_is_taken(mirror: Mirror) -> None:
     ]
 
 
-def test_a_split_of_bright_comes_with_its_excluded_documents(mirror: Mirror) -> None:
+def test_a_split_of_bright_comes_with_its_excluded_documents(mirror: FakeHub) -> None:
     rows = [{"id": f"d{number}", "content": f"words of {number}"} for number in range(1, 5)]
     examples = [
         {"id": "1", "query": "a post", "gold_ids": ["d1", "d1"], "excluded_ids": ["d2", "d2", "gone"]},
@@ -176,7 +125,7 @@ def test_a_split_of_bright_comes_with_its_excluded_documents(mirror: Mirror) -> 
     assert not [path for path in mirror.asked if "pony" in path]
 
 
-def test_judgements_without_a_column_of_grades_are_of_grade_1(mirror: Mirror) -> None:
+def test_judgements_without_a_column_of_grades_are_of_grade_1(mirror: FakeHub) -> None:
     del mirror.files["qrels/test.jsonl"]
     pairs = [{name: row[name] for name in ("query-id", "corpus-id")} for row in QRELS]
     mirror.files["qrels/train-0.parquet"] = in_parquet(pairs)
@@ -185,14 +134,14 @@ def test_judgements_without_a_column_of_grades_are_of_grade_1(mirror: Mirror) ->
     assert load_qrels(judged).as_dict() == {"q1": {"d1": 1}, "q2": {"d3": 1}}
 
 
-def test_without_pyarrow_it_is_said_what_to_install(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_it_is_said_what_to_install(mirror: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.files["corpus/corpus-00000-of-00001.parquet"] = mirror.files.pop("corpus.jsonl")
     monkeypatch.setattr(fetching.importlib.util, "find_spec", lambda name: None)
     assert "pip install pyarrow" in refused(f"hf:{NAME}")
     assert len(mirror.asked) == 1
 
 
-def test_a_wrong_revision_is_told(mirror: Mirror) -> None:
+def test_a_wrong_revision_is_told(mirror: FakeHub) -> None:
     assert f"no public repository {NAME} at {'f' * 40}" in refused(f"hf:{NAME}@{'f' * 40}")
     mirror.commit = "e" * 40
     assert "the hub answered with another commit" in refused(f"hf:{NAME}@{COMMIT}")
@@ -200,39 +149,39 @@ def test_a_wrong_revision_is_told(mirror: Mirror) -> None:
     assert "the hub answered with another commit: main" in refused(f"hf:{NAME}")
 
 
-def test_half_a_download_is_told(mirror: Mirror) -> None:
+def test_half_a_download_is_told(mirror: FakeHub) -> None:
     mirror.sent["corpus.jsonl"] = mirror.files["corpus.jsonl"][:50]
     assert "corpus.jsonl did not arrive whole" in refused(f"hf:{NAME}")
 
 
-def test_a_file_with_another_checksum_is_told(mirror: Mirror) -> None:
+def test_a_file_with_another_checksum_is_told(mirror: FakeHub) -> None:
     data = in_parquet([json.loads(line) for line in mirror.files.pop("corpus.jsonl").splitlines()])
     mirror.files["corpus-0.parquet"], mirror.sent["corpus-0.parquet"] = data, data[:-1] + b"?"
     assert "corpus-0.parquet did not arrive whole" in refused(f"hf:{NAME}")
 
 
-def test_more_than_was_said_is_cut_off(mirror: Mirror) -> None:
+def test_more_than_was_said_is_cut_off(mirror: FakeHub) -> None:
     mirror.sent["corpus.jsonl"] = mirror.files["corpus.jsonl"] + b"x" * 10**6
     assert "corpus.jsonl is larger than the hub said" in refused(f"hf:{NAME}")
 
 
-def test_more_than_the_disk_holds_is_refused_before_it_is_fetched(mirror: Mirror) -> None:
+def test_more_than_the_disk_holds_is_refused_before_it_is_fetched(mirror: FakeHub) -> None:
     mirror.sizes["corpus.jsonl"] = 2**60
     assert "are said to come, and 4 times as much is needed" in refused(f"hf:{NAME}")
     assert len(mirror.asked) == 1
 
 
-def test_a_page_in_place_of_an_answer_is_told(mirror: Mirror) -> None:
-    mirror.html = True
+def test_a_page_in_place_of_an_answer_is_told(mirror: FakeHub) -> None:
+    mirror.page = b"<!doctype html><title>Sign in</title>"
     assert "the hub's answer is no JSON" in refused(f"hf:{NAME}")
 
 
-def test_a_page_in_place_of_a_file_is_told(mirror: Mirror) -> None:
+def test_a_page_in_place_of_a_file_is_told(mirror: FakeHub) -> None:
     mirror.sent["queries.jsonl"] = b"<!doctype html><title>Sign in</title>"
     assert "queries.jsonl did not arrive whole" in refused(f"hf:{NAME}")
 
 
-def test_a_slow_mirror_is_given_up(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_mirror_is_given_up(mirror: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation_hub, "TIMEOUT", 0.2)
     monkeypatch.setattr(evaluation_hub, "LEAST_RATE", 10**9)
     mirror.slow = True
@@ -247,13 +196,13 @@ def test_a_hub_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "the hub cannot be reached" in refused(f"hf:{NAME}")
 
 
-def test_renamed_columns_are_told(mirror: Mirror) -> None:
+def test_renamed_columns_are_told(mirror: FakeHub) -> None:
     mirror.files["qrels/test.jsonl"] = b'{"query": "q1", "doc": "d1", "score": 1}\n'
     assert "no value in a column query-id (there are query, doc, score)" in refused(f"hf:{NAME}")
 
 
 @pytest.mark.parametrize("part", ["corpus.jsonl", "queries.jsonl", "qrels/test.jsonl"])
-def test_a_repository_that_lacks_a_part_is_told_before_it_is_fetched(mirror: Mirror, part: str) -> None:
+def test_a_repository_that_lacks_a_part_is_told_before_it_is_fetched(mirror: FakeHub, part: str) -> None:
     del mirror.files[part]
     assert f"the repository has no {part.partition('.')[0]}" in refused(f"hf:{NAME}")
     assert len(mirror.asked) == 1

@@ -17,7 +17,8 @@ from submissions.models import Upload
 from submissions.uploads.service import limit_of
 from tests.evaluation.small_checkpoint import files
 from tests.factories import make_a_curator, make_user
-from tests.submissions.fake_hub import COMMIT, NAME, FakeHub
+from tests.servers.hub import COMMIT, FakeHub
+from tests.submissions.fake_hub import NAME
 
 
 def test_a_model_is_fetched_without_what_could_run_code(hub: FakeHub, tmp_path: Path) -> None:

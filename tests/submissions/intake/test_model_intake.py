@@ -35,9 +35,10 @@ from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
 from submissions.queue.queue import claim
 from tests.factories import make_a_curator
+from tests.servers.hub import COMMIT, FakeHub
 from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
-from tests.submissions.fake_hub import COMMIT, NAME, FakeHub
+from tests.submissions.fake_hub import NAME
 from tests.submissions.models import static_archive, submit_model, with_corpus
 from tests.submissions.workers import work
 
