@@ -44,6 +44,19 @@ def use_backend(settings: Any, name: str) -> None:
     sandbox.backend.cache_clear()
 
 
+@pytest.fixture
+def with_toy_engine(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """The toy engine, and a store of the test's own."""
+    settings.VAR = tmp_path / "var"
+    use_toy_engine(monkeypatch, settings)
+
+
+@pytest.fixture
+def small(with_toy_engine: None, tmp_path: Path) -> Dataset:
+    """A small published collection, and the toy engine."""
+    return make_published(tmp_path / "collection")
+
+
 def import_small(folder: Path, slug: str = "small") -> Dataset:
     """A collection of thirty documents and two queries; its BM25 is asked for."""
     (folder / "qrels").mkdir(parents=True)

@@ -16,25 +16,15 @@ from submissions.intake.models.readiness import quota_of, refuse_beyond_quota
 from submissions.jobs.models import checking
 from submissions.models import Checkpoint, Job, State, Submission
 from tests.evaluation.small_checkpoint import files, zipped
-from tests.submissions.model_jobs import (
-    make_published,
-    make_submission,
-    queue_model,
-    run_waiting,
-    use_toy_engine,
-)
+from tests.submissions.model_jobs import make_submission, queue_model, run_waiting
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("the_library_checks")]
 
 
-@pytest.fixture
-def small(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Dataset:
-    """A small published collection, and the toy engine; a store of the test's own."""
-    settings.VAR = tmp_path / "var"
+@pytest.fixture(autouse=True)
+def the_library_has_time(settings: Any) -> None:
+    """However busy the machine is."""
     settings.MODEL_CHECK_SECONDS = 300
-    use_toy_engine(monkeypatch, settings)
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
-    return make_published(tmp_path / "collection")
 
 
 def sent(submission: Submission, tmp_path: Path, **configuration: Any) -> Checkpoint:

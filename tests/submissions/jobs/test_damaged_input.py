@@ -16,27 +16,17 @@ from submissions.jobs import runner
 from submissions.jobs.models import kept_indexes
 from submissions.jobs.models.shard_jobs import settle_waiting_jobs
 from submissions.models import Job, Shard, State
-from tests.submissions.model_jobs import (
-    make_published,
-    make_submission,
-    queue_model,
-    run_waiting,
-    use_toy_engine,
-)
+from tests.submissions.model_jobs import make_published, make_submission, queue_model, run_waiting
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Dataset:
-    """A published collection in a store of its own, whose corpus is of several blocks. Nothing is tried again."""
-    use_toy_engine(monkeypatch, settings)
-    settings.VAR = tmp_path / "var"
-    settings.VAR.mkdir()
+def dataset(with_toy_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Dataset:
+    """A published collection whose corpus is of several blocks. Nothing is tried again."""
     settings.SHARD_SIZE = 15
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 300)
     monkeypatch.setattr(runner, "ATTEMPTS", 1)
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     return make_published(tmp_path / "collection")
 
 

@@ -129,8 +129,6 @@ def small(
     """A published collection of three shards, and the toy engine."""
     use_toy_engine(monkeypatch, settings)
     settings.SHARD_SIZE = SHARD_SIZE
-    # The thread that keeps a lease alive would wait for the transaction around the test.
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     # BM25's times beside the model's are nothing to these tests, and take seconds.
     monkeypatch.setattr("submissions.jobs.models.run_model.measure_bm25", lambda *_: {})
     return make_published(tmp_path / "collection")

@@ -53,7 +53,6 @@ def small(
     """A small published collection whose index is kept all the same, in a store of the test's own."""
     settings.VAR = tmp_path / "var"
     monkeypatch.setattr(kept_indexes, "LEAST_DOCUMENTS", 1)
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     use_backend(settings, "none")
     return make_published(tmp_path / "collection")
 

@@ -23,26 +23,10 @@ from submissions.jobs.models.embedding_files import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
 from submissions.queue.queue import request_cancel
 from submissions.sandbox.running import SandboxOutcome, run_job
-from tests.submissions.model_jobs import (
-    make_published,
-    make_submission,
-    queue_model,
-    run_waiting,
-    use_toy_engine,
-)
+from tests.submissions.model_jobs import make_submission, queue_model, run_waiting
 from tests.submissions.sandboxes import make_deep
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def small(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Dataset:
-    """A small published collection, and the toy engine; a store of the test's own."""
-    settings.VAR = tmp_path / "var"
-    use_toy_engine(monkeypatch, settings)
-    # The thread that keeps a lease alive would wait for the transaction around the test.
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
-    return make_published(tmp_path / "collection")
 
 
 def finished(job: Job) -> Job:

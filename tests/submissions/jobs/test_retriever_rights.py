@@ -29,8 +29,6 @@ def roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Non
     """The roles, and a retriever without a sandbox."""
     settings.VAR = tmp_path / "var"
     use_toy_engine(monkeypatch, settings)
-    # The thread that keeps a lease alive would wait for the transaction around the test.
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     make_roles()
 
 

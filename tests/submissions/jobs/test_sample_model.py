@@ -24,7 +24,6 @@ def test_the_sample_is_made_measured_and_offered(
     tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.VAR = tmp_path / "var"
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     dataset = make_published(tmp_path / "collection")
     use_backend(settings, "auto" if sandbox.backend().available else "none")
     request_work(WorkRequest.Kind.SAMPLE_MODEL, dataset)

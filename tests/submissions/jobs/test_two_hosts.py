@@ -42,7 +42,6 @@ def test_a_model_runs_where_nothing_but_the_bucket_is(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     monkeypatch.setattr("submissions.jobs.models.run_model.measure_bm25", lambda *_: {})
     site, worker = tmp_path / "site", tmp_path / "worker"
     site.mkdir()

@@ -1,0 +1,123 @@
+"""What happens to those who wait when a shard fails, is rejected, or is cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from leaderboard.models import Dataset
+from submissions.jobs.models.encoding_settings import EncodingSetting
+from submissions.jobs.models.encodings import wait_for_shards
+from submissions.jobs.models.shard_jobs import (
+    cancel_unneeded_shards,
+    settle_shard_waiters,
+    settle_waiting_jobs,
+)
+from submissions.models import Job, Shard, State
+from submissions.queue.lease import Cancelled
+from submissions.queue.lifecycle import advance
+from submissions.queue.queue import reap, request_cancel
+from tests.submissions.encodings import SHARDS, model_job, next_shard, state_of
+from tests.submissions.encodings import dataset as dataset
+from tests.submissions.encodings import encode as encode
+from tests.submissions.encodings import setting as setting
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def test_a_shard_that_fails_three_times_fails_those_who_wait(
+    dataset: Dataset, setting: EncodingSetting
+) -> None:
+    parent = model_job(dataset)
+    wait_for_shards(parent, setting)
+    for _ in range(3):
+        Job.objects.filter(kind=Job.Kind.SHARD).update(not_before=None)
+        lost = next_shard()
+        Job.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        reap()
+        settle_waiting_jobs()
+    parent.refresh_from_db()
+    assert (parent.state, parent.error_code) == (State.FAILED, "worker_lost")
+    assert "Shard 1 of the corpus could not be encoded." in parent.log
+    settle_waiting_jobs()
+    others = Job.objects.filter(kind=Job.Kind.SHARD).exclude(pk=lost.pk)
+    assert set(others.values_list("state", flat=True)) == {State.CANCELLED}
+
+
+def test_the_reason_of_a_rejected_shard_is_the_jobs(dataset: Dataset, setting: EncodingSetting) -> None:
+    parent = model_job(dataset)
+    wait_for_shards(parent, setting)
+    shard = next_shard()
+    report = {"problems": [{"code": "not_finite_output"}]}
+    advance(shard.pk, State.REJECTED, fence=shard.fence, error_code="not_finite_output", report=report)
+    settle_shard_waiters(shard)
+    parent.refresh_from_db()
+    assert (parent.state, parent.error_code, parent.report) == (State.REJECTED, "not_finite_output", report)
+
+
+def test_a_job_that_comes_after_a_failure_has_its_shards_tried_anew(
+    dataset: Dataset, setting: EncodingSetting
+) -> None:
+    wait_for_shards(model_job(dataset), setting)
+    shard = next_shard()
+    advance(shard.pk, State.FAILED, fence=shard.fence)
+    settle_waiting_jobs()
+    later = model_job(dataset)
+    wait_for_shards(later, setting)
+    settle_waiting_jobs()
+    assert state_of(later) == State.RETRIEVING
+    under_way = Job.objects.filter(kind=Job.Kind.SHARD, state=State.QUEUED, shard__isnull=False)
+    assert under_way.count() == SHARDS
+
+
+def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: EncodingSetting) -> None:
+    parent = model_job(dataset)
+    wait_for_shards(parent, setting)
+    running = next_shard()
+    parent.refresh_from_db()
+    assert request_cancel(parent)
+    cancel_unneeded_shards()
+    assert state_of(parent) == State.CANCELLED
+    running.refresh_from_db()
+    assert running.cancel_requested
+    waiting = Job.objects.filter(kind=Job.Kind.SHARD).exclude(pk=running.pk)
+    assert set(waiting.values_list("state", flat=True)) == {State.CANCELLED}
+
+
+def test_shards_that_somebody_else_waits_for_go_on(dataset: Dataset, setting: EncodingSetting) -> None:
+    first = model_job(dataset)
+    wait_for_shards(first, setting)
+    Job.objects.filter(kind=Job.Kind.SHARD).update(queue="gpu")
+    second = model_job(dataset)
+    wait_for_shards(second, setting)
+    first.refresh_from_db()
+    request_cancel(first)
+    cancel_unneeded_shards()
+    assert set(Job.objects.filter(kind=Job.Kind.SHARD).values_list("state", flat=True)) == {State.QUEUED}
+
+
+def test_a_shard_cancelled_while_somebody_came_is_made_again(
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None]
+) -> None:
+    parent = model_job(dataset)
+    wait_for_shards(parent, setting)
+    shard = next_shard()
+    request_cancel(shard)
+    with pytest.raises(Cancelled):
+        encode(shard)
+    advance(shard.pk, State.CANCELLED, fence=shard.fence)
+    settle_waiting_jobs()
+    assert Shard.objects.filter(job__state=State.QUEUED).count() == SHARDS
+    assert state_of(parent) == State.RETRIEVING
+
+
+def test_a_wish_to_cancel_that_came_while_claimed_is_heard(
+    dataset: Dataset, setting: EncodingSetting
+) -> None:
+    parent = model_job(dataset)
+    request_cancel(parent)
+    wait_for_shards(parent, setting)
+    assert state_of(parent) == State.CANCELLED
