@@ -58,7 +58,10 @@ def every_part() -> list[Part]:
     """Lint, and all tests but the long ones."""
     first, *others = [suite(name, "sqlite", *folders) for name, folders in _folders().items()]
     on_postgresql = suite(
-        "what touches the database", "postgresql", marked="database and not long and not long_on_postgresql"
+        "what touches the database",
+        "postgresql",
+        *_files_for_postgresql(),
+        marked="database and not long and not long_on_postgresql",
     )
     return [first, on_postgresql, *others, Part("lint", ["make", "lint"])]
 
@@ -67,7 +70,23 @@ def long_parts() -> list[Part]:
     """The long tests."""
     return [
         suite("long tests", "sqlite", marked="long"),
-        suite("long tests of the database", "postgresql", marked="database and (long or long_on_postgresql)"),
+        suite(
+            "long tests of the database",
+            "postgresql",
+            *_files_for_postgresql(),
+            marked="database and (long or long_on_postgresql)",
+        ),
+    ]
+
+
+def _files_for_postgresql() -> list[str]:
+    """The files with tests that run there: to read all others, only to leave them out, takes half a minute."""
+    marks = ("mark.database", "mark.sampled_on_postgresql")
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [
+        str(path.relative_to(ROOT))
+        for path in files
+        if any(mark in path.read_text("utf-8") for mark in marks)
     ]
 
 
@@ -107,7 +126,7 @@ def _run_lane(take: Callable[[], Part], before: Sequence[str], failed: list[str]
             status = subprocess.run(
                 [*before, *part.command],
                 cwd=ROOT,
-                env={**os.environ, **part.environment},
+                env={**_environment(), **part.environment},
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 check=False,
@@ -117,6 +136,11 @@ def _run_lane(take: Callable[[], Part], before: Sequence[str], failed: list[str]
             print(f"=== {part.name}, {seconds:.0f} s\n{said.read()}", end="", flush=True)
         if status:
             failed.append(part.name)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but modules are kept compiled: tests start hundreds of processes, and each would compile all again."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 if __name__ == "__main__":
