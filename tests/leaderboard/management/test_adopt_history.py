@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -30,26 +32,44 @@ from leaderboard.management.supervisor.processes import SupervisorError
 from leaderboard.models import AuditRecord, Team
 from tests.earlier_history import EARLIER, record_earlier_migrations
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = pytest.mark.database
 
 triggers = import_module("leaderboard.migrations.0002_append_only_audit")
 TABLES = {"leaderboard_auditrecord"}
 
 
 @pytest.fixture(scope="module")
-def new_tables(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> set[str]:
-    """Those of a new database, with the migrations that `--nomigrations` hides."""
-    with django_db_blocker.unblock(), override_settings(MIGRATION_MODULES={}):
-        return adopt_history.describe_new_tables()
+def built_once(django_db_setup: None, django_db_blocker: Any) -> Iterator[set[str]]:
+    """A database of the earlier migrations, in a transaction around all tests; the tables of a new one.
+
+    To take away what later migrations made takes SQLite seconds.
+    """
+    with django_db_blocker.unblock():
+        with override_settings(MIGRATION_MODULES={}):  # with the migrations that `--nomigrations` hides
+            new_tables = adopt_history.describe_new_tables()
+        with rolled_back():
+            build_earlier_database()
+            yield new_tables
 
 
 @pytest.fixture
-def earlier_database(new_tables: set[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The database of the tests, with the records of the earlier migrations and all triggers.
+def earlier_database(built_once: set[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The database of the tests, with the records of the earlier migrations and all triggers."""
+    monkeypatch.setattr(adopt_history, "describe_new_tables", lambda: built_once)
+    with rolled_back():
+        yield
 
-    It has no table and no column that a migration after the present first ones has made.
-    """
-    monkeypatch.setattr(adopt_history, "describe_new_tables", lambda: new_tables)
+
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    """A transaction, or a part of one, of which nothing stays."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def build_earlier_database() -> None:
+    """Leave no table and no column that a migration after the present first ones has made."""
     if connection.vendor == "sqlite":
         execute(*triggers.SQLITE)
     with override_settings(MIGRATION_MODULES={}):
