@@ -19,6 +19,7 @@ from tests.submissions.collections import demo as demo
 from tests.submissions.collections import secret as secret
 from tests.submissions.fake_hub import hub as hub
 from tests.submissions.model_jobs import small as small
+from tests.submissions.model_jobs import unmeasured as unmeasured
 from tests.submissions.model_jobs import with_toy_engine as with_toy_engine
 from tests.submissions.people import alice as alice
 from tests.submissions.people import api as api

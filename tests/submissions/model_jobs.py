@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.engines import ENGINES, Resources, retrieve
+from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
@@ -17,6 +19,7 @@ from leaderboard.models import Dataset
 from leaderboard.systems.records import SystemFields, create_system
 from submissions import sandbox
 from submissions.checkpoints.service import folder_of
+from submissions.jobs.models import run_model
 from submissions.jobs.runner import drain_queue
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.queue import create_requested_jobs
@@ -55,6 +58,12 @@ def with_toy_engine(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 def small(with_toy_engine: None, tmp_path: Path) -> Dataset:
     """A small published collection, and the toy engine."""
     return make_published(tmp_path / "collection")
+
+
+@pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are run without measuring how long they take, which takes seconds."""
+    monkeypatch.setattr(run_model, "ExecutionJob", partial(ExecutionJob, measure=False))
 
 
 def import_small(folder: Path, slug: str = "small") -> Dataset:

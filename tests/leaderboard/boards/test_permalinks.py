@@ -43,7 +43,7 @@ from tests.factories import make_dataset
 from tests.leaderboard.entries import cost, make_system, renew_judgements, score, scored_dataset
 from tests.pages import one_line
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 def pass_time(hours: int = 1) -> None:

@@ -31,7 +31,7 @@ from tests.leaderboard.boards.test_permalinks import (
 )
 from tests.leaderboard.entries import make_source, make_system, report, score, score_seeds, scored_dataset
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 def make_whole() -> tuple[Dataset, list[Dataset]]:

@@ -10,7 +10,7 @@ from leaderboard.systems.records import canonical_datasets
 from tests.factories import make_dataset
 from tests.leaderboard.entries import make_system, score, scored_dataset
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 PREPARING = Dataset.State.PREPARING
 

@@ -36,7 +36,7 @@ from tests.leaderboard.entries_by_query import (
     spread,
 )
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ from tests.submissions.clients import Api
 from tests.submissions.collections import make_collection, run_text
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 OPENS = datetime(2026, 9, 1, 12, tzinfo=UTC)
 CLOSES = OPENS + timedelta(days=30)

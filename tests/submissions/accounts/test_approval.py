@@ -17,7 +17,7 @@ from submissions.models import AccountMail, QuotaUse
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 PASSWORD = "a long passphrase"
 
 

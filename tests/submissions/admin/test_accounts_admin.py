@@ -23,7 +23,7 @@ from submissions.models import ApiToken, Webhook
 from tests.curating import filled, save
 from tests.factories import make_a_curator, make_dataset, make_user, team_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 PHRASE = "an entirely new phrase"
 
 

@@ -21,7 +21,7 @@ from tests.submissions.collections import QUERIES, make_collection, run_text
 from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
 from tests.submissions.workers import announce, work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 @pytest.fixture

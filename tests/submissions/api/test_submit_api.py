@@ -15,7 +15,7 @@ from tests.submissions.clients import Api, upload
 from tests.submissions.collections import QUERIES, make_collection, run_text
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 def test_a_run_goes_in_and_its_scores_come_out(demo: Dataset, baseline: None, api: Api) -> None:

@@ -24,7 +24,7 @@ from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 ROWS = "run,participant,name,architecture\n"
 

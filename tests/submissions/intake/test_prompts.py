@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.runs import read_text
 from leaderboard.models import Dataset, Run
 from leaderboard.results.reported_facts import fact_texts
-from submissions.jobs.models import run_model
 from submissions.models import Job, State, Submission
 from tests.pages import one_line
 from tests.submissions.clients import Api, upload
@@ -25,7 +22,6 @@ from tests.submissions.model_jobs import (
     make_submission,
     queue_model,
     run_waiting,
-    use_toy_engine,
 )
 from tests.submissions.models import collection, static_files, submit_model, with_corpus, zipped
 from tests.submissions.views.test_model_page import NEW
@@ -161,11 +157,9 @@ def test_the_page_takes_prompts_of_datasets_and_keeps_them(signed_in: Client, ap
 
 
 def test_prompts_are_stored_and_shown_with_the_result(
-    client: Client, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+    with_toy_engine: None, unmeasured: None, client: Client, tmp_path: Path
 ) -> None:
     """The model is run with its dataset's own prompt, and the result names what was put before queries."""
-    use_toy_engine(monkeypatch, settings)
-    monkeypatch.setattr(run_model, "ExecutionJob", partial(ExecutionJob, measure=False))
     submission = make_submission()
     job = queue_model(import_small(tmp_path), submission, parameters={"query_prompt": "berlin berlin "})
     run_waiting()

@@ -25,7 +25,7 @@ from tests.submissions.collections import make_collection, run_text
 from tests.submissions.models import with_corpus
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 OPENS = datetime(2026, 9, 1, 12, tzinfo=UTC)
 CLOSES = OPENS + timedelta(days=30)

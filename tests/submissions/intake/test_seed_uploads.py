@@ -20,7 +20,7 @@ from tests.submissions.collections import make_collection, run_text
 from tests.submissions.outcomes import outcome_of
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 def seeds(*skips: int, name: str = "run-{}.txt") -> list[Any]:

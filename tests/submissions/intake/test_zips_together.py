@@ -21,7 +21,7 @@ from tests.submissions.collections import run_text
 from tests.submissions.intake.test_limits import zipped
 from tests.submissions.uploads.test_uploads_taken import arrived
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 MEGABYTE = 1024 * 1024
 

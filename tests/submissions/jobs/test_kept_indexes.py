@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,17 @@ def spoil_the_note(place: Path) -> None:
     note.write_text('{"seconds": 1')
 
 
-def test_what_is_damaged_or_missing_is_built_again_once(small: Dataset, children: list[ExecutionJob]) -> None:
+DAMAGES = (spoil_a_header, truncate, lose_a_file, lose_the_index, spoil_the_note, shutil.rmtree)
+
+
+@pytest.mark.parametrize(
+    "damages", [DAMAGES[:1], pytest.param(DAMAGES, marks=pytest.mark.long)], ids=["one", "all"]
+)
+def test_what_is_damaged_or_missing_is_built_again_once(
+    small: Dataset, children: list[ExecutionJob], damages: Sequence[Callable[[Path], object]]
+) -> None:
     (place,) = places()
     before, run = contents(place), run_baseline(small)
-    damages = (truncate, lose_a_file, lose_the_index, spoil_a_header, spoil_the_note, shutil.rmtree)
     for count, damage in enumerate(damages, 2):
         damage(place)
         assert run_baseline(small) == run, damage

@@ -216,7 +216,7 @@ def test_what_our_own_process_does_wrong_is_tried_three_times_and_not_counted(
 
 
 def test_the_next_attempt_goes_on_behind_what_was_found(
-    small: Dataset, monkeypatch: pytest.MonkeyPatch, settings: Any
+    unmeasured: None, small: Dataset, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     job = queue_model(small, make_submission())
 

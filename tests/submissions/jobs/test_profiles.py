@@ -30,7 +30,7 @@ from submissions.queue.lease import Lease, LeaseLost
 from submissions.queue.queue import claim, create_requested_jobs
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 def imported(folder: Path, slug: str = "tiny", **options: Any) -> ImportResult:

@@ -20,7 +20,7 @@ from tests.factories import make_dataset, make_job
 from tests.leaderboard.entries import scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 def test_a_withdrawn_result_leaves_the_board_and_a_tombstone_stays(

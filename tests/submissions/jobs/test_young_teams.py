@@ -22,7 +22,7 @@ from tests.submissions.clients import Api
 from tests.submissions.collections import JUDGED, QUERIES, make_collection
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 @pytest.fixture

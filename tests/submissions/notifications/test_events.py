@@ -41,7 +41,7 @@ from tests.submissions.receiver import Receiver
 from tests.submissions.rescores import more_judgements, rescored
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 FOREVER = float("inf")
 

@@ -21,7 +21,7 @@ from tests.factories import make_user
 from tests.pages import one_line
 from tests.submissions.clients import Api
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 FOREVER = float("inf")
 

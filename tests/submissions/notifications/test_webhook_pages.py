@@ -21,7 +21,7 @@ from tests.factories import make_user
 from tests.submissions.clients import Api
 from tests.submissions.receiver import Receiver
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 FOREVER = float("inf")
 

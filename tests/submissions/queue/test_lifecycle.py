@@ -8,7 +8,7 @@ from submissions.models import TERMINAL, Job, State
 from submissions.queue.lifecycle import TRANSITIONS, advance, submission_state, write_log
 from tests.factories import make_dataset, make_job
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 @pytest.mark.parametrize("start", list(State))

@@ -12,7 +12,7 @@ from tests.submissions.clients import Api, upload
 from tests.submissions.collections import DOCUMENTS, QUERIES, run_text
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from tests.submissions.clients import Answer, Api, upload
 from tests.submissions.collections import run_text
 from tests.submissions.workers import work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 @pytest.fixture
