@@ -1,4 +1,4 @@
-"""What the client's tests share: `runboard_eval`, as whoever installs it has it."""
+"""What the client's tests share: a site that gunicorn serves; `runboard_eval`, as whoever installs it has it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from packages.evaluation_wheel import write_tree
+from tests.servers.web import serving
+
+
+@pytest.fixture(scope="package")
+def site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the site."""
+    with serving(tmp_path_factory.mktemp("web")) as started:
+        yield started[0]
 
 
 @pytest.fixture(scope="package")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from submissions.jobs.runner import drain_queue
 from submissions.models import State, Upload
 from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user
-from tests.servers.web import serving
 from tests.submissions.model_jobs import make_published
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,12 +28,6 @@ MB = 1024 * 1024
 RUN = "".join(
     f"q{query} Q0 d{number} {number} {9 - number} mine\n" for query in (1, 2) for number in range(1, 8)
 )
-
-
-@pytest.fixture(scope="module")
-def site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("web")) as started:
-        yield started[0]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,10 @@ from runboard.cli import main
 from runboard.reproducing import reproduce, slug_of
 from submissions import sandbox
 from submissions.queue.queue import create_requested_jobs
-from tests.servers.web import serving
 from tests.submissions.jobs.test_baseline import make_baseline
 from tests.submissions.model_jobs import make_published, run_waiting, use_backend
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("package")]
-
-
-@pytest.fixture(scope="module")
-def site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("web")) as started:
-        yield started[0]
 
 
 @pytest.fixture

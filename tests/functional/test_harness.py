@@ -1,16 +1,14 @@
-"""What the other tests rely on: no way out of this machine, a real worker, a real browser."""
+"""What the other tests rely on: no way out of this machine, a real worker."""
 
 from __future__ import annotations
 
 import re
 import socket
 import time
-from typing import Any
 
 import pytest
 from django.conf import settings
 from django.db import connection
-from playwright.sync_api import Page
 
 from leaderboard.core import wakeup
 from leaderboard.core.wakeup import DISPATCH
@@ -47,11 +45,3 @@ def test_a_real_worker_hears_messages(worker: WorkerProcesses) -> None:
         assert worker.worker.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-@pytest.mark.browser
-def test_a_real_browser_sees_the_live_server(page: Page, live_server: Any) -> None:
-    answer = page.goto("/healthz")
-    assert answer is not None
-    assert answer.status == 200
-    assert '"status": "ok"' in page.content()

@@ -123,7 +123,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Of tests that read the same rows in much the same way one in four runs on PostgreSQL too in `make test`."""
+    """Of tests that use the same tables in much the same way one in four runs on PostgreSQL too in `make test`."""
     if item.get_closest_marker("sampled_on_postgresql"):
         position = _sampled[item.path] = _sampled.get(item.path, -1) + 1
         item.add_marker("database")

@@ -20,8 +20,9 @@ from leaderboard.importing.reported import tables
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import AuditRecord, Benchmark, Dataset, DatasetVersion
 from leaderboard.results.publishing.visibility import mark_published
-from tests.leaderboard.importing.test_fetching import COMMIT, NAME, Mirror
+from tests.leaderboard.importing.test_fetching import NAME
 from tests.leaderboard.importing.test_fetching import mirror as mirror
+from tests.servers.hub import COMMIT, FakeHub
 
 pytestmark = pytest.mark.django_db
 
@@ -73,7 +74,7 @@ def bring(*options: str) -> str:
 
 
 def test_what_can_be_had_is_imported_and_the_rest_is_a_line_each(
-    mirror: Mirror, toys: None, client: Client
+    mirror: FakeHub, toys: None, client: Client
 ) -> None:
     told = bring("toys")
     assert re.search(r"toy-one +imported +nDCG@10 0.500 +5 documents, 3 queries", told), told
@@ -104,7 +105,7 @@ def test_what_can_be_had_is_imported_and_the_rest_is_a_line_each(
 
 
 def test_it_goes_on_where_it_was_interrupted(
-    mirror: Mirror, toys: None, monkeypatch: pytest.MonkeyPatch
+    mirror: FakeHub, toys: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bring("toys", "--only", "toy-one")
 
@@ -121,7 +122,7 @@ def test_it_goes_on_where_it_was_interrupted(
     assert re.search(r"toy-part +imported", told), told
 
 
-def test_what_is_here_is_left_alone(mirror: Mirror, toys: None) -> None:
+def test_what_is_here_is_left_alone(mirror: FakeHub, toys: None) -> None:
     bring("toys", "--only", "toy-one")
     Dataset.objects.filter(slug="toy-one").update(name="Mine")
     Benchmark.objects.filter(slug="toys").update(name="Ours")
@@ -134,7 +135,7 @@ def test_what_is_here_is_left_alone(mirror: Mirror, toys: None) -> None:
     assert not AuditRecord.objects.filter(action="settings").exists()
 
 
-def test_a_dataset_known_from_publications_gains_its_content(mirror: Mirror, toys: None) -> None:
+def test_a_dataset_known_from_publications_gains_its_content(mirror: FakeHub, toys: None) -> None:
     load_reported()
     known = Dataset.objects.get(slug="scifact")
     Dataset.objects.filter(pk=known.pk).update(slug="toy-one")

@@ -21,7 +21,7 @@ from submissions.notifications.webhook_client import AddressRefused, parse_targe
 from submissions.notifications.webhooks import send_deliveries, send_test
 from tests.submissions.receiver import Receiver
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = pytest.mark.django_db
 
 FOREVER = float("inf")
 

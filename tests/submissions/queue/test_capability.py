@@ -252,6 +252,7 @@ def test_a_process_hears_that_another_of_its_worker_wants_another_try(broken: No
     assert capability.own_capability() == ISOLATED
 
 
+@pytest.mark.long_on_postgresql
 def test_the_gpu_is_tried_by_computing_on_it() -> None:
     """In the sandbox, with the torch that models have. Where there is no GPU the reason is torch's own, in a line."""
     reason = UnprotectedBackend().cuda_reason
