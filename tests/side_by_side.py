@@ -56,14 +56,14 @@ FOLDERS = {
 
 def every_part() -> list[Part]:
     """Lint, and all tests but the long ones."""
-    first, *others = [suite(name, "sqlite", *folders) for name, folders in _folders().items()]
+    first, second, *others = [suite(name, "sqlite", *folders) for name, folders in _folders().items()]
     on_postgresql = suite(
         "what touches the database",
         "postgresql",
         *_files_for_postgresql(),
         marked="database and not long and not long_on_postgresql",
     )
-    return [first, on_postgresql, *others, Part("lint", ["make", "lint"])]
+    return [first, second, on_postgresql, *others, Part("lint", ["make", "lint"])]
 
 
 def long_parts() -> list[Part]:

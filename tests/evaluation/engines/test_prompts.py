@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 
+from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.engines import InvalidParameter, describe
 from evaluation.engines.prompts import SIDES, TEMPLATES, prompt_of, prompt_remarks, shown, template_of
@@ -153,19 +152,10 @@ def test_an_unknown_name_is_refused_once_the_checkpoint_is_known(engine: str, na
         description.check_parameters(asked, known)
 
 
-def test_pack_says_what_is_to_be_known_of_prompts(tmp_path: Path) -> None:
+def test_pack_says_what_is_to_be_known_of_prompts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tiny_models.tiny_dense(tmp_path / "bge-base-en-v1.5", prompts={"retrieval_query": "x: "})
-    words = [
-        sys.executable,
-        "-m",
-        "evaluation",
-        "pack",
-        str(folder),
-        "--no-trial",
-        "--out",
-        str(tmp_path / "m.tar.zst"),
-    ]
-    told = subprocess.run(words, capture_output=True, text=True, check=True).stderr
+    assert main(["pack", str(folder), "--no-trial", "--out", str(tmp_path / "m.tar.zst")]) == 0
+    told = capsys.readouterr().err
     assert "warning: prompt_names" in told
     assert "query_prompt=auto:retrieval_query" in told
     assert "warning: prompt_template" in told
