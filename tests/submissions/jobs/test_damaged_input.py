@@ -52,7 +52,10 @@ def flip_bytes(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [cut_between_blocks, flip_bytes, Path.unlink])
+@pytest.mark.parametrize(
+    "damage",
+    [flip_bytes, *(pytest.param(each, marks=pytest.mark.long) for each in (cut_between_blocks, Path.unlink))],
+)
 def test_a_damaged_corpus_is_a_fault_of_ours(dataset: Dataset, damage: Callable[[Path], None]) -> None:
     damage(corpus_of(dataset))
     job = queue_model(dataset, make_submission())
