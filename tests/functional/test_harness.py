@@ -1,19 +1,14 @@
-"""What the other tests rely on: no way out of this machine, a real worker."""
+"""What the other tests rely on: no way out of this machine, a database of their own."""
 
 from __future__ import annotations
 
-import re
 import socket
-import time
 
 import pytest
 from django.conf import settings
 from django.db import connection
 
-from leaderboard.core import wakeup
-from leaderboard.core.wakeup import DISPATCH
 from tests.servers.network import OutsideConnection
-from tests.servers.worker import WorkerProcesses
 
 
 def test_other_machines_cannot_be_reached() -> None:
@@ -34,14 +29,3 @@ def test_the_database_is_the_one_asked_for(pytestconfig: pytest.Config) -> None:
     import os
 
     assert connection.vendor == os.environ.get("RUNBOARD_TEST_DATABASE", "sqlite")
-
-
-@pytest.mark.database
-def test_a_real_worker_hears_messages(worker: WorkerProcesses) -> None:
-    before = worker.log.stat().st_size
-    assert wakeup.send_wakeup(DISPATCH, "dispatch")
-    deadline = time.monotonic() + 60
-    while not re.search(rf"{DISPATCH}\[\S+ succeeded", worker.log.read_text()[before:]):
-        assert worker.worker.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -20,7 +20,6 @@ from leaderboard.celery import app, own_settings
 from leaderboard.settings.services import unacked_keys
 from submissions.queue.queue import WORK
 from tests.docker.compose_broker import ComposeBroker, start_compose_broker
-from tests.servers.worker import WorkerProcesses
 
 OTHERS = ("score", "dispatch", "notices")
 
@@ -149,18 +148,6 @@ def test_a_retriever_sends_no_question_to_workers(
         with pytest.raises((NoPermissionError, OperationalError)):
             ask(asker.control)
     assert any("pidbox" in each or "publish" in each for each in compose_broker.refusals())
-
-
-@pytest.mark.database
-def test_a_worker_answers_to_nobody(worker: WorkerProcesses, broker: redis.Redis) -> None:
-    """Not even where its broker permits everything, as the tests' does: nobody listens to any channel."""
-    assert app.conf.worker_enable_remote_control is False
-    assert broker.pubsub_numpat() == 0
-    assert broker.pubsub_channels() == []
-    assert not list(broker.scan_iter("*pidbox*"))
-    app.control.shutdown()
-    assert not app.control.inspect(timeout=0.5).conf()
-    assert worker.worker.poll() is None
 
 
 def test_celery_knows_its_own_settings_alone() -> None:
