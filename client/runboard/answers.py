@@ -577,6 +577,7 @@ class Summary(TypedDict):
     relative: float | None
     better: bool | None
     p: float | None
+    p_corrected: float | None
     tied: list[str]
     cheapest: str | None
     latency_ms: float | None
