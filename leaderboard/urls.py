@@ -31,7 +31,7 @@ from leaderboard.views import (
 )
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
-from leaderboard.views.files import dataset_file, favicon
+from leaderboard.views.files import favicon
 from leaderboard.views.search import search_page
 from leaderboard.views.security_txt import security_txt
 
@@ -51,7 +51,6 @@ pages = [
     path("", home.home, name="home"),
     path("datasets/", home.leaderboards, name="datasets"),
     path("datasets/<slug:slug>/", boards.dataset, name="dataset"),
-    path("datasets/<slug:slug>/files/<str:name>", dataset_file, name="dataset-file"),
     path("datasets/<slug:slug>/queries/", queries.queries, name="queries"),
     path("datasets/<slug:slug>/queries/<path:query_id>/", queries.query, name="query"),
     path("datasets/<slug:slug>/rescores/<int:number>/", rescores.rescore, name="rescore"),

@@ -10,8 +10,10 @@ from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
+from leaderboard.views.files import dataset_file
 from submissions.accounts import data_views
 from submissions.accounts import views as account_views
+from submissions.accounts.authentication import takes_tokens
 from submissions.accounts.elsewhere import where_configured
 from submissions.api import uploads
 from submissions.api import views as api
@@ -21,8 +23,8 @@ from submissions.api.quotas import QuotasView
 from submissions.notifications import api as notifications_api
 from submissions.notifications import views as notification_views
 from submissions.status.metrics import metrics
+from submissions.views import agreements, submissions, systems
 from submissions.views import models as model_views
-from submissions.views import submissions, systems
 from submissions.views import uploads as upload_pages
 from submissions.views.model_reference import models
 
@@ -59,6 +61,9 @@ _SUBMISSION, _TEAM = "submissions/<slug:identifier>/", "teams/<slug:slug>/"
 _WEBHOOK = f"{_TEAM}webhooks/<int:identifier>/"
 
 pages = [
+    path("datasets/<slug:slug>/files/<str:name>", takes_tokens(dataset_file), name="dataset-file"),
+    path("datasets/<slug:slug>/agreement/", agreements.dataset_agreement, name="dataset-agreement"),
+    path("rounds/<slug:slug>/agreement/", agreements.round_agreement, name="round-agreement"),
     path("submit/", submissions.submit, name="submit"),
     path("submit/model/", model_views.submit_model, name="submit-model"),
     path("models/", models, name="models"),

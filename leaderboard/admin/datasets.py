@@ -21,11 +21,12 @@ from evaluation.core.errors import InvalidContent
 from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin.base import curator
 from leaderboard.admin.exchange import ExchangeAdmin
+from leaderboard.admin.forms import CurationForm
 from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.admin.pages import ReasonForm, confirmed_action, curation_page, object_crumb, require
 from leaderboard.admin.resources import DatasetResource
 from leaderboard.core.audit import acting, record
-from leaderboard.core.permissions import may_read_judgements
+from leaderboard.core.permissions import may_read_judgements, opened_despite_agreement
 from leaderboard.datasets.files import seals_queries
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
@@ -125,10 +126,22 @@ def _yes_or_no(field: str, words: str) -> Callable[[Any, Dataset], str]:
     return shown
 
 
+class DatasetForm(CurationForm):
+    """Settings that go with the dataset's agreement, if it has one."""
+
+    def clean(self) -> dict[str, Any]:
+        """What was entered, held against the agreement."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        for name, message in opened_despite_agreement(self.instance, cleaned).items():
+            self.add_error(name, message)
+        return cleaned
+
+
 @admin.register(Dataset)
 class DatasetAdmin(ExchangeAdmin):
     """What may be said of a dataset. What decides its scores changes by importing only."""
 
+    form = DatasetForm
     resource = DatasetResource
     change_list_template = "admin/leaderboard/dataset/change_list.html"
     list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")

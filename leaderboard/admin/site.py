@@ -77,7 +77,7 @@ TASKS = {
         "dataset", "datasetversion", "benchmark", "qrels", "pool", "judgementimport", "rescore",
     ),
     "Results and flags": ("entry", "challenge", "flag", "system", "source", "measurement"),
-    "Rounds": ("round",),
+    "Rounds and agreements": ("round", "agreement", "acceptance"),
     "People and teams": ("user", "team", "quotaexception", "quotause", "emailaddress", "group"),
     "System": (),
 }  # fmt: skip

@@ -130,15 +130,18 @@ class DatasetSerializer(DatasetSummarySerializer):
     candidates_only = serializers.BooleanField(
         help_text="Whether a query's judged documents are the candidates, and others are passed over."
     )
-    runs_visibility = serializers.CharField(help_text="public, participants or curators.")
-    queries_visibility = serializers.CharField(help_text="public, participants or curators.")
-    documents_visibility = serializers.CharField(help_text="public, participants or curators.")
+    runs_visibility = serializers.CharField(help_text="public, accepted, participants or curators.")
+    queries_visibility = serializers.CharField(help_text="public, accepted, participants or curators.")
+    documents_visibility = serializers.CharField(help_text="public, accepted, participants or curators.")
     ir_datasets_id = serializers.CharField()
     beir_name = serializers.CharField()
     reported_statistics = serializers.DictField(help_text="What publications say, by name.")
     created_at = serializers.DateTimeField()
     version = DatasetVersionSerializer(allow_null=True)
     awaiting_judgements = AwaitingRunSerializer(many=True)
+    agreement = AddressField(
+        allow_null=True, help_text="Where it is accepted; null where the dataset asks for none."
+    )
     rounds = texts(help_text="Slugs.")
     withdrawn = TombstoneSerializer(many=True)
     quarantined = QuarantinedSerializer(many=True)

@@ -22,10 +22,13 @@ from leaderboard.boards.system import page as system_page
 from leaderboard.boards.system.result import Result
 from leaderboard.comparison.search import read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
+from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
 from leaderboard.core.http.site_url import site_address
+from leaderboard.core.permissions import has_agreement
 from leaderboard.datasets import lists
-from leaderboard.datasets.files import offered_files
+from leaderboard.datasets.files import keeping_out, offered_files
 from leaderboard.importing.benchmarks.catalogue import completeness
+from leaderboard.models import Dataset
 from leaderboard.results.history import entry_rows
 from leaderboard.results.kinds import QUARANTINED
 from leaderboard.results.values import published_statistics
@@ -125,12 +128,14 @@ class DatasetView(ReadView):
             if name != "content_sha256" or dataset["current_version__content_sha256"]
         }
         more = dataset_details(dataset, [], site_address(request._request) + "/")
+        row = Dataset(pk=dataset["pk"], queries_visibility=dataset["queries_visibility"])
         answer = {
             **dataset,
             "version": version if dataset["current_version_id"] else None,
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
             "number": page.board.total,
             "awaiting_judgements": awaiting_runs(dataset),
+            "agreement": reverse("dataset-agreement", args=[slug]) if has_agreement(row) else None,
             "rounds": [row.slug for row in announced_rounds([dataset["pk"]])],
             "withdrawn": page.tombstones,
             "quarantined": [row.entry for row in page.board.rows if row.ranked_in == QUARANTINED],
@@ -143,7 +148,7 @@ class DatasetView(ReadView):
             "nearest": more.neighbours,
             "twin": page.twin and page.twin["slug"],
         }
-        return Response(answers.DatasetSerializer(answer).data)
+        return Response(answers.DatasetSerializer(answer, context={"request": request}).data)
 
 
 def _board(request: Request, kind: Kind, slug: str, page: DatasetPage | BenchmarkPage | None) -> Response:
@@ -166,10 +171,14 @@ class DatasetBoardView(ReadView):
 class DatasetFilesView(ReadView):
     """The files that a dataset offers to whoever asks."""
 
-    @extend_schema(parameters=[SLUG], responses=answers.FileSerializer(many=True))
+    @extend_schema(
+        parameters=[SLUG], responses={200: answers.FileSerializer(many=True), 403: ErrorSerializer}
+    )
     def get(self, request: Request, slug: str) -> Response:
         """Queries, documents, ids, open judgements and example runs, as the dataset's settings allow."""
         dataset = visible_dataset(request, slug)
+        if due := [each.problem() for each in keeping_out(dataset, request.user)]:
+            raise ApiError(due[0].code, due[0].message, status_code=403, problems=due)
         files = [
             {"file": file, "path": reverse("dataset-file", args=[slug, file.name])}
             for file in offered_files(dataset, request.user)

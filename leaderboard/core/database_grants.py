@@ -18,8 +18,8 @@ RETRIEVER = "runboard_retriever"
 
 #: The record of who did what.
 AUDIT_TABLE = "leaderboard_auditrecord"
-#: What the site adds to and reads, and never changes; a trigger says so too (migration 0002).
-ADDED_TO = frozenset({AUDIT_TABLE})
+#: What the site adds to and reads, and never changes; of the record a trigger says so too (migration 0002).
+ADDED_TO = frozenset({AUDIT_TABLE, "leaderboard_acceptance"})
 #: What migrations alone write.
 MIGRATIONS = frozenset({"django_migrations"})
 #: What retrievers may do to the rows of a table besides reading them: whole, or by the columns of READ_BY_RETRIEVERS.

@@ -19,7 +19,13 @@ from isal import igzip
 from evaluation.collections.blocks import COMPRESSION_LEVEL, write_blocks
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades
-from leaderboard.core.permissions import may_read_judgements, sees
+from leaderboard.core.permissions import (
+    DueAgreement,
+    due_agreements,
+    has_agreement,
+    may_read_judgements,
+    sees,
+)
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User
 from leaderboard.models.datasets import Visibility
@@ -112,11 +118,22 @@ def may_offer_judgements(split: str, *, scored: str, hidden: bool) -> bool:
 
 def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
     """What this visitor may download of the dataset's current version, in the order of kinds."""
-    if dataset.current_version is None:
+    if dataset.current_version is None or keeping_out(dataset, user):
         return []
     order = list(Kind.values)
-    files = [file for file in dataset.current_version.files.all() if _may_download(dataset, file, user)]
+    queries = sees(user, dataset, dataset.queries_visibility)
+    documents = sees(user, dataset, dataset.documents_visibility)
+    files = [
+        file
+        for file in dataset.current_version.files.all()
+        if _may_download(dataset, file, user, queries=queries, documents=documents)
+    ]
     return sorted(files, key=lambda file: (order.index(file.kind), file.name))
+
+
+def keeping_out(dataset: Dataset, user: User | AnonymousUser) -> list[DueAgreement]:
+    """The dataset's agreement, while it keeps this visitor from all of its files."""
+    return due_agreements(user, datasets=[dataset.pk]) if has_agreement(dataset) else []
 
 
 def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> DatasetFile | None:
@@ -129,17 +146,20 @@ def open_file(file: DatasetFile) -> BinaryIO:
     return local_path(Area.FILES, file.sha256).open("rb")
 
 
-def _may_download(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -> bool:
+def _may_download(
+    dataset: Dataset, file: DatasetFile, user: User | AnonymousUser, *, queries: bool, documents: bool
+) -> bool:
+    """`queries`, `documents`: whether the visitor may see their texts."""
     if file.kind == Kind.QRELS:
         scored = dataset.current_qrels.split if dataset.current_qrels else "test"
         split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")
         return may_offer_judgements(split, scored=scored, hidden=dataset.hidden)
     if file.kind in (Kind.CORPUS, Kind.EXAMPLE_MODEL, Kind.REFUSED_MODEL):  # a vocabulary is the documents'
-        return sees(user, dataset.documents_visibility)
+        return documents
     if is_sealed(dataset, file):
         return may_read_judgements(user)
     if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXCLUDED, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
-        return sees(user, dataset.queries_visibility)
+        return queries
     return True  # document ids carry no text
 
 

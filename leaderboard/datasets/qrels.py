@@ -32,6 +32,7 @@ from evaluation.verification.answer_texts import AnswerTexts
 from evaluation.verification.comparing import Judgements as VerifyingJudgements
 from evaluation.verification.comparing import ScoringRules, parse_excluded
 from leaderboard.core.audit import record
+from leaderboard.core.permissions import has_agreement
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, local_path, path_of, put
 from leaderboard.models import Dataset, DatasetVersion, Qrels
@@ -75,10 +76,15 @@ class JudgementsNotCopied(Exception):
 
 
 def open_judgements(dataset: Dataset) -> judged.Qrels:
-    """The present judgements of a dataset, for pages. Raises JudgementsNotOpen unless everyone may see them."""
+    """The present judgements of a dataset, for pages. Raises JudgementsNotOpen unless everyone may see them.
+
+    Pages are for everyone: with an agreement the judgements are downloaded by whoever accepted it.
+    """
     qrels = dataset.current_qrels
     published = dataset.state == Dataset.State.PUBLISHED
     if dataset.hidden or not published or qrels is None or qrels.version_id != dataset.current_version_id:
+        raise JudgementsNotOpen(dataset.slug)
+    if has_agreement(dataset):
         raise JudgementsNotOpen(dataset.slug)
     try:
         return load_open_qrels(qrels)

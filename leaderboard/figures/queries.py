@@ -24,6 +24,7 @@ from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFou
 from leaderboard.figures.palette import BETTER, BLUE, INK, ORANGE, WORSE
 from leaderboard.figures.points import line_trace
 from leaderboard.models import Dataset, Entry
+from leaderboard.models.datasets import Visibility
 from leaderboard.rounds.topics import LEAST_OTHERS, Topic
 
 #: So many queries are in the table of difficulty; of more, evenly spaced ones.
@@ -36,7 +37,8 @@ MOST_UPRIGHT = 400
 
 def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
     """Whether a dataset's judgements are everyone's."""
-    return not dataset["hidden"] and bool(dataset["current_qrels_id"])
+    closed = Visibility.ACCEPTED in (dataset["queries_visibility"], dataset["documents_visibility"])
+    return not dataset["hidden"] and not closed and bool(dataset["current_qrels_id"])
 
 
 def build_difficulty(request: FigureRequest) -> Plot:

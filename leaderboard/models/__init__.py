@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 from leaderboard.models.accounts import Invitation, Membership, Team, TeamRedirect, User
+from leaderboard.models.agreements import Acceptance, Agreement
 from leaderboard.models.curation import AuditRecord, Challenge, JudgementImport, Pool, Rescore
 from leaderboard.models.datasets import (
     Benchmark,

@@ -16,8 +16,14 @@ class Visibility(models.TextChoices):
     """Who may see a part of a dataset."""
 
     PUBLIC = "public", "everyone"
+    ACCEPTED = "accepted", "people who accepted the agreement"
     PARTICIPANTS = "participants", "people who are signed in"
     CURATORS = "curators", "curators only"
+
+
+#: The settings of a dataset that say who may see what, and their values that an agreement rules out.
+VISIBILITIES = ("queries_visibility", "documents_visibility", "runs_visibility")
+WITHOUT_AGREEMENT = (Visibility.PUBLIC, Visibility.PARTICIPANTS)
 
 
 class Protection(models.TextChoices):

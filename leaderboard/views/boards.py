@@ -15,9 +15,9 @@ from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import cache_page, own_teams, vary_on_site_address
 from leaderboard.core.http.site_url import absolute, site_address
-from leaderboard.core.permissions import may_judge
+from leaderboard.core.permissions import has_agreement, may_judge
 from leaderboard.datasets import lists
-from leaderboard.datasets.files import offered_files
+from leaderboard.datasets.files import keeping_out, offered_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, DatasetVersion, Qrels
@@ -56,7 +56,8 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     def around() -> dict[str, Any]:
         statistics = published_statistics(lists.statistics_of(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
-        files = _files(request, dataset)
+        row = _row(dataset)
+        files = offered_files(row, request.user)
         return {
             "section": "datasets",
             "share_image": absolute(request, reverse("dataset_share", args=[slug])),
@@ -70,6 +71,8 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "rounds": rounds,
             "parts": page.parts,
             "twin": page.twin,
+            "registration": has_agreement(row),
+            "due": keeping_out(row, request.user),
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
             "rescore": under_way(dataset["pk"]) if may_judge(request.user) else None,
@@ -79,16 +82,15 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     return board_page(request, "leaderboard/dataset.html", state, around, board)
 
 
-def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
-    """The files that this visitor may have, of a row that was read already. One query."""
-    if dataset["current_version_id"] is None:
-        return []
+def _row(dataset: dict[str, Any]) -> Dataset:
+    """What decides who may have which files, of a row that was read already."""
     own = ("pk", "hidden", "documents_visibility", "queries_visibility")
     row = Dataset(**{name: dataset[name] for name in own})
-    row.current_version = DatasetVersion(pk=dataset["current_version_id"])
+    if dataset["current_version_id"] is not None:
+        row.current_version = DatasetVersion(pk=dataset["current_version_id"])
     if dataset["current_qrels_id"] is not None:
         row.current_qrels = Qrels(pk=dataset["current_qrels_id"], split=dataset["current_qrels__split"])
-    return offered_files(row, request.user)
+    return row
 
 
 @require_safe

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404, redirect, render
 from django.templatetags.static import static
 from django.views.decorators.http import require_safe
 
@@ -11,7 +11,7 @@ from leaderboard.core import audit
 from leaderboard.core.http.downloads import send_stored, send_unless_unchanged
 from leaderboard.core.permissions import may_see_dataset
 from leaderboard.core.storage.store import Area
-from leaderboard.datasets.files import find_file, is_sealed
+from leaderboard.datasets.files import find_file, is_sealed, keeping_out
 from leaderboard.models import Dataset, User
 from leaderboard.models.datasets import Visibility
 
@@ -27,8 +27,13 @@ def visible_dataset(request: HttpRequest, slug: str) -> Dataset:
 
 @require_safe
 def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase:
-    """The offered file's bytes; 404 for what is not offered to this visitor, whether it exists or not."""
+    """The offered file's bytes; 404 for what is not offered to this visitor, whether it exists or not.
+
+    403, whatever the name, for whoever has yet to accept the dataset's agreement.
+    """
     dataset = visible_dataset(request, slug)
+    if due := keeping_out(dataset, request.user):
+        return render(request, "leaderboard/agreement_required.html", {"due": due[0]}, status=403)
     file = find_file(dataset, request.user, name)
     if file is None:
         raise Http404

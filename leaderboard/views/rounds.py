@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.core.cache.pages import own_teams
 from leaderboard.core.measures import canonical_name
+from leaderboard.core.permissions import due_agreements
 from leaderboard.core.text import numbers
 from leaderboard.figures.queries import ROUND_TOPICS, plot_round_topics
 from leaderboard.models import Dataset, Round, RoundSummary, Run
@@ -62,6 +63,7 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
         "came": count_runs([row])[row.pk],
         "own": _own_runs(row, teams),
         "topics": _offered(row, datasets, teams),
+        "due": due_agreements(request.user, rounds=[row.pk]),
         "competition": any(dataset.hidden and dataset.protection == "competition" for dataset in datasets),
     }
     return render(request, "leaderboard/round.html", context)

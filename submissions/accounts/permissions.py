@@ -112,7 +112,7 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
         and job.entry.visibility == Entry.Visibility.PUBLIC
         and not job.dataset.hidden
         and submission.system.anonymous_until is None  # its tag may say whose it is
-        and sees(person, job.dataset.runs_visibility)
+        and sees(person, job.dataset, job.dataset.runs_visibility)
     ]
 
 

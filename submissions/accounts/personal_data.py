@@ -16,7 +16,8 @@ from django.db import transaction
 from django.db.models import Model
 
 from leaderboard.core import audit
-from leaderboard.models import AuditRecord, Challenge, Invitation, Membership, Team, User
+from leaderboard.models import Acceptance, AuditRecord, Challenge, Invitation, Membership, Team, User
+from submissions.accounts.agreements import forget_addresses
 from submissions.accounts.membership import TeamRefused, revoke_access
 from submissions.accounts.sessions import end_access
 from submissions.accounts.teams import rename_team
@@ -50,6 +51,10 @@ _TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
     "quota_uses": (QuotaUse, "person", ("at", "kind", "dataset__slug", "team__name")),
     "challenges": (Challenge, "raised_by", ("system__name", "claim", "text", "state", "raised_at")),
     "webhooks": (Webhook, "created_by", ("team__name", "url", "active", "created_at")),
+    "acceptances": (
+        Acceptance, "person",
+        ("agreement__dataset__slug", "agreement__round__slug", "version", "text_sha256", "accepted_at"),
+    ),
     "notices": (Notice, "person", ("subject", "text", "created_at", "read_at")),
     "notice_preferences": (NoticePreference, "person", ("kind", "by_mail", "in_inbox", "everywhere")),
     "audit_records": (AuditRecord, "actor", ("at", "action", "subject", "reason")),
@@ -106,6 +111,7 @@ def close_account(person: User) -> None:
     AccountMail.objects.filter(address__in=addresses).delete()
     ended = {**end_access(person), **revoke_access(person)}
     person.email = f"account-{person.pk}@closed.invalid"
+    forget_addresses(addresses)
     Invitation.objects.filter(email__in=addresses).update(email=person.email)
     Membership.objects.filter(user=person).delete()
     for table in _GO:

@@ -20,6 +20,7 @@ from leaderboard.models import System, Team, User
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.systems.anonymity import EmbargoRefused, make_anonymous
 from leaderboard.systems.records import NameTaken, SystemFields, create_system
+from submissions.accounts.agreements import refuse_unaccepted
 from submissions.accounts.permissions import teams_of
 from submissions.accounts.teams import personal_team
 from submissions.core.errors import ALREADY_SUBMITTED, INVALID_RUN, LABEL_NEEDED, FileReport, Refused
@@ -76,6 +77,8 @@ def accept_submission(
             datasets = [run.dataset for run in found]
             known_team = system.team if isinstance(system, System) else team or teams_of(submitter).first()
             refuse_unapproved(known_team, datasets)
+            if not bulk:
+                refuse_unaccepted(submitter, datasets)
             runs, problems = label_seeds(found, seeds)
             checked = list(check_files(runs))
             tags = [file.tag for file in checked]
@@ -106,6 +109,7 @@ def accept_submission(
             _queue_jobs(submission, arrivals, admission.entry.tag)
             consume_uploads(submitter, uploads)
             if not bulk:
+                refuse_unaccepted(submitter, datasets)  # once more: a new version may have come meanwhile
                 charge(submission, datasets)
             queue.wake_worker(Job.Queue.SCORE)
     return submission

@@ -22,6 +22,7 @@ from leaderboard.datasets.files import offered_files
 from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile, System
 from leaderboard.rounds.presentation import closed_datasets
 from leaderboard.systems.records import SystemFields
+from submissions.accounts.agreements import due_for_submission
 from submissions.accounts.forms import TeamNameField
 from submissions.accounts.permissions import is_owner, signed_in, systems_of, teams_of
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
@@ -206,6 +207,7 @@ class SubmissionPage:
             "standings": rounds,
             "takes_round_runs": any(each.takes_runs for each in rounds),
             "systems": self.systems,
+            "due_agreements": due_for_submission(self.person, Dataset.objects.open_for_runs()),
             "dataset_quotas": self._quotas(),
             "large": LARGE,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),

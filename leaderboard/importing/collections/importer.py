@@ -14,6 +14,7 @@ from django.db import transaction
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.core.audit import record
+from leaderboard.core.permissions import opened_despite_agreement
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.files import offered_files
 from leaderboard.datasets.problems import problem
@@ -215,6 +216,12 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
                 f"Say --split {dataset.current_qrels.split}, or import the other split under another slug.",
             )
         )
+    problems += [
+        problem(
+            f"option_{name}", f"{name}: {message}", "Correct the option, or take the agreement out of force."
+        )
+        for name, message in opened_despite_agreement(dataset, options.columns()).items()
+    ]
     scored = dataset.entries.exclude(provenance=Entry.Provenance.REPORTED).exists()
     for name in _DECIDING:
         wanted = getattr(options, name)

@@ -20,6 +20,7 @@ from evaluation.engines import describe as describe_engine
 from evaluation.engines.base import OWN_LENGTH_LIMIT
 from leaderboard.models import Architecture, Dataset, Run, System, Team, User
 from leaderboard.systems.records import SystemFields
+from submissions.accounts.agreements import refuse_unaccepted
 from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
 from submissions.checkpoints.service import CheckpointArchive, StoredFiles
@@ -129,6 +130,7 @@ def accept_model(
     team = expected_team(submitter, system, team)
     plan = _plan(request, team, system, unprotected=ready.unprotected)
     refuse_unapproved(team, plan.datasets)
+    refuse_unaccepted(submitter, plan.datasets)
     refuse_beyond_quota(team, len(plan.datasets))
     admission = admit_to_round(submitter, team, plan.datasets, round_entry, ())
     uploads = _uploads(request.model)
@@ -163,6 +165,7 @@ def accept_model(
             for dataset in plan.datasets:
                 _create_job(submission, dataset, plan, admission.entry.tag)
             consume_uploads(submitter, uploads)
+            refuse_unaccepted(submitter, plan.datasets)  # once more: a new version may have come meanwhile
             charge(submission, plan.datasets)
     return submission
 

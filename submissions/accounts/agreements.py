@@ -1,0 +1,182 @@
+"""Agreements of datasets and rounds: putting one in force, accepting it, and approving who accepted it.
+
+See docs/decisions/0055-agreements.md. The only writer of `Agreement` and `Acceptance`. Who is kept out is decided in
+`leaderboard.core.permissions`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from allauth.account.models import EmailAddress
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, QuerySet
+from django.utils import timezone
+
+from leaderboard.core.audit import acting, record
+from leaderboard.core.http.site_url import own_address
+from leaderboard.core.permissions import DueAgreement, due_agreements
+from leaderboard.models import Acceptance, Agreement, Dataset, User
+from leaderboard.models.datasets import VISIBILITIES, WITHOUT_AGREEMENT, Visibility
+from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
+from leaderboard.rounds.lifecycle import announced_rounds, governing_round, listed_datasets
+from submissions.accounts.outbox import one_line, queue_account_mail
+from submissions.core.errors import ChangeRefused, Refused
+
+_TEXT = """Your registration for {subject} at {site} is approved. You may download its files and submit to it.
+
+{address}
+"""
+
+
+class AgreementChanged(ChangeRefused):
+    """The agreement has another version than the person has read."""
+
+    status = 409
+
+
+def refuse_unaccepted(person: User, datasets: Iterable[Dataset]) -> None:
+    """Raises Refused, with every agreement that keeps the person from submitting to these datasets now."""
+    if problems := [due.problem() for due in due_for_submission(person, datasets)]:
+        raise Refused(problems[0].code, problems[0].message, problems)
+
+
+def due_for_submission(
+    person: User, datasets: Iterable[Dataset], now: datetime | None = None
+) -> list[DueAgreement]:
+    """The agreements that the person has yet to accept, or be approved for: the datasets' and their rounds'."""
+    keys, now = {dataset.pk for dataset in datasets}, now or timezone.now()
+    asking = {row.pk for row in Agreement.objects.filter(in_force=True).exclude(round=None)}
+    rounds = (
+        [(row, {each.pk for each in listed_datasets(row)}) for row in announced_rounds(keys)]
+        if asking
+        else []
+    )
+    governing = (governing_round([row for row, its in rounds if key in its], now) for key in keys)
+    return due_agreements(person, datasets=keys, rounds={row.pk for row in governing if row is not None})
+
+
+# --- by curators, within `audit.acting`
+
+
+@transaction.atomic
+def apply_agreement(agreement: Agreement) -> None:
+    """Bring its dataset and the approvals up to date with an agreement that was saved.
+
+    While it is in force nobody sees the texts of its dataset who has not accepted it; afterwards the dataset's
+    settings are what they were.
+    """
+    if agreement.dataset_id is not None:
+        lock_boards([agreement.dataset_id])
+        dataset = Dataset.objects.get(pk=agreement.dataset_id)
+        _close(agreement, dataset) if agreement.in_force else _reopen(agreement, dataset)
+        boards_changed([dataset.pk], Kind.DESCRIPTION)
+    for acceptance in waiting_acceptances().filter(agreement=agreement):
+        if _is_listed(agreement, acceptance.person):
+            approve_registration(agreement, acceptance.person)
+
+
+def _close(agreement: Agreement, dataset: Dataset) -> None:
+    before = {name: value for name in VISIBILITIES if (value := getattr(dataset, name)) in WITHOUT_AGREEMENT}
+    _set(
+        agreement,
+        dataset,
+        dict.fromkeys(before, Visibility.ACCEPTED.value),
+        agreement.settings_before | before,
+    )
+
+
+def _reopen(agreement: Agreement, dataset: Dataset) -> None:
+    kept = [name for name in agreement.settings_before if getattr(dataset, name) == Visibility.ACCEPTED]
+    _set(agreement, dataset, {name: agreement.settings_before[name] for name in kept}, {})
+
+
+def _set(agreement: Agreement, dataset: Dataset, values: dict[str, str], remembered: dict[str, str]) -> None:
+    before = {name: getattr(dataset, name) for name in values}
+    for name, value in values.items():
+        setattr(dataset, name, value)
+    if values:
+        Agreement.objects.filter(pk=agreement.pk).update(settings_before=remembered)
+        agreement.settings_before = remembered
+        dataset.save()
+        record("settings", dataset, dataset=dataset, before=before, after=values)
+
+
+def waiting_acceptances() -> QuerySet[Acceptance]:
+    """Acceptances of the present version of agreements in force that a curator is to approve, oldest first."""
+    approved = Agreement.approved.through._default_manager.filter(
+        agreement=OuterRef("agreement"), user=OuterRef("person")
+    )
+    asked = Acceptance.objects.filter(agreement__in_force=True, agreement__needs_approval=True)
+    present = asked.filter(version=F("agreement__version"), person__is_active=True)
+    return present.exclude(Exists(approved)).select_related("agreement", "person").order_by("pk")
+
+
+def approve_registration(agreement: Agreement, person: User) -> bool:
+    """Let the person in, and tell them by mail. False where they were approved before."""
+    if agreement.approved.filter(pk=person.pk).exists():
+        return False
+    agreement.approved.add(person)
+    record("registration approved", person, dataset=agreement.dataset_id, after={"agreement": str(agreement)})
+    subject = one_line(str(agreement.subject))
+    address = own_address() + agreement.get_absolute_url()
+    text = _TEXT.format(subject=subject, site=settings.SITE_NAME, address=address)
+    queue_account_mail(EmailMessage(f"Your registration for {subject} is approved", text, to=[person.email]))
+    return True
+
+
+def withdraw_registration(agreement: Agreement, person: User) -> bool:
+    """Take the approval back: downloads and submissions are refused again. False where there was none."""
+    if not agreement.approved.filter(pk=person.pk).exists():
+        return False
+    agreement.approved.remove(person)
+    after = {"agreement": str(agreement)}
+    record("registration withdrawn", person, dataset=agreement.dataset_id, after=after)
+    return True
+
+
+# --- by people themselves
+
+
+@transaction.atomic
+def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
+    """Record that the person accepts this version of the text. Twice is once.
+
+    Whoever is on the agreement's list is approved at once. Raises AgreementChanged for another version than the
+    present one: the text has changed since it was shown.
+    """
+    row = Agreement.objects.select_for_update(no_key=True, of=("self",)).get(pk=agreement.pk)
+    if not row.in_force or row.version != version:
+        raise AgreementChanged(
+            "The agreement was changed while you were reading it. Read the new text below."
+        )
+    digest = hashlib.sha256(row.text.encode()).hexdigest()
+    _, new = Acceptance.objects.get_or_create(
+        agreement=row, person=person, version=version, defaults={"text_sha256": digest}
+    )
+    if not new:
+        return
+    with acting(person):
+        after = {"version": version, "text_sha256": digest}
+        record("agreement accepted", row, dataset=row.dataset_id, after=after)
+    if row.needs_approval and _is_listed(row, person):
+        approve_registration(row, person)
+
+
+def _is_listed(agreement: Agreement, person: User) -> bool:
+    """Whether an address of the person is on the list. Only a verified one is known to be theirs."""
+    addresses = EmailAddress.objects.filter(user=person, verified=True).values_list("email", flat=True)
+    return not {address.lower() for address in addresses}.isdisjoint(agreement.listed)
+
+
+def forget_addresses(addresses: Collection[str]) -> None:
+    """Take the addresses of a closed account off every list; its acceptances keep the account's number."""
+    gone = {address.lower() for address in addresses}
+    for agreement in Agreement.objects.select_for_update(no_key=True, of=("self",)).order_by("pk"):
+        if not gone.isdisjoint(agreement.listed):
+            left = [each for each in agreement.listed if each not in gone]
+            Agreement.objects.filter(pk=agreement.pk).update(listed=left)

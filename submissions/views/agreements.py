@@ -1,0 +1,76 @@
+"""The page where the agreement of a dataset or a round is read and accepted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from leaderboard.core.permissions import due_agreements, may_see_dataset
+from leaderboard.models import Acceptance, Agreement, User
+from leaderboard.rounds.lifecycle import listed_rounds
+from submissions.accounts.agreements import AgreementChanged, accept_agreement
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def dataset_agreement(request: HttpRequest, slug: str) -> HttpResponse:
+    """That of a dataset."""
+    agreement = get_object_or_404(
+        Agreement.objects.select_related("dataset"), dataset__slug=slug, in_force=True
+    )
+    if agreement.dataset is None or not may_see_dataset(request.user, agreement.dataset):
+        raise Http404
+    return _page(request, agreement)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def round_agreement(request: HttpRequest, slug: str) -> HttpResponse:
+    """That of a round."""
+    row = get_object_or_404(listed_rounds(), slug=slug)
+    return _page(request, get_object_or_404(Agreement, round=row, in_force=True))
+
+
+def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
+    """The text, and whether the visitor accepted it; after a POST its acceptance is recorded."""
+    refused = ""
+    if request.method == "POST":
+        if not isinstance(request.user, User):
+            return redirect_to_login(request.get_full_path())
+        version = request.POST.get("version", "")
+        try:
+            if not request.POST.get("accept"):
+                raise AgreementChanged(_("Tick the box to accept the agreement."))
+            accept_agreement(request.user, agreement, int(version) if version.isdecimal() else 0)
+        except AgreementChanged as error:
+            refused = str(error)
+            agreement.refresh_from_db()
+        else:
+            messages.success(request, _("Your acceptance is recorded."))
+            return redirect(agreement)
+    versions: Any = Agreement.history
+    person = request.user
+    key = agreement.dataset_id, agreement.round_id
+    due = due_agreements(person, datasets=filter(None, key[:1]), rounds=filter(None, key[1:]))
+    accepted = (
+        Acceptance.objects.filter(agreement=agreement, person=person, version=agreement.version).first()
+        if isinstance(person, User)
+        else None
+    )
+    context = {
+        "section": "datasets" if agreement.dataset_id else "rounds",
+        "agreement": agreement,
+        "subject": agreement.subject,
+        "since": versions.filter(id=agreement.pk, version=agreement.version).order_by("history_id").first(),
+        "accepted": accepted,
+        "waits": bool(accepted and due),
+        "refused": refused,
+    }
+    return render(request, "submissions/agreement.html", context, status=409 if refused else 200)
