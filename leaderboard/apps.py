@@ -18,6 +18,7 @@ class LeaderboardConfig(AppConfig):
         connect_histories()
         register(checks.check_folder, Tags.security)
         register(checks.check_site_pages, Tags.files)
+        register(checks.check_branding, Tags.files)
         register(checks.check_mail, Tags.security, deploy=True)
         register(checks.check_durability, Tags.database)
         register(checks.check_history, Tags.database)

@@ -29,9 +29,9 @@ from leaderboard.views import (
     rounds,
     share,
 )
+from leaderboard.views.branding import favicon, site_css, site_logo
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
-from leaderboard.views.files import favicon
 from leaderboard.views.search import search_page
 from leaderboard.views.security_txt import security_txt
 
@@ -136,6 +136,8 @@ urlpatterns = [
     path("api/v1/", include(api_calls)),
     path("admin/", admin.site.urls),
     path("favicon.ico", favicon, name="favicon"),
+    path("site.css", site_css, name="site-css"),
+    path("site-logo", site_logo, name="site-logo"),
     path("robots.txt", robots, name="robots-txt"),
     path(".well-known/security.txt", security_txt, name="security-txt"),
     path("healthz", health.healthz, name="healthz"),

@@ -14,7 +14,7 @@ from leaderboard.views.files import dataset_file
 from submissions.accounts import data_views
 from submissions.accounts import views as account_views
 from submissions.accounts.authentication import takes_tokens
-from submissions.accounts.elsewhere import where_configured
+from submissions.accounts.elsewhere import where_configured, where_passwords
 from submissions.api import uploads
 from submissions.api import views as api
 from submissions.api.challenges import ChallengesView
@@ -39,11 +39,19 @@ _accounts = [
 _LIMITED = {"account_reset_password_from_key": "open_reset_link"}
 
 
+#: The beginnings of names of allauth's pages of passwords, its form for new accounts among them.
+_PASSWORDS = ("account_signup", "account_reset_password", "account_change_password", "account_set_password")
+
+
 def _limited(pattern: URLPattern) -> Callable[..., HttpResponseBase]:
-    action = _LIMITED.get(pattern.name or "")
-    if (pattern.name or "").startswith(("socialaccount", "github", "openid_connect")):
-        return where_configured(pattern.callback)
-    return rate_limit(action=action, limit_get=True)(pattern.callback) if action else pattern.callback
+    name, view = pattern.name or "", pattern.callback
+    if name.startswith(("socialaccount", "github", "openid_connect")):
+        return where_configured(view)
+    if action := _LIMITED.get(name):
+        view = rate_limit(action=action, limit_get=True)(view)
+    if name == "account_login":
+        return where_passwords(view, "POST")
+    return where_passwords(view) if name.startswith(_PASSWORDS) else view
 
 
 def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:

@@ -14,6 +14,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.utils import CursorWrapper
 
+from leaderboard.core.branding import LEAST_CONTRAST, THEMES, least_contrast, problem_of_logo
 from leaderboard.core.database_grants import AUDIT_TABLE
 from leaderboard.core.schema_version import describe_earlier_history
 
@@ -57,6 +58,26 @@ def check_site_pages(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
         for name, path in settings.SITE_PAGES.items()
         if path is not None and not path.is_file()
     ]
+
+
+def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether the logo can be shown, and links in the accent colour can be read in both themes."""
+    found: list[CheckMessage] = []
+    if settings.SITE_LOGO is not None and (problem := problem_of_logo(settings.SITE_LOGO)):
+        hint = "Name an SVG or PNG file that the web processes can read."
+        found.append(Error(problem, hint=hint, id="leaderboard.E002"))
+    for theme, colour in zip(THEMES, settings.ACCENT or (), strict=False):
+        contrast = least_contrast(colour, theme)
+        if contrast < LEAST_CONTRAST:
+            found.append(
+                Error(
+                    f"ACCENT_COLOUR: {colour} has a contrast of {contrast:.1f} with the page in the {theme} theme; "
+                    f"links need {LEAST_CONTRAST}.",
+                    hint="Choose a darker colour for the light theme, a lighter one for the dark theme: LIGHT,DARK.",
+                    id="leaderboard.E003",
+                )
+            )
+    return found
 
 
 def check_history(

@@ -14,9 +14,12 @@ def site(request: HttpRequest) -> dict[str, Any]:
     """What frames of pages say of the site; its address is empty unless configured, so that pages may be kept."""
     return {
         "site_name": settings.SITE_NAME,
+        "has_logo": settings.SITE_LOGO is not None,
+        "accent": settings.ACCENT,
         "site_address": settings.SITE_ADDRESS,
         "site_pages": list(settings.SITE_PAGES),
         "request_id": request_id(),
         "embedded": settings.EMBEDDED,
-        "signup_closed": settings.SIGNUP == "closed",
+        "passwords": settings.SIGN_IN == "all",
+        "signup_closed": settings.SIGNUP == "closed" or settings.SIGN_IN != "all",
     }

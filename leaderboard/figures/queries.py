@@ -37,7 +37,7 @@ MOST_UPRIGHT = 400
 
 def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
     """Whether a dataset's judgements are everyone's."""
-    closed = Visibility.ACCEPTED in (dataset["queries_visibility"], dataset["documents_visibility"])
+    closed = Visibility.ACCEPTED in (dataset.get("queries_visibility"), dataset.get("documents_visibility"))
     return not dataset["hidden"] and not closed and bool(dataset["current_qrels_id"])
 
 

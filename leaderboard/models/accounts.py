@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from django.conf import settings
 from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.db import models
 from django.urls import reverse
@@ -61,6 +62,14 @@ class User(AbstractUser):
     def curates(self) -> bool:
         """Whether the person may do here and now what staff may."""
         return self.is_active and self.is_staff and not self.restrained
+
+    def has_usable_password(self) -> bool:
+        """Whether the person may show a password: nobody may where services alone sign in."""
+        return settings.SIGN_IN == "all" and super().has_usable_password()
+
+    def check_password(self, raw_password: str | None) -> bool:
+        """Whether it is the person's password, where passwords are taken."""
+        return settings.SIGN_IN == "all" and super().check_password(raw_password)
 
     def has_perm(self, perm: str, obj: Any = None) -> bool:
         """Whether the person has the right here and now: none while their rights of staff rest."""

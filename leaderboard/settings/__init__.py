@@ -10,7 +10,7 @@ from pathlib import Path
 
 from leaderboard.core.logging import init_sentry
 from leaderboard.settings.environment import *
-from leaderboard.settings.environment import BASE_DIR, VAR, env, storages_of_several_hosts
+from leaderboard.settings.environment import BASE_DIR, SITE_NAME, VAR, env, storages_of_several_hosts
 from leaderboard.settings.security import *
 from leaderboard.settings.security import ALLAUTH_TRUSTED_PROXY_COUNT
 from leaderboard.settings.services import *
@@ -243,7 +243,7 @@ REST_FRAMEWORK = {
     },
 }
 SPECTACULAR_SETTINGS = {
-    "TITLE": "Runboard API",
+    "TITLE": f"{SITE_NAME} API",
     "DESCRIPTION": "Submit runs, follow them, and read every board.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,

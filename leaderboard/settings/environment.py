@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from leaderboard.core.branding import read_accent
+
 # --- what readers return
 
 
@@ -131,6 +133,13 @@ EMBEDDED = env.bool("RUNBOARD_EMBEDDED", default="ALLOWED_HOSTS" not in os.envir
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SITE_NAME = env.str("SITE_NAME", default="Runboard")
+#: The operator's logo, an SVG or PNG file in place of the mark; None: the mark.
+SITE_LOGO = Path(_logo) if (_logo := env.str("SITE_LOGO", default="")) else None
+try:
+    #: The accent colour in the light and in the dark theme; None: the style sheet's own.
+    ACCENT = read_accent(env.str("ACCENT_COLOUR", default=""))
+except ValueError as error:
+    raise ImproperlyConfigured(str(error)) from error
 #: `https://host`: the address that pages, feeds and exports write; empty: the one by which a visitor came.
 SITE_ADDRESS = site_address(env.str("SITE_ADDRESS", default=""))
 #: The operator's pages by name, each a Markdown file. Privacy without one (None) says what the software keeps; terms

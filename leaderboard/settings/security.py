@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from email.utils import formataddr
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -147,6 +148,21 @@ AUTH_USER_MODEL = "leaderboard.User"
 SIGNUP = env.str("SIGNUP", default="open")
 if SIGNUP not in ("open", "approval", "closed"):
     raise ImproperlyConfigured(f"SIGNUP is open, approval or closed, not {SIGNUP!r}.")
+#: How people sign in: with a password or a service (`all`), or with the services that have keys alone (`services`).
+SIGN_IN = env.str("SIGN_IN", default="") or "all"
+if SIGN_IN not in ("all", "services"):
+    raise ImproperlyConfigured(f"SIGN_IN is all or services, not {SIGN_IN!r}.")
+if SIGN_IN == "services" and not SOCIALACCOUNT_PROVIDERS:
+    raise ImproperlyConfigured(
+        "SIGN_IN=services needs a service to sign in with: set OIDC_SERVER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, or "
+        "the keys of another one."
+    )
+# The operator's own provider is trusted with addresses where it is the way in: accounts that are here already have no
+# other. Otherwise nobody comes into one by an address that a service names: its owner connects the two, signed in.
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+for _app in SOCIALACCOUNT_PROVIDERS.get("openid_connect", {}).get("APPS", []):
+    _app["settings"]["email_authentication"] = SIGN_IN == "services" and _app["provider_id"] == "oidc"
 #: Who may read the site: everybody (`public`), or whoever is signed in (`members`).
 ACCESS = env.str("ACCESS", default="public")
 if ACCESS not in ("public", "members"):
@@ -197,8 +213,6 @@ ACCOUNT_PREVENT_ENUMERATION = True
 SOCIALACCOUNT_ADAPTER = "submissions.accounts.elsewhere.ElsewhereAdapter"
 SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.elsewhere.ElsewhereSignupForm"}
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
-# Nobody comes into an account that is here by an address that a service names: its owner connects the two, signed in.
-SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
 SOCIALACCOUNT_STORE_TOKENS = False
 
 # --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
@@ -278,7 +292,7 @@ ACCOUNT_RATE_LIMITS = {
 # --- mail: to the console until a server is named
 EMAIL_URL = env.str("EMAIL_URL", default="consolemail://")
 vars().update(env.email_url("EMAIL_URL", default="consolemail://"))
-DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default="Runboard <runboard@localhost>")
+DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default=formataddr((SITE_NAME, "runboard@localhost")))
 #: How long a mail server may take to answer, in seconds: others wait for their mail meanwhile.
 EMAIL_TIMEOUT = 10
 #: Whether teams may have results sent to addresses of their own; workers then need a way to the internet.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
-from django.templatetags.static import static
+from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from leaderboard.core import audit
@@ -47,9 +46,3 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
         return send_stored(Area.FILES, file.sha256, file.name, kind)
 
     return send_unless_unchanged(request, file.sha256, send, public=public)
-
-
-@require_safe
-def favicon(request: HttpRequest) -> HttpResponseBase:
-    """Where the mark is, for browsers and tools that ask for it under this name whatever a page says."""
-    return redirect(static("img/mark.svg"))

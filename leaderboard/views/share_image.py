@@ -31,8 +31,9 @@ def draw_board(board: Board) -> Image.Image:
     """The picture: the site's name, the board's, its verdict in words, and its first rows."""
     image = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
     draw = ImageDraw.Draw(image)
-    draw.rectangle((0, 0, WIDTH, 12), fill=BLUE)
-    _write(draw, (MARGIN, 48), settings.SITE_NAME, 28, BLUE, bold=True)
+    accent = settings.ACCENT[0] if settings.ACCENT else BLUE
+    draw.rectangle((0, 0, WIDTH, 12), fill=accent)
+    _write(draw, (MARGIN + _draw_logo(image), 48), settings.SITE_NAME, 28, accent, bold=True)
     size = 56 if len(board.title) < 32 else 38
     _write(draw, (MARGIN, 96), board.title, size, INK, bold=True)
     said = board.summary.text if board.summary else "No ranked result yet."
@@ -41,6 +42,17 @@ def draw_board(board: Board) -> Image.Image:
     for number, row in enumerate([row for row in board.rows if row.rank is not None][:ROWS]):
         _draw_row(draw, 342 + 82 * number, row, board)
     return image
+
+
+def _draw_logo(image: Image.Image) -> int:
+    """Paste the operator's logo, where it is a PNG file; how far the name moves to the right."""
+    if settings.SITE_LOGO is None or settings.SITE_LOGO.suffix.lower() != ".png":
+        return 0
+    with Image.open(settings.SITE_LOGO) as file:
+        logo = file.convert("RGBA")
+    logo.thumbnail((240, 40))
+    image.paste(logo, (MARGIN, 42), logo)
+    return logo.width + 16
 
 
 def _draw_row(draw: ImageDraw.ImageDraw, top: int, row: Row, board: Board) -> None:

@@ -1,8 +1,8 @@
 """Signing in with another service: the same rules for new accounts as at the site's own form.
 
-Nobody comes into an account that is here by an address that a service names (SOCIALACCOUNT_EMAIL_AUTHENTICATION). An
-address that the service has not verified is verified by mail, and the second factor and the approval of accounts are
-stages of every sign-in (`submissions.accounts.adapter`).
+Nobody comes into an account that is here by an address that a service names, unless the operator's provider is the way
+in (`SIGN_IN`). An address that the service has not verified is verified by mail, and the second factor and the approval
+of accounts are stages of every sign-in (`submissions.accounts.adapter`).
 """
 
 from __future__ import annotations
@@ -73,5 +73,17 @@ def where_configured(view: Callable[..., HttpResponseBase]) -> Callable[..., Htt
             return view(request, *arguments, **options)
         except SocialApp.DoesNotExist as error:
             raise Http404 from error
+
+    return answer
+
+
+def where_passwords(view: Callable[..., HttpResponseBase], *methods: str) -> Callable[..., HttpResponseBase]:
+    """allauth's view of passwords: where services alone sign in nothing is there, or nothing by these methods."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
+        if settings.SIGN_IN == "services" and (not methods or request.method in methods):
+            raise Http404
+        return view(request, *arguments, **options)
 
     return answer

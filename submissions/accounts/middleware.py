@@ -26,7 +26,7 @@ SEEN_SECONDS = 300
 
 
 #: What a site for members alone answers to everybody: to a monitor, a browser and a finder of faults …
-_OPEN = {"healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon"}
+_OPEN = {"healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon", "site-css", "site-logo"}
 #: … and to who signs in, by the beginnings of names: allauth's, and those of other providers.
 _SIGNING_IN = (
     "account_login", "account_logout", "account_signup", "account_reset", "account_confirm",

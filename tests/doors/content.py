@@ -23,6 +23,8 @@ from leaderboard.core import audit
 from leaderboard.core.permissions import make_curator
 from leaderboard.datasets.files import offer_file, store_file
 from leaderboard.models import (
+    Acceptance,
+    Agreement,
     Benchmark,
     BenchmarkMember,
     Challenge,
@@ -193,6 +195,9 @@ def _of_curation(demo: Dataset, sealed: Dataset, other: User, public: Submission
     )  # fmt: skip
     Entry.objects.filter(pk=entry.pk).update(round=held)
     summarise_topics(held, demo, qrels, JUDGED)
+    for subject in ({"round": held}, {"dataset": make_dataset(slug="asking")}):
+        agreement = Agreement.objects.create(text="For research.", **subject)
+    Acceptance.objects.create(agreement=agreement, person=other, version=1)
     Source.objects.create(key="paper", title="A paper", authors="Somebody", year=2020)
     pool = Pool.objects.create(dataset=demo, version=version, qrels=qrels)
     JudgementImport.objects.create(
@@ -213,6 +218,7 @@ def _of_curation(demo: Dataset, sealed: Dataset, other: User, public: Submission
     with audit.acting(other, "for a test"):
         audit.record("tested", "nothing")
     return {
+        ("dataset-agreement", "slug"): "asking",
         ("datasets", "number"): str(rescore.pk),
         ("systems", "key"): str(challenge.pk),
     }

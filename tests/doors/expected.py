@@ -52,7 +52,7 @@ _ENDINGS = ("csv", "json", "md", "tex", "bib")
 _PUBLIC = {
     **_each(
         Row(ALL),
-        "home", "datasets", "dataset", "dataset-file", "queries", "query", "benchmarks", "benchmark", "compare",
+        "home", "datasets", "dataset", "queries", "query", "benchmarks", "benchmark", "compare",
         "system", "system_badge", "system_badge_data", "system_mteb", "system_eval_results", "system_bibtex",
         "system_every_eval_ever", "dataset_croissant", "team", "rounds", "round", "search", "figures", "figure",
         "figure_json", "news", "news_atom", "dataset_atom", "benchmark_atom", "dataset_share", "benchmark_share",
@@ -72,7 +72,9 @@ _PUBLIC = {
     **_each(Row(NEVER), "security-txt", "terms", "contact"),
     "metrics": Row("4444...4"),
     # Hidden queries: for whoever may read hidden judgements, which curators may not by being such.
-    "dataset-file (sealed)": Row("444444.4"),
+    "dataset-file (sealed)": Row("444444.1"),
+    "dataset-file": Row(".......1"),
+    **_each(Row(ALL, SIGNED), "dataset-agreement", "round-agreement"),
     **_each(Row(">4..444>"), "round_topics", "round_topics_json", "round_topics_csv"),
 }  # fmt: skip
 
@@ -196,6 +198,7 @@ _NOT_TAKEN = ">>>>555>"
 
 #: What curators may do with the rows of each model: add, change, delete. All that is listed they may look at.
 _MODELS = {
+    "leaderboard_agreement": "ac", "leaderboard_acceptance": "",
     "leaderboard_auditrecord": "", "leaderboard_benchmark": "acd", "leaderboard_challenge": "",
     "leaderboard_dataset": "c", "leaderboard_hardwareclass": "c", "leaderboard_measurement": "",
     "leaderboard_price": "acd", "leaderboard_judgementimport": "c", "leaderboard_team": "c",

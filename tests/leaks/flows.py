@@ -36,6 +36,7 @@ ELSEWHERE = {
     "login", "logout", "password_change", "password_change_done", "auth_user_password_change", "jsi18n",
     "view_on_site", "",
     "account.EmailAddress:make_verified",
+    "leaderboard.Acceptance:approve", "leaderboard.Acceptance:withdraw",
     "leaderboard.Team:approve", "leaderboard.Team:withdraw_approval", "leaderboard.User:approve", "approve_teams",
     "adopt_history", "api_token", "backup", "database_rights", "import_benchmark", "load_reported", "make_curator",
     "restore_backup", "reset_second_factor", "runboard", "send_store", "sweep", "team", "worker",

@@ -213,7 +213,7 @@ def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> 
     assert "<strong>1</strong> challenge is open" in page
     groups = re.findall(r'<h2 id="[a-z-]+">([^<]+)</h2>', page)[1:]
     assert groups == [
-        "Datasets and judgements", "Results and flags", "Rounds", "People and teams", "System",
+        "Datasets and judgements", "Results and flags", "Rounds and agreements", "People and teams", "System",
     ]  # fmt: skip
     assert re.search(
         r'href="/admin/leaderboard/challenge/">Challenges</a>\s*<a class="count" href="[^"]+">1<', page

@@ -200,6 +200,37 @@ def test_who_has_no_password_downloads_their_data(provider: Provider, client: Cl
     assert not SocialAccount.objects.exists()
 
 
+def test_a_service_may_be_the_only_way_in(provider: Provider, client: Client, settings: Any) -> None:
+    ada = make_user("Ada", email="ada@example.org")
+    ada.set_password("correct horse battery")
+    ada.save()
+    EmailAddress.objects.create(user=ada, email=ada.email, verified=True, primary=True)
+    settings.SIGN_IN = "services"
+    settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]["settings"]["email_authentication"] = True
+    page = client.get("/account/login/").content.decode()
+    assert "Continue with University" in page
+    assert "password" not in page.lower()
+    assert "/account/signup/" not in page
+    known = {"login": ada.email, "password": "correct horse battery"}
+    assert client.post("/account/login/", known).status_code == 404
+    assert client.get("/account/signup/").status_code == 404
+    assert client.get("/account/password/reset/").status_code == 404
+    assert not client.login(username=ada.email, password="correct horse battery")
+    # The operator's provider is the way into accounts that were made with a password, and asks nothing of it again.
+    come(provider, client, email="ada@example.org", email_verified=True)
+    assert client.get("/account/").context["user"] == ada
+    assert "password" not in client.get("/account/").content.decode().lower()
+    for address in ("/account/password/change/", "/account/password/set/"):
+        assert client.get(address).status_code == 404
+    assert client.get("/account/data/")["Content-Type"] == "application/zip"
+    assert client.get("/account/sessions/").status_code == 200
+    stranger = Client()
+    come(provider, stranger, sub="8", email="eve@example.org", email_verified=True)
+    assert User.objects.count() == 2
+    settings.SIGN_IN = "all"
+    assert Client().login(username=ada.email, password="correct horse battery")
+
+
 def test_nothing_is_shown_or_there_without_keys(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Continue with" not in client.get("/account/login/").content.decode()
     assert client.get("/account/github/login/").status_code == 404

@@ -1,0 +1,84 @@
+"""The operator's accent colour and logo: read, checked, and written as a style sheet.
+
+Relative luminance and contrast ratio are those of WCAG 2.2 (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+#: The least contrast of text with what is behind it (WCAG 2.2, 1.4.3).
+LEAST_CONTRAST = 4.5
+#: What links lie on, in the light and in the dark theme: page, raised and tinted areas (`static/css/base.css`).
+GROUNDS = (("#fdfcf9", "#ffffff", "#f4f1ea"), ("#14161a", "#1a1d22", "#1e2228"))
+THEMES = ("light", "dark")
+#: What a logo may be, and the largest, in bytes: every page shows it.
+LOGO_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+LARGEST_LOGO = 256 * 1024
+
+
+def read_accent(text: str) -> tuple[str, str] | None:
+    """The colours of the light and of the dark theme; None where none is set.
+
+    One colour is that of the light theme, and is made lighter for the dark one. Raises ValueError.
+    """
+    colours = [each.strip().lower() for each in text.split(",") if each.strip()]
+    if not colours:
+        return None
+    if len(colours) > 2 or not all(re.fullmatch(r"#[0-9a-f]{6}", each) for each in colours):
+        raise ValueError(
+            f"ACCENT_COLOUR is {text!r}. Write a colour such as #0b6b57, or two with a comma between, for the light "
+            "and the dark theme."
+        )
+    return colours[0], colours[1] if len(colours) == 2 else _lightened(colours[0])
+
+
+def _lightened(colour: str) -> str:
+    for share in range(101):
+        mixed = [round(part + (255 - part) * share / 100) for part in _parts(colour)]
+        found = "#" + "".join(f"{part:02x}" for part in mixed)
+        if least_contrast(found, "dark") >= LEAST_CONTRAST:
+            break
+    return found
+
+
+def least_contrast(colour: str, theme: str) -> float:
+    """The contrast ratio of the colour with the theme's grounds, 1 to 21, where it is least."""
+    first = _luminance(colour)
+    grounds = GROUNDS[THEMES.index(theme)]
+    pairs = (sorted((first, _luminance(ground))) for ground in grounds)
+    return min((lighter + 0.05) / (darker + 0.05) for darker, lighter in pairs)
+
+
+def _parts(colour: str) -> list[int]:
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+def _luminance(colour: str) -> float:
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (each / 255 for each in _parts(colour))
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def style_sheet(accent: tuple[str, str]) -> str:
+    """CSS that sets the accent, outside of every layer, so that it comes before the site's own tokens."""
+    colours = "light-dark({}, {})".format(*accent)
+    return f":root {{ --link: {colours}; --focus: {colours}; }}\n"
+
+
+def problem_of_logo(path: Path) -> str:
+    """What is wrong with the file; empty where it can be shown."""
+    if not path.is_file():
+        return f"SITE_LOGO is {path}, which is no file."
+    if path.suffix.lower() not in LOGO_TYPES:
+        return f"SITE_LOGO is {path}, which is neither .svg nor .png."
+    if (size := path.stat().st_size) > LARGEST_LOGO:
+        return f"SITE_LOGO is {path}, which has {size:,} bytes; {LARGEST_LOGO:,} are the most."
+    start = path.read_bytes()[:1024]
+    is_png = path.suffix.lower() == ".png"
+    if start.startswith(b"\x89PNG\r\n\x1a\n") if is_png else b"<svg" in start.lower() or b"<?xml" in start:
+        return ""
+    return f"SITE_LOGO is {path}, whose content is not {'PNG' if is_png else 'SVG'}."
