@@ -69,7 +69,7 @@ _PUBLIC = {
     ),
     "dataset (unseen)": Row(NEVER),
     # The operator has set no contact, and written no terms.
-    **_each(Row(NEVER), "security-txt", "terms", "contact"),
+    **_each(Row(NEVER), "security-txt", "terms", "contact", "site-css", "site-logo"),
     "metrics": Row("4444...4"),
     # Hidden queries: for whoever may read hidden judgements, which curators may not by being such.
     "dataset-file (sealed)": Row("444444.1"),

@@ -9,9 +9,9 @@ import sys
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from leaderboard.core.checks import check_folder
+from leaderboard.core.checks import check_branding, check_folder
 from leaderboard.importing import bootstrap
 from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.processes import die_with_parent
@@ -37,6 +37,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if wrong := check_branding(None):
+            raise CommandError("\n".join(f"{each.msg} {each.hint}" for each in wrong))
         os.umask(0o077)  # of all processes of the site: what they write is for nobody else on this machine
         if options["prepare"]:
             gc.disable()  # syntax trees of a whole library have no cycles; looking for some takes a third of the time
