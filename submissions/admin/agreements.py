@@ -103,6 +103,7 @@ class AgreementAdmin(CurationAdmin):
     list_select_related = ("dataset", "round")
     search_fields = ("dataset__name", "dataset__slug", "round__name", "round__slug")
     readonly_fields = ("version",)
+    view_on_site = False  # `tools` has it while there is a page
     may_delete = False  # acceptances stand on it; it is switched off instead
     fieldsets = (
         (None, {"fields": ("dataset", "round", "text", "version", "in_force")}),
