@@ -10,8 +10,12 @@ from pathlib import Path
 
 #: The least contrast of text with what is behind it (WCAG 2.2, 1.4.3).
 LEAST_CONTRAST = 4.5
-#: What links lie on, in the light and in the dark theme: page, raised and tinted areas (`static/css/base.css`).
-GROUNDS = (("#fdfcf9", "#ffffff", "#f4f1ea"), ("#14161a", "#1a1d22", "#1e2228"))
+#: What links lie on, in the light and in the dark theme: page, raised and tinted areas, and the grounds of notices
+#: (`static/css/base.css`).
+GROUNDS = (
+    ("#fdfcf9", "#ffffff", "#f4f1ea", "#eae5d9", "#e7f3ec", "#fbf2dc", "#fbeae8", "#e8effa"),
+    ("#14161a", "#1a1d22", "#1e2228", "#272c34", "#16291f", "#2d2514", "#331a19", "#182437"),
+)
 THEMES = ("light", "dark")
 #: What a logo may be, and the largest, in bytes: every page shows it.
 LOGO_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}

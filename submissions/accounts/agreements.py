@@ -106,6 +106,16 @@ def _set(agreement: Agreement, dataset: Dataset, values: dict[str, str], remembe
         record("settings", dataset, dataset=dataset, before=before, after=values)
 
 
+def same_documents(agreement: Agreement) -> list[Dataset]:
+    """Datasets without an agreement that offer the documents of its dataset, such as its other half."""
+    dataset = agreement.dataset
+    version = dataset.current_version if dataset is not None else None
+    if not agreement.in_force or version is None or not version.corpus_sha256:
+        return []
+    same = Dataset.objects.filter(current_version__corpus_sha256=version.corpus_sha256)
+    return list(same.filter(documents_visibility__in=WITHOUT_AGREEMENT).exclude(pk=version.dataset_id))
+
+
 def waiting_acceptances() -> QuerySet[Acceptance]:
     """Acceptances of the present version of agreements in force that a curator is to approve, oldest first."""
     approved = Agreement.approved.through._default_manager.filter(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.http import HttpRequest
@@ -21,6 +21,7 @@ from leaderboard.results.history.revisions import lock_boards
 from submissions.accounts.agreements import (
     apply_agreement,
     approve_registration,
+    same_documents,
     waiting_acceptances,
     withdraw_registration,
 )
@@ -135,6 +136,12 @@ class AgreementAdmin(CurationAdmin):
             obj.version += 1
         super().save_model(request, obj, form, change)
         apply_agreement(obj)
+        if others := same_documents(obj):
+            messages.warning(
+                request,
+                f"{', '.join(map(str, others))}: the same documents are offered there without an agreement. Give it "
+                "one of its own, or change who may see its documents.",
+            )
 
     def recorded(self, name: str, value: Any) -> Any:
         """Of the addresses only how many there are: records are never deleted."""

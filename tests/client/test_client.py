@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from leaderboard.core.audit import acting
 from leaderboard.core.storage import deletion_lock
-from leaderboard.models import Dataset, User
+from leaderboard.models import Agreement, Dataset, User
 from runboard import Client, Refused, SiteUnavailable, has_ended, uploading
 from runboard.cli import main
 from runboard.client import config_path
+from submissions.accounts.agreements import accept_agreement, apply_agreement
 from submissions.accounts.tokens import make_token
 from submissions.jobs.runner import drain_queue
 from submissions.models import State, Upload
@@ -70,6 +72,22 @@ def work() -> None:
     """What a scorer does."""
     create_requested_jobs()
     drain_queue("score", "test-worker")
+
+
+def test_an_agreement_is_named_with_its_address_until_it_is_accepted(
+    client: Client, alice: User, small: Dataset, run: Path, tmp_path: Path
+) -> None:
+    agreement = Agreement.objects.create(dataset=small, text="For research.")
+    with acting(None):
+        apply_agreement(agreement)
+    for refused in (
+        lambda: client.download("small", tmp_path / "data"),
+        lambda: client.submit(["small"], [run], system="Mine", architecture="dense"),
+    ):
+        with pytest.raises(Refused, match=r"small.* asks you to accept .*/datasets/small/agreement/"):
+            refused()
+    accept_agreement(alice, agreement, 1)
+    assert "corpus.jsonl.gz" in {path.name for path in client.download("small", tmp_path / "data")}
 
 
 def test_from_a_collection_to_a_row_of_a_frame(

@@ -24,7 +24,7 @@ from submissions.accounts.agreements import accept_agreement, apply_agreement
 from submissions.accounts.personal_data import close_account, personal_data
 from submissions.models import AccountMail, Submission
 from tests.curating import save
-from tests.factories import make_a_curator, make_user, team_of
+from tests.factories import make_a_curator, make_dataset, make_user, make_version, team_of
 from tests.leaderboard.tiny_collection import write_folder
 from tests.submissions.clients import Api
 from tests.submissions.tus import Tus
@@ -148,7 +148,13 @@ def test_a_changed_text_is_a_new_version_and_asks_again(tiny: Dataset, client: C
     curating = Client()
     curating.force_login(cora)
     admin = f"/admin/leaderboard/agreement/{tiny.agreement.pk}/change/"
-    assert save(curating, admin, text="For research alone, and cite it.").status_code == 302
+    twin = make_dataset(slug="twin", name="The twin")
+    Dataset.objects.filter(pk=twin.pk).update(
+        current_version=make_version(twin, corpus_sha256=tiny.current_version.corpus_sha256)
+    )
+    saved = save(curating, admin, text="For research alone, and cite it.")
+    assert saved.status_code == 302
+    assert "The twin: the same documents" in curating.get(saved["Location"]).content.decode()
     assert client.get(CORPUS).status_code == 403
     sender.patch(address, RUN.encode()[20:], 20)
     refused = Api(person).post(
