@@ -206,7 +206,7 @@ def test_what_each_role_may_do_to_each_table(roles: None) -> None:
         place: set(names.split()) for place, names in COLUMNS.items()
     }
     whole, columns = granted(database_grants.SITE)
-    added_to = {"leaderboard_auditrecord": "SI", "django_migrations": "S"}
+    added_to = {"leaderboard_auditrecord": "SI", "leaderboard_acceptance": "SI", "django_migrations": "S"}
     with connection.cursor() as cursor:
         tables = connection.introspection.table_names(cursor)
     assert whole == {table: added_to.get(table, "SIUD") for table in tables}
