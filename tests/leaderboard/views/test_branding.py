@@ -58,7 +58,7 @@ def test_members_only_sites_show_it_to_who_signs_in(client: Client, settings: An
 @pytest.mark.parametrize(
     ("colours", "said"),
     [
-        ("#ffd700", ["#ffd700 has a contrast of 1.2 with the page in the light theme"]),
+        ("#ffd700", ["#ffd700 has a contrast of 1.1 with the page in the light theme"]),
         ("#0b6b57,#0b6b57", ["in the dark theme"]),
         ("#0b6b57", []),
     ],
