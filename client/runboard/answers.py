@@ -170,6 +170,7 @@ class Dataset(TypedDict):
     created_at: str
     version: DatasetVersion | None
     awaiting_judgements: list[AwaitingRun]
+    agreement: str | None
     rounds: list[str]
     withdrawn: list[Tombstone]
     quarantined: list[Quarantined]
