@@ -37,9 +37,15 @@ def known_migrations() -> frozenset[MigrationKey]:
     return frozenset(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
 
 
+@functools.cache
+def _recorder() -> MigrationRecorder:
+    """Kept, because it asks for the names of all tables until it has found its own: a millisecond of PostgreSQL."""
+    return MigrationRecorder(connection)
+
+
 def recorded_migrations() -> set[MigrationKey]:
     """App and name of each migration that the database has. Raises django.db.Error when it does not answer."""
-    return set(MigrationRecorder(connection).applied_migrations())
+    return set(_recorder().applied_migrations())
 
 
 def mismatch() -> str:

@@ -89,20 +89,24 @@ def _trim_disk(queue: str) -> None:
 
 def run_job(job: Job) -> None:
     """Do one claimed job and settle it: done, rejected (their file), failed (our fault), or back in the queue."""
+    stored = False
     try:
-        _settle_outcome(job)
+        stored = _settle_outcome(job) and job.kind == Job.Kind.SHARD
     except DatabaseError as error:
         if not is_connection_lost(error):
             raise
         requeue_after_loss(job)
     finally:
-        if job.kind == Job.Kind.SHARD:
+        if job.kind == Job.Kind.SHARD and not stored:
             settle_shard_waiters(job)
+    if stored:  # the transaction that kept the shard has said all there is to say
+        return
     release(job)
     prepare_query_pages(job)
 
 
-def _settle_outcome(job: Job) -> None:
+def _settle_outcome(job: Job) -> bool:
+    """Do the job, and settle it where it does not end by itself; whether it did."""
     # The submitter is named in the record of what the job changes, else the site.
     submission = job.submission
     person = submission.submitter if submission is not None else None
@@ -113,6 +117,7 @@ def _settle_outcome(job: Job) -> None:
                 write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
             with acting(person, why):
                 WORK[Job.Kind(job.kind)](job, lease)
+        return True
     except WorkEnded as ended:
         ended.settle(job)
     except JudgementsNotCopied:
@@ -133,6 +138,7 @@ def _settle_outcome(job: Job) -> None:
             _wait_for_storage(job, error)
         else:
             _fail(job, error)
+    return False
 
 
 def _wait_for_judgements(job: Job) -> None:

@@ -21,7 +21,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -37,7 +37,7 @@ from django.utils import timezone
 from leaderboard import VERSION
 from leaderboard.celery import app
 from submissions.jobs.runner import drain_queue
-from submissions.models import Job, Worker
+from submissions.models import ENDED_BY_OTHERS, Job, Worker
 from submissions.queue.heartbeat import Heartbeat
 from submissions.queue.lease import ENDS_ITS_PROCESS
 from submissions.queue.lifecycle import write_log
@@ -204,9 +204,12 @@ class HungProcessMonitor:
 
     def end(self, pool: Collection[int]) -> list[int]:
         """End those of the pool that were silent before and still are; which. The pool starts others in their place."""
-        silent = self._silent_claims()
-        hung = {claim: job for claim, job in silent.items() if claim in self._silent} | self._ended_claims()
-        self._silent = set(silent)
+        jobs = Job.objects.silent_or_ended(self._worker).only("worker", "fence", "state")
+        found = {(process_number(job.worker), job.pk, job.fence): job for job in jobs}
+        over = {claim: job for claim, job in found.items() if job.state in ENDED_BY_OTHERS}
+        silent = found.keys() - over
+        hung = {claim: found[claim] for claim in silent & self._silent} | self._ended_claims(over)
+        self._silent = silent
         ended = []
         for (process, key, _), job in hung.items():
             if process in pool and process != os.getpid():
@@ -216,24 +219,15 @@ class HungProcessMonitor:
                 release(job)
         return ended
 
-    def _silent_claims(self) -> dict[Claim, Job]:
-        """Claims that were not extended for half a lease."""
-        limit = Now() + timedelta(seconds=settings.LEASE_SECONDS / 2)
-        return _by_claim(Job.objects.held_by(self._worker).filter(lease_expires_at__lt=limit))
-
-    def _ended_claims(self) -> dict[Claim, Job]:
-        """Claims whose job has ended for longer than a process goes on that hears of it."""
-        jobs, now = _by_claim(Job.objects.ended_while_held(self._worker)), time.monotonic()
+    def _ended_claims(self, jobs: Mapping[Claim, Job]) -> dict[Claim, Job]:
+        """Those of ended jobs that ended for longer than a process goes on that hears of it."""
+        now = time.monotonic()
         if self._ended is None:
             self._of_old = frozenset(jobs)
         known = self._ended or {}
         self._ended = {claim: known.get(claim, now) for claim in jobs.keys() - self._of_old}
         longest = settings.UNHEARD_SECONDS + settings.LEASE_SECONDS / 2
         return {claim: jobs[claim] for claim, since in self._ended.items() if now - since > longest}
-
-
-def _by_claim(jobs: Iterable[Job]) -> dict[Claim, Job]:
-    return {(process_number(job.worker), job.pk, job.fence): job for job in jobs}
 
 
 #: Turns by queue for those that hold no jobs; `tasks` says what they are.

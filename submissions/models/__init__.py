@@ -13,6 +13,7 @@ from submissions.models.switches import Switch, is_on
 from submissions.models.tokens import ApiToken, Scope
 from submissions.models.uploads import Checkpoint, Encoding, Shard, Upload
 from submissions.models.work import (
+    ENDED_BY_OTHERS,
     TERMINAL,
     WAITING,
     Job,
@@ -25,7 +26,7 @@ from submissions.models.work import (
 )
 
 __all__ = [
-    "TERMINAL", "WAITING", "AccountMail", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag", "Job",
+    "ENDED_BY_OTHERS", "TERMINAL", "WAITING", "AccountMail", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag", "Job",
     "JobQuerySet", "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature", "Scope",
     "Shard", "StageTime", "State", "Submission", "Switch", "Upload", "Webhook", "Worker", "is_on", "new_identifier",
 ]  # fmt: skip

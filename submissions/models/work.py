@@ -35,6 +35,8 @@ class State(models.TextChoices):
 TERMINAL = frozenset(
     {State.DONE, State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
 )
+#: States that others than its holder bring a claimed job to.
+ENDED_BY_OTHERS = frozenset({State.TIMED_OUT, State.CANCELLED})
 #: So long after a fault of ours a job may be tried again, and its file is kept.
 RETRIED_FOR = timedelta(days=14)
 #: States in which a job waits for a worker (when nobody holds a lease on it).
@@ -158,9 +160,14 @@ class JobQuerySet(models.QuerySet["Job"]):
             worker__startswith=f"{worker}:", lease_expires_at__isnull=False
         )
 
-    def ended_while_held(self, worker: str) -> Self:
-        """Those that somebody ended while a pool process of this worker had them, which has not let go of them yet."""
-        return self.filter(state__in=(State.TIMED_OUT, State.CANCELLED), worker__startswith=f"{worker}:")
+    def silent_or_ended(self, worker: str) -> Self:
+        """Those that pool processes of this worker have not told of for half a lease, or have not let go of.
+
+        The latter somebody else ended, and they are in one of the states `ENDED_BY_OTHERS`.
+        """
+        limit = Now() + timedelta(seconds=settings.LEASE_SECONDS / 2)
+        own = self.filter(worker__startswith=f"{worker}:")
+        return own.filter(Q(lease_expires_at__lt=limit) | Q(state__in=ENDED_BY_OTHERS))
 
     def expired(self) -> Self:
         """Those whose worker went silent by the database's clock, in every state that is not terminal."""

@@ -82,7 +82,8 @@ class Heartbeat:
             "version": self.version,
             "hardware_class": own_hardware_class(self.queues),
             "sandbox": {**able.as_dict(), "device": own_device(self.queues)} if able else {},
-            "refusal": (refusal() or (able.refusal if able else ""))[:300],
+            # Whoever takes work in this worker asks for itself, and more often.
+            "refusal": (refusal(heartbeats=6) or (able.refusal if able else ""))[:300],
             "seen_at": Now(),
         }
         if self._announced and Worker.objects.filter(name=self.name).update(**row):

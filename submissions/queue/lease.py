@@ -79,7 +79,8 @@ def advance_claimed(job: Job, to: State, **changes: object) -> None:
 
     Raises Cancelled where its submitter asked to stop before this moment, LeaseLost where the claim is gone.
     """
-    if not advance(job.pk, to, fence=job.fence, unless_cancelled=True, **changes):
+    charged = job.submission_id is not None
+    if not advance(job.pk, to, fence=job.fence, unless_cancelled=True, charged=charged, **changes):
         stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
         raise Cancelled if stopped else LeaseLost
 
@@ -227,16 +228,18 @@ def _extend(lease: Lease) -> None:
     try:
         if time.monotonic() - lease.claimed_at - lease.waited > settings.JOB_WALL_CLOCK_SECONDS:
             time_out(job)  # the dispatcher does so too, but it may be away
-        asked = asked_to_stop(job)
-        lease.lost, lease.cancelled = asked is None, bool(asked)
         now, stage = time.monotonic(), lease.stage
-        # Nobody watches the progress of a shard: it is written several times in a lease, and not at each look, which
-        # costs the database a fifth of that.
+        # Nobody watches the progress of a shard, or waits for it to be cancelled: its row is written several times in a
+        # lease, and not at each look. Hundreds of workers look.
         watched = job.kind != Job.Kind.SHARD
-        due = watched or stage != lease.told_stage or now - lease.extended_at > settings.LEASE_SECONDS / 6
-        if due and not lease.lost:
-            lease.lost = not extend_lease(job, lease.progress, stage, lease.note, waited=lease.waited)
-            lease.extended_at, lease.told_stage = now, stage
+        if not watched and stage == lease.told_stage and now - lease.extended_at < settings.LEASE_SECONDS / 6:
+            return
+        told = (lease.progress, stage, lease.note)
+        if not extend_lease(job, *told, waited=lease.waited, unless_cancelled=True):
+            lease.cancelled = bool(asked_to_stop(job))
+            # It is held until the work has stopped.
+            lease.lost = not (lease.cancelled and extend_lease(job, *told, waited=lease.waited))
+        lease.extended_at, lease.told_stage = now, stage
     except DatabaseError:
         connection.close()  # the next look opens a new one; the lease outlasts several failures
 

@@ -49,11 +49,18 @@ _PROGRESS = (State.SCORING, State.RETRIEVING, State.QUEUED, State.VALIDATING, St
 
 
 def advance(
-    job_id: int, to: State, *, fence: int | None = None, unless_cancelled: bool = False, **changes: Any
+    job_id: int,
+    to: State,
+    *,
+    fence: int | None = None,
+    unless_cancelled: bool = False,
+    charged: bool = True,
+    **changes: Any,
 ) -> bool:
     """Move the job to `to` if its present state allows it and, where given, the caller still holds the claim.
 
-    `unless_cancelled`: not where somebody asked to stop it. Returns whether it moved. One UPDATE, so of two callers
+    `unless_cancelled`: not where somebody asked to stop it. `charged`: False where the job belongs to no submission, so
+    that no quota is asked for. Returns whether it moved. One UPDATE, so of two callers
     one wins. Ending a job frees its lease, and what it waited for, and settles what it cost, all at once. A claim that
     goes back to the queue ends there, not where the next one begins: its holder can write no more.
     """
@@ -72,7 +79,7 @@ def advance(
         changes = {**ended, "stage": "", "progress_note": "", **changes}
         with transaction.atomic(savepoint=False):
             moved = jobs.update(state=to, **changes) == 1
-            if moved:
+            if moved and charged:
                 settle_quota(job_id)
         return moved
     return jobs.update(state=to, **changes) == 1

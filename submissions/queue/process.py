@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import threading
@@ -27,9 +28,9 @@ class _ProcessIdentity:
 
     worker: str = ""
     queues: tuple[str, ...] = ()
-    #: Why it may take nothing, and when that is asked anew (on the monotonic clock).
+    #: Why it may take nothing, and when that was asked (on the monotonic clock).
     refusal: str = ""
-    ask_at: float = 0.0
+    asked_at: float = -math.inf
 
 
 _own = _ProcessIdentity()
@@ -61,18 +62,20 @@ def own_queues() -> tuple[str, ...]:
     return _own.queues
 
 
-def refusal() -> str:
+def refusal(*, heartbeats: int = 1) -> str:
     """Why this process may take no work now, as a sentence; empty where it may.
 
-    The database is asked once in HEARTBEAT_SECONDS. Raises django.db.Error when it does not answer.
+    The database is asked once in so many times HEARTBEAT_SECONDS, while it refuses in each. Raises django.db.Error when
+    it does not answer.
     """
     if STOPPING.is_set():
         return "The worker is stopping."
-    if time.monotonic() >= _own.ask_at:
+    age = time.monotonic() - _own.asked_at
+    if age >= settings.HEARTBEAT_SECONDS * (1 if _own.refusal else heartbeats):
         reason = mismatch()
         if reason and reason != _own.refusal:
             logger.error("This worker takes no work. %s", reason)
         elif reason != _own.refusal:
             logger.warning("Code and database match again: this worker takes work.")
-        _own.refusal, _own.ask_at = reason, time.monotonic() + settings.HEARTBEAT_SECONDS
+        _own.refusal, _own.asked_at = reason, time.monotonic()
     return _own.refusal

@@ -100,13 +100,24 @@ def next_turn(queue: str, team: Team | None) -> int:
     return max(found["present"] or 0, -1 if found["last"] is None else found["last"] + 1)
 
 
-def extend_lease(job: Job, progress: float, stage: str, note: str = "", *, waited: float = 0.0) -> bool:
+def extend_lease(
+    job: Job,
+    progress: float,
+    stage: str,
+    note: str = "",
+    *,
+    waited: float = 0.0,
+    unless_cancelled: bool = False,
+) -> bool:
     """Say that the holder is alive and how far it is. False when the claim is no longer theirs.
 
+    `unless_cancelled`: nothing is said, and False comes back, also where somebody asked to stop the job.
     `waited` are the seconds since the claim in which it could not work, because the machine was another's: its start
     moves by them, so that they count neither towards JOB_WALL_CLOCK_SECONDS nor in estimates.
     """
     held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
+    if unless_cancelled:
+        held = held.filter(cancel_requested=False)
     told = {"progress": min(max(progress, 0.0), 1.0), "stage": stage, "progress_note": note[:120]}
     if waited and job.started_at is not None:
         told["started_at"] = job.started_at + timedelta(seconds=waited)

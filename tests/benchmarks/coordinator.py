@@ -22,7 +22,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,9 +118,11 @@ def device(delay: float, seconds: float, rounds: int, report: Path) -> None:
     """A worker of one device, which ends after so many shards or when there is none; its gaps go into the report."""
     from django.db import connections
 
+    from evaluation.execution.job import ExecutionJob
     from leaderboard import VERSION
     from submissions.jobs.models import shards
     from submissions.jobs.runner import drain_queue
+    from submissions.jobs.worker import HungProcessMonitor
     from submissions.models import Job
     from submissions.queue import process
     from submissions.queue.heartbeat import Heartbeat
@@ -131,12 +132,13 @@ def device(delay: float, seconds: float, rounds: int, report: Path) -> None:
     child: list[Pause] = []
 
     def encoder(encoding: Any, device: str, folder: Path) -> Pause:
-        child.append(Pause(SimpleNamespace(out=folder / "out"), seconds, rounds))
+        child.append(Pause(ExecutionJob("encode_shards", "dense", folder / "out"), seconds, rounds))
         return child[-1]
 
     vars(shards).update(_encoder=encoder)
     time.sleep(delay)
-    Heartbeat(process.worker_name(), ["cpu"], VERSION).start()
+    hung = HungProcessMonitor(process.worker_name())
+    Heartbeat(process.worker_name(), ["cpu"], VERSION, each_time=lambda: hung.end([])).start()
     used = time.process_time()
     while not process.STOPPING.is_set() and Job.objects.waiting().filter(kind=Job.Kind.SHARD).exists():
         drain_queue("cpu", process.process_name())

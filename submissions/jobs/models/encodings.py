@@ -38,6 +38,7 @@ from submissions.jobs.models.embedding_storage import (
 )
 from submissions.jobs.models.encoding_settings import EncodingSetting
 from submissions.jobs.models.shard_jobs import (
+    count_shards,
     lock_encodings,
     make_shard_jobs,
     report_progress,
@@ -46,7 +47,7 @@ from submissions.jobs.models.shard_jobs import (
 )
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue.lease import WorkEnded, advance_claimed
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lifecycle import advance, append_log_line, write_log
 from submissions.queue.queue import end_cancelled, wake_worker
 
 logger = logging.getLogger(__name__)
@@ -143,11 +144,12 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
         )
         if not moved:
             return end_cancelled(job)
-        wakeups = make_shard_jobs(encoding, job)
+        counts = count_shards(encoding)
+        wakeups = make_shard_jobs(encoding, job, counts["queued"])
         write_log(
             job.pk, f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free."
         )
-        report_progress(encoding)
+        report_progress(encoding, counts)
         for _ in range(min(wakeups, _MOST_WAKEUPS)):
             wake_worker(job.queue)
     if not wakeups:  # they may all be there; now that we hold no row of a job's, others' can be waited for
@@ -174,10 +176,10 @@ def finish_shard(
         transaction.atomic(),
     ):
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
-        advance_claimed(job, State.DONE, progress=1.0)
+        line = append_log_line(f"{documents:,} documents encoded in {seconds:.1f} s.")
+        advance_claimed(job, State.DONE, progress=1.0, log=line)
         _store_shard(shard, arrival, documents=documents, seconds=seconds, hardware=hardware)
-        write_log(job.pk, f"{documents:,} documents encoded in {seconds:.1f} s.")
-        report_progress(encoding)
+        # How far all are is the dispatcher's to say: each shard asks for as little as it can.
         if not encoding.shards.filter(done_at=None).exists():
             requeue_waiting(encoding)
 

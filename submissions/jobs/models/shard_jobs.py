@@ -6,10 +6,10 @@ Whoever calls what writes here holds the encoding's row.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet, Sum
 
 from submissions.models import TERMINAL, Encoding, Job, Shard, State
 from submissions.queue.capability import UNPROTECTED
@@ -57,16 +57,15 @@ def settle_encoding(encoding_id: int) -> None:
         waiting = list(waiting_jobs().filter(waits_for=encoding_id))
         if encoding is None or not waiting:
             return
-        missing = encoding.shards.filter(done_at=None)
-        failed = missing.filter(job__state__in=_ENDED_BADLY).select_related("job").first()
-        if failed is not None and failed.job is not None:
-            _fail_waiting(waiting, failed, failed.job)
-        elif not missing.exists():
+        counts = count_shards(encoding)
+        if counts["failed"]:
+            _fail_waiting(waiting, encoding)
+        elif not counts["missing"]:
             requeue_waiting(encoding)
-        elif make_shard_jobs(encoding, waiting[0]):
+        elif make_shard_jobs(encoding, waiting[0], counts["queued"]):
             wake_worker(waiting[0].queue)
         else:
-            report_progress(encoding)
+            report_progress(encoding, counts)
 
 
 def waiting_jobs() -> QuerySet[Job]:
@@ -78,9 +77,25 @@ def lock_encodings(encodings: QuerySet[Encoding]) -> Encoding | None:
     return encodings.select_for_update(of=("self",)).first()
 
 
-def make_shard_jobs(encoding: Encoding, like: Job) -> int:
-    """Jobs, in the queue of the one that waits, for shards that nobody makes, where few wait; returns how many."""
-    room = _MOST_WAITING - encoding.shards.filter(job__state=State.QUEUED).count()
+def count_shards(encoding: Encoding) -> Mapping[str, float]:
+    """How many shards are missing, how many of these have failed, how many wait, and the sum of what is under way."""
+    missing = Q(done_at=None)
+    return encoding.shards.aggregate(
+        missing=Count("pk", filter=missing),
+        failed=Count("pk", filter=missing & Q(job__state__in=_ENDED_BADLY)),
+        queued=Count("pk", filter=Q(job__state=State.QUEUED)),
+        under_way=Sum(
+            "job__progress", filter=missing & Q(job__lease_expires_at__isnull=False), default=0.0
+        ),
+    )
+
+
+def make_shard_jobs(encoding: Encoding, like: Job, queued: float) -> int:
+    """Jobs, in the queue of the one that waits, for shards that nobody makes, where few wait; returns how many.
+
+    `queued`: of how many shards jobs wait already.
+    """
+    room = int(_MOST_WAITING - queued)
     if room < _MOST_WAITING // 2:
         return 0
     unmade = encoding.shards.filter(Q(job=None) | Q(job__state__in=TERMINAL), done_at=None).order_by("number")
@@ -115,15 +130,13 @@ def _unprotected_payload(job: Job) -> dict[str, bool]:
     return {UNPROTECTED: True} if job.payload.get(UNPROTECTED) is True else {}
 
 
-def report_progress(encoding: Encoding) -> None:
-    """Show whoever waits how far the shards are, those under way by their own progress."""
-    done = encoding.shards.exclude(done_at=None).count()
-    under_way = encoding.shards.filter(done_at=None, job__lease_expires_at__isnull=False)
-    shares: Iterable[float] = under_way.values_list("job__progress", flat=True)
+def report_progress(encoding: Encoding, counts: Mapping[str, float]) -> None:
+    """Show whoever waits how far the shards are, as counted, those under way by their own progress."""
+    done = encoding.shards_expected - counts["missing"] + counts["under_way"]
     # One that somebody withdraws is left out: who waited for it here would hold rows that they want.
     waiting = waiting_jobs().filter(waits_for=encoding).select_for_update(skip_locked=True, no_key=True)
     Job.objects.filter(pk__in=list(waiting.values_list("pk", flat=True))).update(
-        progress=min((done + sum(shares)) / encoding.shards_expected, 1.0),
+        progress=min(done / encoding.shards_expected, 1.0),
     )
 
 
@@ -135,8 +148,12 @@ def requeue_waiting(encoding: Encoding) -> None:
             wake_worker(job.queue)
 
 
-def _fail_waiting(waiting: Iterable[Job], shard: Shard, cause: Job) -> None:
-    """End those who wait as the shard ended, with its reason."""
+def _fail_waiting(waiting: Iterable[Job], encoding: Encoding) -> None:
+    """End those who wait as the first shard that failed has ended, with its reason."""
+    failed = encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).select_related("job")
+    shard = failed[0]
+    cause = shard.job
+    assert cause is not None
     for job in waiting:
         write_log(job.pk, f"Shard {shard.number + 1} of the corpus could not be encoded.")
         advance(

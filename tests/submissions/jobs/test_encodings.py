@@ -32,6 +32,8 @@ def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
     for number in range(SHARDS):
         parent.refresh_from_db()
         assert (parent.state, parent.lease_expires_at) == (State.RETRIEVING, None)
+        settle_waiting_jobs()
+        parent.refresh_from_db()
         assert parent.progress == pytest.approx(number / SHARDS)
         encode(next_shard())
     again = claim(["cpu"], "merger")

@@ -110,19 +110,19 @@ def test_withdrawing_while_the_last_shard_is_stored_makes_no_circle(
         encode(next_shard())
     last = next_shard()
     stored, withdrawn, errors = Event(), Event(), []
-    real_progress, real_cancel = encodings.report_progress, withdrawal.cancel_unneeded_shards
+    real_requeue, real_cancel = encodings.requeue_waiting, withdrawal.cancel_unneeded_shards
 
-    def progress(encoding: Encoding) -> None:
+    def put_back(encoding: Encoding) -> None:
         stored.set()
         withdrawn.wait(10)
         time.sleep(0.3)  # the other one waits for our row by now
-        real_progress(encoding)
+        real_requeue(encoding)
 
     def cancel() -> None:
         withdrawn.set()
         real_cancel()
 
-    monkeypatch.setattr(encodings, "report_progress", progress)
+    monkeypatch.setattr(encodings, "requeue_waiting", put_back)
     monkeypatch.setattr(withdrawal, "cancel_unneeded_shards", cancel)
 
     def beside(verb: Callable[[], object]) -> None:

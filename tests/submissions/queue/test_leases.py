@@ -11,9 +11,9 @@ import pytest
 
 from submissions.models import Job, State
 from submissions.queue import lease as leases
-from submissions.queue.lease import Cancelled, hold_lease, keep_leases
+from submissions.queue.lease import Cancelled, LeaseLost, hold_lease, keep_leases
 from submissions.queue.lifecycle import advance
-from submissions.queue.queue import claim, request_cancel
+from submissions.queue.queue import claim, request_cancel, requeue
 from tests.factories import make_dataset, make_job
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
@@ -54,16 +54,41 @@ def test_one_thread_keeps_one_lease_after_the_other(monkeypatch: pytest.MonkeyPa
     assert not threads()
 
 
-def test_a_look_hears_a_wish_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only now and then, and with a new stage, is the row of a shard written, which costs the database most."""
+def test_a_shard_is_told_of_several_times_in_a_lease_and_not_at_each_look(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """Its row is written then, or with a new stage, and what was asked of it is heard."""
     monkeypatch.setattr(leases, "LOOK", 0.02)
+    told, real = [], leases.extend_lease
+
+    def extend(*what: Any, **more: Any) -> bool:
+        told.append(time.monotonic())
+        return real(*what, **more)
+
+    monkeypatch.setattr(leases, "extend_lease", extend)
+    settings.LEASE_SECONDS = 3.0
     job = claimed(kind=Job.Kind.SHARD)
     with hold_lease(job) as lease:
-        until = Job.objects.get(pk=job.pk).lease_expires_at
+        wait_for(lambda: len(told) == 3)
+        assert told[2] - told[0] > 0.9
+        lease.report_stage("encoding", 0.1)
+        wait_for(lambda: Job.objects.get(pk=job.pk).stage == "encoding")
         request_cancel(job)
         wait_for(lambda: lease.cancelled)
-        assert Job.objects.get(pk=job.pk).lease_expires_at == until
+        assert not lease.lost
         with pytest.raises(Cancelled):
+            lease.report(0.5)
+
+
+@pytest.mark.parametrize("kind", [Job.Kind.POOL, Job.Kind.SHARD])
+def test_a_claim_that_is_over_is_heard_of(kind: str, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    monkeypatch.setattr(leases, "LOOK", 0.02)
+    settings.LEASE_SECONDS = 3.0
+    job = claimed(kind)
+    with hold_lease(job) as lease:
+        requeue(job, counted=True)
+        wait_for(lambda: lease.lost)
+        with pytest.raises(LeaseLost):
             lease.report(0.5)
 
 

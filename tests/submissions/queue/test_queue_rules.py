@@ -8,6 +8,7 @@ import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -40,10 +41,10 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 @pytest.fixture(autouse=True)
 def asked_anew() -> Iterator[None]:
     """What one test found of versions says nothing to the next."""
-    worker_process._own.ask_at = 0.0
+    worker_process._own.asked_at = -inf
     yield
     STOPPING.clear()
-    worker_process._own.ask_at = 0.0
+    worker_process._own.asked_at = -inf
 
 
 def claimed(**fields: Any) -> Job:
@@ -91,7 +92,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
         recorder.record_applied("submissions", "0001_initial")
     else:
         recorder.record_unapplied("submissions", "9999_of_tomorrow")
-    worker_process._own.ask_at = 0.0
+    worker_process._own.asked_at = -inf
     Heartbeat("host:1", ["score"], VERSION)._write_row()
     assert (workers_alive("score"), count_workers("score")[1]) == (1, 0)
     assert claim(["score"], "host:1:2") is not None

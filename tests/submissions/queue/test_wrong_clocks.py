@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from math import inf
 
 import pytest
 from django.utils import timezone
@@ -33,9 +34,9 @@ def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     announce("dead", "score", ago=timedelta(minutes=30))
     real, error = timezone.now, request.param
     monkeypatch.setattr(timezone, "now", lambda: real() + error)
-    process._own.ask_at = 0.0
+    process._own.asked_at = -inf
     yield
-    process._own.ask_at = 0.0
+    process._own.asked_at = -inf
 
 
 def test_it_sees_who_is_here_and_who_is_not(wrong_clock: None) -> None:
