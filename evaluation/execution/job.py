@@ -64,9 +64,10 @@ class ExecutionJob:
     `index` is such an index, which the engine opens instead of building its own, and `index_seconds` and `index_memory`
     are what that had taken: the parent adds them to what the child tells of building.
     `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to. `rankings` is one where
-    "retrieve" keeps what it has found of this very work, to go on behind it. `documents` is how many the corpus has,
-    where that is known: the parent takes no result over fewer or more. `excluded` names documents that are left out of
-    the rankings of single queries.
+    "retrieve" keeps what it has found of this very work, to go on behind it; `resumes`: something lies there already,
+    and what that took is no time of this child's. `documents` is how many the corpus has, where that is known: the
+    parent takes no result over fewer or more. `excluded` names documents that are left out of the rankings of single
+    queries.
     """
 
     task: Task
@@ -81,6 +82,7 @@ class ExecutionJob:
     runs: tuple[Path, ...] = ()
     shards: Path | None = None
     rankings: Path | None = None
+    resumes: bool = False
     shard: int | None = None
     shard_size: int = SHARD_SIZE
     depth: int = 1000

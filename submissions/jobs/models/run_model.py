@@ -165,6 +165,8 @@ def _retrieve(
     shards = encoded.folder if encoded else folder / "shards" if setting else None
     if shards and not encoded:
         shards.mkdir()
+    rankings = _rankings_folder(job)
+    rankings.mkdir(exist_ok=True, mode=0o700)
     work = ExecutionJob(
         task="retrieve",
         engine=task.engine.name,
@@ -178,7 +180,8 @@ def _retrieve(
         runs=_write_runs(task.run_ids, folder) or _write_candidates(version, task, folder),
         shards=shards,
         shard_size=encoded.shard_size if encoded else settings.SHARD_SIZE,
-        rankings=_rankings_folder(job),
+        rankings=rankings,
+        resumes=any(rankings.iterdir()),
         depth=DEPTH,
         drop_self_matches=job.dataset.drop_self_matches,
         tag=task.system.slug,
@@ -187,7 +190,6 @@ def _retrieve(
         threads=settings.MODEL_THREADS,
     )
     work = with_kept_index(lease, work, version)
-    _rankings_folder(job).mkdir(exist_ok=True, mode=0o700)
     try:
         result = run_child(work, lease, counted=_progress_totals(version), trusted=task.is_ours)
     finally:

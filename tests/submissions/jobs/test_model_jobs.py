@@ -232,6 +232,7 @@ def test_the_next_attempt_goes_on_behind_what_was_found(
     document = json.loads(found.read_bytes())
     _, documents, _ = document["rankings"][0][""]
     documents.reverse()  # what the next attempt publishes tells whether it has searched again
+    document["seconds"] = 3_600.0  # longer than the next attempt runs
     found.write_text(json.dumps(document))
     job = finished(job)
     assert job.state == State.DONE, job.log
