@@ -1,0 +1,177 @@
+"""A bucket that loses, delays and corrupts what it is given: the embeddings are whole all the same, each shard once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.base import ContentFile, File
+from django.core.files.storage import FileSystemStorage
+from django.db import connections
+
+from submissions.jobs.kinds.score import begin
+from submissions.jobs.models.embedding_files import embeddings_folder
+from submissions.jobs.models.encoding_settings import EncodingSetting
+from submissions.jobs.models.encodings import finish_shard, use_encoding, wait_for_shards
+from submissions.models import Checkpoint, Job, Shard, State
+from submissions.queue import lease as leases
+from submissions.queue.lease import hold_lease
+from submissions.queue.queue import claim, reap
+from tests.factories import make_dataset, make_job, make_version
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+
+SHARDS = 3
+
+
+class FaultyBucket(FileSystemStorage):
+    """A folder that overwrites as a bucket does, and errs in as many of a hundred writes as `odds` says."""
+
+    odds = 0
+    delay = 0.0
+    dice = random.Random()
+    done: list[str] = []  # of all its instances: Django makes them
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location, allow_overwrite=True)
+
+    def _save(self, name: str, content: File[bytes]) -> str:
+        time.sleep(self.delay)
+        data = content.read()
+        fault = self.dice.choice(["lost", "damaged", "cut"]) if self.dice.randrange(100) < self.odds else ""
+        if fault:
+            self.done.append(fault)
+        if fault == "lost" or not data:
+            return name
+        if fault == "damaged":
+            data = bytes([data[0] ^ 1]) + data[1:]
+        return str(super()._save(name, ContentFile(data[:-1] if fault == "cut" else data)))
+
+
+@pytest.fixture
+def bucket(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[FaultyBucket]:
+    """The embeddings' storage."""
+    entry = {"BACKEND": f"{__name__}.FaultyBucket", "OPTIONS": {"location": str(tmp_path / "bucket")}}
+    settings.STORAGES = {**settings.STORAGES, "embeddings": entry}
+    settings.VAR = tmp_path / "var"
+    monkeypatch.setattr(FaultyBucket, "done", [])
+    return FaultyBucket
+
+
+@pytest.fixture
+def setting() -> EncodingSetting:
+    version = make_version(make_dataset(), corpus_sha256="c" * 64, statistics={"documents": 10 * SHARDS})
+    checkpoint = Checkpoint.objects.create(
+        sha256="a" * 64, model_sha256="b" * 64, kind="static-embeddings", description={}, size=1
+    )
+    return EncodingSetting(checkpoint, version, "dense", {}, "a-machine", "cpu", 2, shard_size=10)
+
+
+def encode(job: Job, folder: Path) -> None:
+    """Keep what stands for the job's shard; its bytes follow from its number."""
+    begin(job, State.RETRIEVING)
+    shard = Shard.objects.select_related("encoding").get(job=job.pk)
+    out = folder / f"out-{job.pk}-{job.fence}"
+    out.mkdir()
+    (out / "vectors.npy").write_bytes(vectors(shard.number))
+    (out / "ids.json").write_bytes(f"ids of {shard.number}".encode())
+    with hold_lease(job):
+        finish_shard(job, shard, out, documents=10, seconds=1.0, hardware="a-machine")
+
+
+def vectors(number: int) -> bytes:
+    return bytes([number]) * 1_000
+
+
+@pytest.mark.long
+def test_what_a_bucket_loses_cuts_or_damages_is_made_again(
+    bucket: type[FaultyBucket],
+    setting: EncodingSetting,
+    settings: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twenty embeddings by two machines, a third of whose writes go wrong, read by a third machine."""
+    seen = 0
+    for round_ in range(20):
+        monkeypatch.setattr(bucket, "dice", random.Random(round_))
+        again = EncodingSetting(
+            setting.checkpoint,
+            setting.version,
+            "dense",
+            {"round": round_},
+            "a-machine",
+            "cpu",
+            2,
+            shard_size=10,
+        )
+        parent = make_job(setting.version.dataset, kind=Job.Kind.MODEL, queue="cpu")
+        attempts = 0
+        while True:
+            settings.EMBEDDINGS_FOLDER = str(tmp_path / "reader")
+            job = claim(["cpu"], "reader")
+            assert job is not None
+            assert job.pk == parent.pk
+            if (encoded := use_encoding(job, again)) is not None:
+                break
+            bucket.odds = max(33 - attempts, 0)  # it gets better, or this would never end
+            assert wait_for_shards(job, again)
+            while (shard := claim(["cpu"], "host:1:2")) is not None and shard.kind == Job.Kind.SHARD:
+                settings.EMBEDDINGS_FOLDER = str(tmp_path / random.Random(attempts).choice("ab"))
+                encode(shard, tmp_path)
+                attempts += 1
+            assert shard is not None  # the one that waited: put back by its last shard
+            Job.objects.filter(pk=shard.pk).update(state=State.QUEUED, lease_expires_at=None)
+        Job.objects.filter(pk=parent.pk).update(state=State.DONE, lease_expires_at=None, waits_for=None)
+        for number in range(SHARDS):
+            assert (embeddings_folder(again.key) / f"{number:05d}" / "vectors.npy").read_bytes() == vectors(
+                number
+            )
+        assert encoded.documents == 10 * SHARDS
+        assert Shard.objects.filter(encoding__key=again.key).exclude(done_at=None).count() == SHARDS
+        ended = Job.objects.filter(shard__encoding__key=again.key)
+        assert set(ended.values_list("state", "attempts")) == {(State.DONE, 1)}
+        seen += attempts - SHARDS
+    assert seen > 20, "the bucket's faults cost nothing"
+    assert set(bucket.done) == {"lost", "cut", "damaged"}
+
+
+@pytest.mark.long
+def test_a_bucket_that_takes_longer_than_a_lease_costs_no_claim(
+    bucket: type[FaultyBucket],
+    setting: EncodingSetting,
+    settings: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one of 30 s does a lease of 60: here each object takes twice a lease."""
+    settings.LEASE_SECONDS, settings.LEASE_LOOK_SECONDS = 1.5, 0.05
+    monkeypatch.setattr(leases, "LOOK", 0.05)
+    monkeypatch.setattr(bucket, "delay", 3.0)
+    parent = make_job(setting.version.dataset, kind=Job.Kind.MODEL, queue="cpu")
+    job = claim(["cpu"], "reader")
+    assert job is not None
+    assert wait_for_shards(job, setting)
+    first = claim(["cpu"], "host:1:2")
+    assert first is not None
+
+    def keep() -> None:
+        try:
+            encode(first, tmp_path)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    reaped = 0
+    while thread.is_alive():
+        reaped += reap()
+        time.sleep(0.1)
+    first.refresh_from_db()
+    assert (first.state, first.attempts, reaped) == (State.DONE, 1, 0)
+    parent.refresh_from_db()
+    assert parent.state == State.RETRIEVING
