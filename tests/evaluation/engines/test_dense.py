@@ -422,3 +422,36 @@ def test_one_text_that_does_not_fit_is_the_models_failure() -> None:
     with pytest.raises(ModelFailure) as failure:
         run_in_batches(np.array([1, 2]), run, lambda indices, _: None)
     assert failure.value.code == "out_of_memory"
+
+
+@pytest.mark.parametrize("engine", ["dense", "bm25"])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param(["heart disease"], id="one"),
+        pytest.param(["", "", ""], id="empty"),
+        pytest.param(["heart disease", "heart disease " * 4_600_000], id="64 MB", marks=pytest.mark.long),
+    ],
+)
+def test_a_corpus_of_one_document_of_empty_ones_and_of_a_huge_one(
+    texts: list[str], engine: str, tiny: Path, tmp_path: Path
+) -> None:
+    rows = [{"_id": f"d{number}", "title": "", "text": text} for number, text in enumerate(texts)]
+    corpus = write_lines(tmp_path / "corpus.jsonl", rows)
+    queries = write_lines(tmp_path / "queries.jsonl", [{"_id": "q0", "text": "heart disease"}])
+    resources = Resources(tiny if engine == "dense" else None)
+    done = retrieve(engine, corpus, queries, tmp_path / "run.txt", resources=resources)
+    assert done.documents == len(texts)
+    found = read_run(tmp_path / "run.txt").get("q0", {})
+    # No word of the query is in an empty text; vectors rank whatever there is.
+    assert set(found) == ({row["_id"] for row in rows if row["text"] or engine == "dense"})
+
+
+@pytest.mark.long
+def test_a_document_that_is_longer_than_any_may_be_is_named(tiny: Path, tmp_path: Path) -> None:
+    rows = [{"_id": "d0", "title": "", "text": "heart disease " * 7_200_000}]  # 100 MB
+    corpus = write_lines(tmp_path / "corpus.jsonl", rows)
+    queries = write_lines(tmp_path / "queries.jsonl", [{"_id": "q0", "text": "heart disease"}])
+    with pytest.raises(InvalidContent, match="1 line is longer than 64 MiB"):
+        retrieve("dense", corpus, queries, tmp_path / "run.txt", resources=Resources(tiny))
+    assert not (tmp_path / "run.txt").exists()
