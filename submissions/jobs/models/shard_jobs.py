@@ -84,9 +84,7 @@ def count_shards(encoding: Encoding) -> Mapping[str, float]:
         missing=Count("pk", filter=missing),
         failed=Count("pk", filter=missing & Q(job__state__in=_ENDED_BADLY)),
         queued=Count("pk", filter=Q(job__state=State.QUEUED)),
-        under_way=Sum(
-            "job__progress", filter=missing & Q(job__lease_expires_at__isnull=False), default=0.0
-        ),
+        under_way=Sum("job__progress", filter=missing & Q(job__lease_expires_at__isnull=False), default=0.0),
     )
 
 
