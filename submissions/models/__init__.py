@@ -28,5 +28,6 @@ from submissions.models.work import (
 __all__ = [
     "ENDED_BY_OTHERS", "TERMINAL", "WAITING", "AccountMail", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag",
     "Job", "JobQuerySet", "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature",
-    "Scope", "Shard", "StageTime", "State", "Submission", "Switch", "Upload", "Webhook", "Worker", "is_on", "new_identifier",
+    "Scope", "Shard", "StageTime", "State", "Submission", "Switch", "Upload", "Webhook", "Worker", "is_on",
+    "new_identifier",
 ]  # fmt: skip
