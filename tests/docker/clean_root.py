@@ -20,6 +20,8 @@ MIRROR = "http://deb.debian.org/debian"
 PACKAGES = "python3,python3-venv,ca-certificates"
 #: What the image of Python calls its interpreter and pip.
 PYTHON = "python3 -m venv --copies /usr/local && ln -sf pip3 /usr/local/bin/pip"
+#: bubblewrap's own --proc, started as root, covers parts of it, and no sandbox inside could have one then.
+_WITH_PROC = 'mount -t proc -o nosuid,nodev,noexec proc /proc && exec "$@"'
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -46,6 +48,7 @@ def pip_settings() -> tuple[dict[str, str], list[str]]:
         name, _, value = line.partition("=")
         key = "PIP_" + name.rpartition(".")[2].strip("'").upper().replace("-", "_")
         variables[key] = value.strip("'\"")
+    variables.pop("PIP_CONSTRAINT", None)  # what is installed is locked
     words = re.findall(r"(?:file://)?(/[^\s]+)", " ".join(variables.values()))
     tops = {"/" + "/".join(Path(word).parts[1:3]) for word in words}
     return variables, sorted(top for top in tops if Path(top).exists() and not top.startswith("/etc"))
@@ -96,6 +99,12 @@ class CleanRoot:
                 return int(user), int(group)
         raise ValueError(f"the image would run as {self.user or 'root'}")
 
+    def without_rights(self) -> list[str]:
+        """The words before a command that have it run as the image's user, without rights and for good."""
+        user, group = self.identity()
+        found = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"]
+        return [*found, "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"]
+
     def start(
         self,
         command: Sequence[str],
@@ -103,36 +112,34 @@ class CleanRoot:
         more: Mapping[str, str] | None = None,
         *,
         network: bool = False,
+        mounts: Sequence[str] = (),
         output: IO[Any] | None = None,
     ) -> subprocess.Popen[str]:
-        """Start a command as the image's user: without rights, writing to /tmp (memory) and `folders` alone."""
-        user, group = self.identity()
+        """Start a command as the image's user: without rights, writing to /tmp (memory), `folders` and `mounts` alone.
+
+        `mounts` are words of bubblewrap.
+        """
         binds = [word for folder, inside in folders.items() for word in ("--bind", str(folder), inside)]
+        variables = _variables({**self.environment, "HOME": "/tmp", **(more or {})})
         arguments = [
-            *("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"),
-            *("--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"),
+            # Started as root: then no namespace of users hides who owns the files of the image.
+            *("bwrap", "--ro-bind", str(self.folder), "/", "--dev", "/dev"),
             *(
-                "bwrap",
-                "--ro-bind",
-                str(self.folder),
-                "/",
-                "--dev",
-                "/dev",
-                "--proc",
-                "/proc",
+                "--perms",
+                "1777",
+                "--tmpfs",
+                "/dev/shm",
                 "--perms",
                 "1777",
                 "--tmpfs",
                 "/tmp",
+                *binds,
+                *mounts,
             ),
-            *(*binds, "--die-with-parent", "--unshare-pid", *([] if network else ["--unshare-net"])),
-            *(
-                "--chdir",
-                self.workdir,
-                "--clearenv",
-                *_variables({**self.environment, "HOME": "/tmp", **(more or {})}),
-            ),
-            *command,
+            *("--die-with-parent", "--unshare-pid", *([] if network else ["--unshare-net"])),
+            *("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"),
+            *("--cap-add", "CAP_SYS_ADMIN", "--chdir", self.workdir, "--clearenv", *variables),
+            *("sh", "-c", _WITH_PROC, "sh", *self.without_rights(), *command),
         ]
         return subprocess.Popen(
             arguments,

@@ -37,9 +37,9 @@ class ComposeBroker:
         return found
 
 
-def start_compose_broker(folder: Path, cleanup: processes.Cleanup) -> ComposeBroker:
-    """Start it with its data in `folder`; returns once it answers."""
-    port, log = processes.free_port(), folder / "redis.log"
+def start_compose_broker(folder: Path, cleanup: processes.Cleanup, port: int = 0) -> ComposeBroker:
+    """Start it with its data in `folder`, on any free port where none is named; returns once it answers."""
+    port, log = port or processes.free_port(), folder / "redis.log"
     data = folder / "redis"
     data.mkdir()
     command = compose_rules.read(COMPOSE.read_text())["services"]["redis"]["command"][-1].replace("$$", "$")

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +110,11 @@ def _copy(root: CleanRoot, step: Step, context: Context, stages: dict[str, Path]
     stage, sources, destination = copied(step)
     target = _inside(root.folder, str(Path(root.workdir) / destination))
     if stage:
-        shutil.copytree(_inside(stages[stage], sources[0]), target, symlinks=True, dirs_exist_ok=True)
+        source = _inside(stages[stage], sources[0])
+        target.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            ["cp", "--archive", f"{source}/.", str(target)], check=True
+        )  # over links that are there
         return
     for source in sources:
         is_file = (context.folder / source).is_file()
@@ -122,8 +126,10 @@ def _inside(folder: Path, path: str) -> Path:
     return folder / path.lstrip("/")
 
 
-def build(target: str, folder: Path, plain: Path | None) -> tuple[CleanRoot, list[Step]]:
-    """The root of a target, made by the Dockerfile's steps, and these."""
+def build(
+    targets: Sequence[str], folder: Path, plain: Path | None
+) -> dict[str, tuple[CleanRoot, list[Step]]]:
+    """The root of each target, made by the Dockerfile's steps, and these."""
     stages = read_stages(ROOT / "docker/Dockerfile")
     context = Context(ROOT)
     made: dict[str, CleanRoot] = {}
@@ -146,7 +152,7 @@ def build(target: str, folder: Path, plain: Path | None) -> tuple[CleanRoot, lis
         made[name] = root
         return root
 
-    return make(target), steps_of(stages, target)[1]
+    return {target: (make(target), steps_of(stages, target)[1]) for target in targets}
 
 
 def _begin(image: str, folder: Path, plain: Path | None) -> CleanRoot:
@@ -232,7 +238,7 @@ def _compose() -> dict[str, Any]:
 
 def try_target(target: str, folder: Path, plain: Path | None) -> None:
     """Build and serve one target. Raises what fails."""
-    root, steps = build(target, folder, plain)
+    root, steps = build([target], folder, plain)[target]
     user, group = root.identity()
     state = {folder / name: inside for name, inside in (("data", "/data"), ("private", "/data/private"))}
     for each in (folder, *state, folder / "broker"):
@@ -252,26 +258,38 @@ def try_target(target: str, folder: Path, plain: Path | None) -> None:
         trial(root, steps, folders, folder / f"{target}.log")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target", choices=["web", "cpu-worker"])
-    parser.add_argument(
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options of whatever builds roots."""
+    found = argparse.ArgumentParser(description=description)
+    found.add_argument(
         "--plain", type=Path, help="a Debian that debootstrap made, to copy instead of making one"
     )
-    parser.add_argument(
+    found.add_argument(
         "--keep", type=Path, help="an empty folder to work in, which is left; else a temporary one"
     )
-    options = parser.parse_args()
-    missing = [name for name in ("debootstrap", "bwrap", "setpriv") if not shutil.which(name)]
+    return found
+
+
+@contextmanager
+def working_folder(options: argparse.Namespace, programs: Sequence[str]) -> Iterator[Path]:
+    """Where to work. Ends the program where it is not root's, or where a program is missing."""
+    missing = [name for name in ("debootstrap", "bwrap", "setpriv", *programs) if not shutil.which(name)]
     if missing or os.geteuid() != 0:
-        sys.exit(
-            f"This needs root and {', '.join(missing) or 'nothing else'}: apt-get install debootstrap bubblewrap"
-        )
+        needs = f"This needs root and {', '.join(missing) or 'nothing else'}: apt-get install debootstrap bubblewrap"
+        sys.exit(" ".join([needs, *programs]))
     with ExitStack() as stack:
         folder = options.keep or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="runboard-image-"))
         )
         folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("target", choices=["web", "cpu-worker"])
+    options = arguments.parse_args()
+    with working_folder(options, ()) as folder:
         try_target(options.target, folder, options.plain)
 
 
