@@ -1,9 +1,15 @@
-"""The version is the project's: it stands in the pyproject.toml above this folder alone."""
+"""The version is the project's: in the pyproject.toml above this folder, and in a source distribution in PKG-INFO."""
 
 import tomllib
+from email import message_from_string
 from pathlib import Path
 
 from setuptools import setup
 
-project = Path(__file__).resolve().parents[1] / "pyproject.toml"
-setup(version=tomllib.loads(project.read_text())["project"]["version"])
+folder = Path(__file__).resolve().parent
+packed = folder / "PKG-INFO"
+if packed.exists():
+    version = message_from_string(packed.read_text("utf-8"))["Version"]
+else:
+    version = tomllib.loads((folder.parent / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+setup(version=version)

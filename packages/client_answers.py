@@ -44,9 +44,18 @@ def answers(schema: Mapping[str, Any]) -> str:
             waiting += _names(named[name])
     # Aliases first: unlike annotations they are evaluated.
     in_order = sorted(found, key=lambda name: ("properties" in named[name], name))
-    text = HEAD + "".join(_definition(name, named[name]) for name in in_order)
+    text = HEAD + _view(schema) + "".join(_definition(name, named[name]) for name in in_order)
     formatter = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TARGET), "-"]
     return subprocess.run(formatter, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def _view(schema: Mapping[str, Any]) -> str:
+    """The names that a board's address may have; beside them min- and max- before the key of any numeric column."""
+    parameters = schema["paths"]["/api/v1/datasets/{slug}/board/"]["get"]["parameters"]
+    names = sorted(
+        each["name"] for each in parameters if each["in"] == "query" and each["name"] != "min-mean"
+    )
+    return f"\n#: What a view of a board may have; min- and max- go before the keys of columns.\nVIEW = {tuple(names)!r}\n"
 
 
 def _of_answers(path: Mapping[str, Any]) -> Iterator[str]:

@@ -120,6 +120,8 @@ def write_tree(folder: Path, kernel: bool) -> None:
     for name in ("LICENSE", "NOTICE"):
         shutil.copyfile(ROOT / name, folder / name)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    with (package / "__init__.py").open("a") as module:
+        module.write(f'\n__version__ = "{project["version"]}"\n')
     pinned = requirements()
     base, neural = ([pinned[canonicalize_name(name)] for name in names] for names in (BASE, NEURAL))
     (folder / "pyproject.toml").write_text(

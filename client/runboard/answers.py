@@ -4,6 +4,40 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+#: What a view of a board may have; min- and max- go before the keys of columns.
+VIEW = (
+    "architecture",
+    "columns",
+    "commercial",
+    "corpus",
+    "cpu-only",
+    "domain",
+    "exact",
+    "gap",
+    "hardware",
+    "hide",
+    "language",
+    "licence",
+    "measure",
+    "page",
+    "pin",
+    "provenance",
+    "q",
+    "rows",
+    "sort",
+    "task",
+    "team",
+    "training",
+    "view",
+    "weight-cost",
+    "weight-effectiveness",
+    "weight-latency",
+    "weight-memory",
+    "weights",
+    "year",
+    "zero-shot",
+)
+
 SeverityEnum = Literal["error", "warning"]
 
 SubmissionKindEnum = Literal["run", "model"]

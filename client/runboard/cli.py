@@ -1,6 +1,7 @@
 """The command `runboard`.
 
-Exit status: 0 all well, 1 refused or not well, 2 wrong usage, 3 the site cannot be reached.
+Exit status: 0 all well, 1 refused or not well, 2 wrong usage, 3 the site cannot be reached, answers what no Runboard
+site does, or takes longer than it was waited for.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from tqdm import tqdm
 
 from runboard.answers import Submission
-from runboard.client import Client, write_login
+from runboard.client import Client
 from runboard.errors import Refused, SiteUnavailable, in_words
+from runboard.login import checked_token, write_login
+from runboard.terminal import say
 from runboard.uploading import upload
 
 
@@ -29,16 +33,14 @@ def main(words: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         return status
     except Refused as refusal:
-        print(refusal, file=sys.stderr)
+        say(refusal, file=sys.stderr)
         return 1
-    except SiteUnavailable as error:
-        print(error, file=sys.stderr)
+    except (SiteUnavailable, TimeoutError) as error:
+        say(error, file=sys.stderr)
         return 3
     except (OSError, ValueError) as error:
         named = getattr(error, "filename", None)
-        print(
-            f"{named}: {error.strerror}" if named and isinstance(error, OSError) else error, file=sys.stderr
-        )
+        say(f"{named}: {error.strerror}" if named and isinstance(error, OSError) else error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nInterrupted. The site goes on with what it has.", file=sys.stderr)
@@ -76,6 +78,7 @@ def _add_datasets(command: AddCommand) -> None:
     download.add_argument(
         "--kind", action="append", default=[], help="such as corpus or queries; all where left out"
     )
+    _add_force(download)
 
 
 def _add_submissions(command: AddCommand) -> None:
@@ -103,7 +106,7 @@ def _add_submissions(command: AddCommand) -> None:
     )
     sending.add_argument("file", type=Path)
     sending.add_argument("--kind", required=True, choices=["run", "model"])
-    for each in (check, submit, status):
+    for each in (check, submit, status, watch):
         _add_json(each)
 
 
@@ -123,6 +126,13 @@ def _add_boards(command: AddCommand) -> None:
     again.add_argument("--checkpoint", type=Path, help="its model: a folder or zip")
     place = "for downloads and runs (default: %(default)s)"
     again.add_argument("--folder", type=Path, default=Path("reproduced"), help=place)
+    _add_force(again)
+
+
+def _add_force(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--force", action="store_true", help="replace files of these names with other content"
+    )
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
@@ -166,7 +176,8 @@ class _Bars:
     def __call__(self, what: str, done: int, total: int) -> None:
         bar = self._bars.get(what)
         if bar is None:
-            bar = self._bars[what] = tqdm(total=total, desc=what, unit="B", unit_scale=True, leave=False)
+            bar = self._bars[what] = tqdm(total=total, desc=what, unit="B", unit_scale=True, leave=False,
+                                         disable=None)  # fmt: skip
         bar.update(done - bar.n)
         if done >= total:
             bar.close()
@@ -174,12 +185,12 @@ class _Bars:
 
 def _login(arguments: argparse.Namespace) -> int:
     asked = f"Token for {arguments.site} (your account's page makes one): "
-    token = (getpass.getpass(asked) if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    token = checked_token(getpass.getpass(asked) if sys.stdin.isatty() else sys.stdin.readline())
     if not token:
         raise ValueError("No token was given.")
     site = Client(arguments.site, token)
     site.submissions()  # refused where the token is none
-    print(f"Kept in {write_login(site.url, token)}.")
+    say(f"Kept in {write_login(site.url, token)}.")
     return 0
 
 
@@ -199,8 +210,8 @@ def _datasets(arguments: argparse.Namespace) -> int:
 
 
 def _download(arguments: argparse.Namespace) -> int:
-    for path in _client(arguments).download(arguments.dataset, arguments.to, arguments.kind):
-        print(path)
+    for path in _client(arguments).download(arguments.dataset, arguments.to, arguments.kind, arguments.force):
+        say(path)
     return 0
 
 
@@ -212,9 +223,9 @@ def _check(arguments: argparse.Namespace) -> int:
         if arguments.json:
             _print_json(report)
             continue
-        print(f"{path}: {'valid' if report['valid'] else 'not valid'}")
+        say(f"{path}: {'valid' if report['valid'] else 'not valid'}")
         for problem in report["problems"]:
-            print(f"  {problem['severity']}:{in_words(problem).rstrip()[1:]}")
+            say(f"  {problem['severity']}:{in_words(problem).rstrip()[1:]}")
     return status
 
 
@@ -227,10 +238,10 @@ def _submit(arguments: argparse.Namespace) -> int:
     fields = {"system": arguments.system, "public": not arguments.private, **_pairs(arguments.fields)}
     found = site.submit(arguments.dataset.split(","), arguments.runs, arguments.checkpoint, **fields)
     if arguments.watch:
-        return _follow(site, found["id"], None)
+        return _follow(site, found["id"], None, arguments.json)
     if arguments.json:
         return _print_json(found)
-    print(f"{found['id']}: {found['state']}; {found['url']}")
+    say(f"{found['id']}: {found['state']}; {found['url']}")
     return 0
 
 
@@ -245,28 +256,31 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    return _follow(_client(arguments), arguments.submission, arguments.timeout)
+    return _follow(_client(arguments), arguments.submission, arguments.timeout, arguments.json)
 
 
-def _follow(site: Client, identifier: str, timeout: float | None) -> int:
-    """Print the submission as it changes; 0 where all of it was scored."""
+def _follow(site: Client, identifier: str, timeout: float | None, as_json: bool) -> int:
+    """Print the submission as it changes, or its end as JSON; 0 where all of it was scored."""
     found = None
     for found in site.watch(identifier, timeout):
-        _print_submission(found)
+        if not as_json:
+            _print_submission(found)
+    if as_json:
+        _print_json(found)
     return 0 if found is not None and found["state"] == "done" else 1
 
 
 def _board(arguments: argparse.Namespace) -> int:
-    frame = _client(arguments).board(arguments.dataset, **_pairs(arguments.view))
+    frame = _frame(_client(arguments), arguments.dataset, _pairs(arguments.view))
     if arguments.json:
-        print(frame.to_json(orient="records", indent=1, force_ascii=False))
+        say(frame.to_json(orient="records", indent=1, force_ascii=False))
         return 0
     summary = frame.attrs.get("summary") or {}
-    print(frame.attrs.get("title", arguments.dataset))
+    say(frame.attrs.get("title", arguments.dataset))
     if isinstance(summary, Mapping) and summary.get("text"):
-        print(summary["text"])
+        say(summary["text"])
     shown = frame.drop(columns=["slug"], errors="ignore").dropna(axis="columns", how="all").iloc[:, :9]
-    print(
+    say(
         shown.head(arguments.rows).to_string(
             index=False, float_format="{:.3f}".format, na_rep="—", max_colwidth=40
         )
@@ -274,17 +288,30 @@ def _board(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _frame(site: Client, slug: str, view: Mapping[str, Any]) -> pd.DataFrame:
+    """The board of a dataset, else of a benchmark. Raises Refused where there is neither."""
+    for board in (site.board, site.benchmark):
+        try:
+            return board(slug, **view)
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+    raise Refused(404, "not_found", f"There is no dataset and no benchmark “{slug}” on {site.url}.", [])
+
+
 def _export(arguments: argparse.Namespace) -> int:
     content = _client(arguments).export(arguments.dataset, arguments.format, **_pairs(arguments.view))
     if arguments.out:
         arguments.out.write_bytes(content)
+    elif sys.stdout.isatty():
+        say(content.decode("utf-8", "replace"), end="")
     else:
         sys.stdout.buffer.write(content)
     return 0
 
 
 def _upload(arguments: argparse.Namespace) -> int:
-    print(upload(_client(arguments), arguments.file, arguments.kind, _Bars()))
+    say(upload(_client(arguments), arguments.file, arguments.kind, _Bars()))
     return 0
 
 
@@ -300,33 +327,30 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     try:
         import runboard_eval  # noqa: F401
 
-        from runboard.reproducing import reproduce, slug_of
+        from runboard.reproducing import reproduce, site_and_slug
     except ImportError as error:
         raise ValueError(
             f"This command needs another package: pip install runboard[retrieve] ({error})."
         ) from error
-    site = Client(
-        arguments.url or (arguments.system.split("/systems/")[0] if "://" in arguments.system else None),
-        progress=_Bars(),
-    )
-    status = 0
-    for found in reproduce(site, slug_of(arguments.system), arguments.folder, arguments.checkpoint):
-        print(found)
+    address, slug = site_and_slug(arguments.system)
+    site, status = Client(arguments.url or address, progress=_Bars()), 0
+    for found in reproduce(site, slug, arguments.folder, arguments.checkpoint, arguments.force):
+        say(found)
         status = max(status, 1 if found.differs else 0)
     return status
 
 
 def _print_submission(found: Submission) -> None:
     place = f", {found['queue_position']} before it" if found["queue_position"] else ""
-    print(f"{found['id']}  {found['system']}: {found['state']}{place}")
+    say(f"{found['id']}  {found['system']}: {found['state']}{place}")
     told = {result["dataset"]: result["sentence"] for result in found["results"]}
     for job in found["jobs"]:
         note = told.get(job["dataset"]) or job["progress_note"] or job["stage"]
-        print(f"    {job['dataset']}: {job['state']} {note}".rstrip())
+        say(f"    {job['dataset']}: {job['state']} {note}".rstrip())
         for problem in job["problems"]:
-            print(f"      {in_words(problem)}")
+            say(f"      {in_words(problem)}")
         if job["error"]:
-            print(f"        {job['error']}")
+            say(f"        {job['error']}")
 
 
 def _pairs(words: Sequence[str]) -> dict[str, Any]:
@@ -347,12 +371,12 @@ def _pairs(words: Sequence[str]) -> dict[str, Any]:
 def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     for row in (heads, *rows):
-        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _print_json(content: Any) -> int:
     with suppress(BrokenPipeError):
-        print(json.dumps(content, ensure_ascii=False, indent=2))
+        say(json.dumps(content, ensure_ascii=False, indent=2))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,15 +19,23 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from runboard import answers
-from runboard.errors import Refused, SiteUnavailable, seconds_to_wait
+from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable, cause_of, seconds_to_wait, try_again
+from runboard.login import checked_token, site_address, token_for
+from runboard.terminal import say
+from runboard.untrusted import T, content_of, fitting, parsed, require_plain_name
 from runboard.uploading import upload
 
 #: Larger files are sent in pieces, so that a broken connection costs little.
 IN_PIECES = 32 * 1024 * 1024
+_TOO_LARGE = (
+    "{0} is too large to be checked while you wait. Submit it, and a worker checks it; or check it on your own "
+    "machine: runboard-eval check --run {0} --queries queries.jsonl.gz, with the dataset's queries."
+)
 #: States in which a submission stays.
 ENDED = frozenset({"done", "rejected", "failed", "cancelled", "timed_out", "withdrawn"})
 _TIMEOUT = (10.0, 120.0)
-_LONGEST_PAUSE = 60.0
+#: Seconds before the tries that follow one another, unless the site asks for others.
+_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
 _BLOCK = 1 << 20
 #: Told what is sent or brought, how many of its bytes are, and how many there are.
 Progress = Callable[[str, int, int], None]
@@ -44,33 +53,24 @@ def has_ended(submission: answers.Submission) -> bool:
 class Client:
     """A Runboard site.
 
-    Where `url` and `token` are left out they are those of RUNBOARD_URL and RUNBOARD_TOKEN, or of `runboard login`.
-    Methods raise Refused for what the site does not take, and SiteUnavailable where it cannot be reached, after
-    several tries.
+    Where `url` is left out it is RUNBOARD_URL, or that of `runboard login`. Where `token` is, it is the one that
+    `runboard.login.token_for` finds for this site. Methods raise Refused for what the site does not take, and
+    SiteUnavailable where it cannot be reached, after several tries, or answers what no Runboard site does.
     """
 
     def __init__(
         self, url: str | None = None, token: str | None = None, progress: Progress = _ignore
     ) -> None:
-        known = read_login()
-        address = url or os.environ.get("RUNBOARD_URL") or known.get("url")
-        if not address or urlsplit(address).scheme not in ("http", "https"):
-            raise ValueError(
-                "Which site? Name it (https://…), set RUNBOARD_URL, or run `runboard login https://…`."
-            )
-        self.url = address.split("/api/")[0].rstrip("/") + "/"
-        if token is None:
-            token = os.environ.get("RUNBOARD_TOKEN") or (
-                known.get("token") if known.get("url") == self.url else None
-            )
+        self.url = site_address(url)
+        token = checked_token((token_for(self.url) if token is None else token) or "")
         self._progress = progress
         self._session = requests.Session()
         self._session.headers["User-Agent"] = "runboard-client"
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
+        # Of connections alone: what the site answers is looked at in _request.
         passing = Retry(
-            total=6, backoff_factor=0.5, status_forcelist=(429, 502, 503, 504), allowed_methods=("GET", "HEAD"),
-            raise_on_status=False,
+            total=6, backoff_factor=0.5, allowed_methods=("GET", "HEAD"), respect_retry_after_header=False
         )  # fmt: skip
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, HTTPAdapter(max_retries=passing))
@@ -79,29 +79,48 @@ class Client:
 
     def datasets(self) -> list[answers.DatasetSummary]:
         """All datasets, with their statistics."""
-        found: answers.DatasetList = self._get("datasets/")
-        return found["datasets"]
+        return self.ask_for(answers.DatasetList, "GET", "datasets/")["datasets"]
 
     def dataset(self, slug: str) -> answers.Dataset:
         """One dataset: what runs are checked against, judgements' versions, examples."""
-        found: answers.Dataset = self._get(f"datasets/{slug}/")
-        return found
+        return self.ask_for(answers.Dataset, "GET", f"datasets/{slug}/")
 
     def files(self, slug: str) -> list[answers.File]:
         """The files that may be downloaded: name, kind, size, sha256, url."""
-        found: list[answers.File] = self._get(f"datasets/{slug}/files/")
+        found = self.ask_for(list[answers.File], "GET", f"datasets/{slug}/files/")
+        for file in found:
+            require_plain_name(file["name"], self.url)
         return found
 
     def recipes(self, slug: str) -> list[answers.Recipe]:
         """How each result of a system is made again, or why it cannot be."""
-        found: list[answers.Recipe] = self._get(f"systems/{slug}/recipes/")
+        found = self.ask_for(list[answers.Recipe], "GET", f"systems/{slug}/recipes/")
+        for recipe in found:
+            require_plain_name(recipe["dataset"], self.url)
         return found
 
-    def download(self, slug: str, folder: Path, kinds: Sequence[str] = ()) -> list[Path]:
-        """Bring files of these kinds, or all, into a folder; those that are there stay. Returns their paths."""
+    def download(
+        self, slug: str, folder: Path, kinds: Sequence[str] = (), replace: bool = False
+    ) -> list[Path]:
+        """Bring files of these kinds, or all, into a folder. Returns their paths.
+
+        Those that are there stay. Raises FileExistsError, before any is brought, where files of these names have other
+        content, unless these may be replaced.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = [file for file in self.files(slug) if not kinds or file["kind"] in kinds]
-        return [self._download(file, folder / Path(file["name"]).name) for file in wanted]
+        wanted = [
+            (file, folder / file["name"]) for file in self.files(slug) if not kinds or file["kind"] in kinds
+        ]
+        missing = [(file, path) for file, path in wanted if not _is_there(path, file["sha256"])]
+        others = [str(path) for _, path in missing if os.path.lexists(path)]
+        if others and not replace:
+            raise FileExistsError(
+                f"{', '.join(others)}: there already, with other content than the site's. Choose another folder, or "
+                "let them be replaced (--force)."
+            )
+        for file, path in missing:
+            self._download(file, path)
+        return [path for _, path in wanted]
 
     def board(self, slug: str, **view: Any) -> pd.DataFrame:
         """A board as a frame: a row for each system, columns as the page calls them, numbers unrounded.
@@ -117,17 +136,22 @@ class Client:
 
     def export(self, slug: str, form: str = "csv", **view: Any) -> bytes:
         """A dataset's board as the site exports it: csv, json, md, tex, bib …"""
-        answer = self._ask(
-            "GET", urljoin(self.url, f"datasets/{slug}/board.{form}"), params=_parameters(view)
-        )
-        return answer.content
+        url = urljoin(self.url, f"datasets/{slug}/board.{form}")
+        try:
+            return content_of(self._request("GET", url, params=_parameters(view)))
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+            told = f"There is no dataset “{slug}”, or no format “{form}”: csv, json, md, tex and bib are."
+            raise Refused(404, "not_found", told, []) from refusal
 
     # --- submissions
 
     def check(self, slug: str, run: Path) -> answers.Report:
-        """What the site says of a run; nothing is stored."""
-        found: answers.Report = self._send("check/", {"dataset": slug}, "run", [run])
-        return found
+        """What the site says of a run; nothing is stored. Raises Refused for one that is too large to check at once."""
+        if run.stat().st_size > IN_PIECES:
+            raise Refused(0, "too_large_to_check_at_once", _TOO_LARGE.format(run), [])
+        return self._send(answers.Report, "check/", {"dataset": slug}, "run", [run])
 
     def submit(
         self,
@@ -145,18 +169,15 @@ class Client:
         if checkpoint is not None:
             values.setdefault("kind", "model")
             kind, files = "model", [checkpoint]
-        found: answers.Submission = self._send("submissions/", values, kind, files)
-        return found
+        return self._send(answers.Submission, "submissions/", values, kind, files)
 
     def status(self, identifier: str) -> answers.Submission:
         """How far a submission is."""
-        found: answers.Submission = self._get(f"submissions/{identifier}/")
-        return found
+        return self.ask_for(answers.Submission, "GET", f"submissions/{identifier}/")
 
     def submissions(self) -> list[answers.Submission]:
         """Yours and your teams', newest first."""
-        found: answers.SubmissionPage = self._get("submissions/")
-        return found["results"]
+        return self.ask_for(answers.SubmissionPage, "GET", "submissions/")["results"]
 
     def watch(self, identifier: str, timeout: float | None = None) -> Iterator[answers.Submission]:
         """The submission whenever something changes, until it has ended. Raises TimeoutError after so many seconds."""
@@ -180,33 +201,58 @@ class Client:
 
     def ask(self, method: str, path: str, **options: Any) -> Any:
         """What any call of the API answers; `path` is below /api/v1/."""
-        answer = self._ask(method, urljoin(self.url, f"api/v1/{path}"), **options)
-        return answer.json() if answer.content else None
+        answer = self._request(method, urljoin(self.url, f"api/v1/{path}"), **options)
+        body = content_of(answer)
+        return parsed(body, answer.url) if body else None
 
-    def _get(self, path: str, **parameters: Any) -> Any:
-        return self.ask("GET", path, params=parameters)
+    def ask_for(self, form: type[T], method: str, path: str, **options: Any) -> T:
+        """As `ask`; raises SiteUnavailable where the answer does not have the form, one of `runboard.answers`."""
+        return fitting(form, self.ask(method, path, **options), urljoin(self.url, f"api/v1/{path}"))
 
-    def _ask(self, method: str, url: str, **options: Any) -> requests.Response:
-        for attempt in range(4):
+    def headers_of(self, path: str, **options: Any) -> Mapping[str, str]:
+        """The headers of what a call of the API would answer."""
+        answer = self._request("HEAD", urljoin(self.url, f"api/v1/{path}"), **options)
+        answer.close()
+        return answer.headers
+
+    def _request(self, method: str, url: str, **options: Any) -> requests.Response:
+        """The answer, whose body is not read yet; asked for again where the site is busy, and waiting is not long."""
+        for pause in (*_PAUSES, None):
             try:
-                answer = self._session.request(method, url, timeout=_TIMEOUT, **options)
+                answer = self._session.request(method, url, timeout=_TIMEOUT, stream=True, **options)
             except requests.RequestException as error:
-                raise SiteUnavailable(f"{self.url} cannot be reached: {_cause(error)}") from error
-            # What is streamed cannot be sent twice.
-            if answer.status_code != 429 or method == "GET" or attempt == 3 or "data" in options:
-                break
-            time.sleep(min(seconds_to_wait(answer, 5.0), _LONGEST_PAUSE))
-        if answer.status_code >= 500:
-            raise SiteUnavailable(f"{self.url} answered {answer.status_code}. {_detail(answer)}".rstrip())
-        if answer.status_code == 401:
-            raise Refused(
-                401, "unauthorised", f"{_detail(answer)} Run `runboard login {self.url}`.".lstrip(), []
+                raise SiteUnavailable(f"{self.url} cannot be reached: {cause_of(error)}") from error
+            if answer.ok:
+                return answer
+            is_busy = answer.status_code == 429 or (
+                method in ("GET", "HEAD") and answer.status_code in (502, 503, 504)
             )
-        if answer.status_code >= 400:
-            raise Refused.of(answer)
-        return answer
+            wait = seconds_to_wait(answer, pause or 0.0)
+            # What is streamed cannot be sent twice.
+            if pause is None or not is_busy or "data" in options or wait > LONGEST_WAIT:
+                break
+            answer.close()
+            if wait > _PAUSES[-1]:
+                say(f"{self.url} asks to wait {wait:.0f} s.", file=sys.stderr)
+            time.sleep(wait)
+        raise self._failure(answer)
 
-    def _send(self, path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]) -> Any:
+    def _failure(self, answer: requests.Response) -> Refused | SiteUnavailable:
+        """What an answer of 4xx or 5xx says."""
+        body, wait = content_of(answer), seconds_to_wait(answer, 0.0)
+        if answer.status_code >= 500:
+            told = f"{self.url} answered {answer.status_code}. {_detail(body)}".rstrip()
+            return SiteUnavailable(told + try_again(wait), wait)
+        if answer.status_code == 401:
+            told = f"{_detail(body)} Run `runboard login {self.url}`.".lstrip()
+            if os.environ.get("RUNBOARD_TOKEN") and "Authorization" not in self._session.headers:
+                told += f" RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone: set that to {self.url} too."
+            return Refused(401, "unauthorised", told, [])
+        return Refused.of(answer.status_code, body, answer.url, wait)
+
+    def _send(
+        self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]
+    ) -> T:
         """Fields and files; large ones go in pieces before."""
         values = [(name, each) for name, value in fields.items() for each in _as_form(value)]
         field = "checkpoint" if kind == "model" else "file"
@@ -217,31 +263,33 @@ class Client:
             else:  # whole in memory: it may have to be sent again
                 sent.append((field, (file.name, file.read_bytes())))
         # Without a file the fields still go as a form of several parts.
-        return self.ask("POST", path, files=[*((name, (None, value)) for name, value in values), *sent])
+        parts = [*((name, (None, value)) for name, value in values), *sent]
+        return self.ask_for(form, "POST", path, files=parts)
 
-    def _download(self, file: answers.File, target: Path) -> Path:
-        if target.exists() and _sha256(target) == file["sha256"]:
-            return target
-        url = urljoin(self.url, urlsplit(file["url"]).path)
+    def _download(self, file: answers.File, target: Path) -> None:
+        # The host is this site, whatever the path begins with.
+        url = urljoin(self.url, "/" + urlsplit(file["url"]).path.lstrip("/"))
         partial = target.with_name(f".{target.name}.partial")
         try:
-            with self._ask("GET", url, stream=True) as answer, partial.open("wb") as out:
+            with self._request("GET", url) as answer, partial.open("wb") as out:
                 for block in answer.iter_content(_BLOCK):
+                    if out.tell() + len(block) > file["size"]:
+                        told = f"{file['name']} is longer than the {file['size']:,} bytes that the site says it has."
+                        raise SiteUnavailable(told)
                     out.write(block)
                     self._progress(file["name"], out.tell(), file["size"])
-            if _sha256(partial) != file["sha256"]:
+            if not _is_there(partial, file["sha256"]):
                 raise SiteUnavailable(f"{file['name']} did not arrive whole. Try again.")
             partial.replace(target)
         except requests.RequestException as error:
             raise SiteUnavailable(
-                f"{file['name']} did not arrive whole: {_cause(error)}. Try again."
+                f"{file['name']} did not arrive whole: {cause_of(error)}. Try again."
             ) from error
         finally:
             partial.unlink(missing_ok=True)
-        return target
 
     def _frame(self, path: str, view: Mapping[str, Any]) -> pd.DataFrame:
-        board: answers.Board = self._get(path, **_parameters(view))
+        board = self.ask_for(answers.Board, "GET", path, params=_parameters(view))
         labels = _labels(board["columns"])
         rows = []
         for row in board["rows"]:
@@ -263,33 +311,14 @@ def _labels(columns: Sequence[answers.Column]) -> dict[str, str]:
     }
 
 
-def config_path() -> Path:
-    """Where `login` keeps address and token."""
-    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(base) / "runboard" / "login.json"
-
-
-def read_login() -> dict[str, str]:
-    """What `login` kept."""
-    try:
-        return dict(json.loads(config_path().read_text("utf-8")))
-    except (OSError, ValueError):
-        return {}
-
-
-def write_login(url: str, token: str) -> Path:
-    """Keep address and token, for nobody else to read."""
-    path = config_path()
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-        json.dump({"url": url, "token": token}, file)
-    return path
-
-
 def _parameters(view: Mapping[str, Any]) -> dict[str, Any]:
-    """As an address has them: names that Python can write have underscores for dashes."""
-    return {name.replace("_", "-") if name.isidentifier() else name: value for name, value in view.items()}
+    """As an address has them: names that Python can write have underscores for dashes. Raises ValueError."""
+    found = {name.replace("_", "-") if name.isidentifier() else name: value for name, value in view.items()}
+    unknown = [name for name in found if name not in answers.VIEW and name[:4] not in ("min-", "max-")]
+    if unknown:
+        told = f"{', '.join(answers.VIEW)}, and min- or max- before the key of a column"
+        raise ValueError(f"A board's view has no {' and no '.join(unknown)}. It has {told}.")
+    return found
 
 
 def _as_form(value: Any) -> list[str]:
@@ -302,22 +331,16 @@ def _as_form(value: Any) -> list[str]:
     return [str(value)]
 
 
-def _sha256(path: Path) -> str:
+def _is_there(path: Path, sha256: str) -> bool:
+    """Whether the file is there, and has this content."""
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest() == sha256
 
 
-def _detail(answer: requests.Response) -> str:
+def _detail(body: bytes) -> str:
     try:
-        return str(answer.json()["detail"])
+        return str(json.loads(body)["detail"])
     except (ValueError, KeyError, TypeError):
         return ""
-
-
-def _cause(error: BaseException) -> str:
-    """The innermost reason, in the system's words."""
-    while (inner := getattr(error, "reason", None) or error.__cause__ or error.__context__) is not None:
-        if not isinstance(inner, BaseException):
-            return str(inner)
-        error = inner
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

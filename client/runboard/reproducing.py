@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from runboard.answers import Recipe
 from runboard.client import Client
@@ -20,20 +20,29 @@ if TYPE_CHECKING:
 
 #: Scores that differ by less are the same: sums are taken in another order on other machines.
 _EQUAL = 1e-9
+#: The kinds of files that every result is made of.
+_READ = {"corpus", "queries", "qrels"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
     """What came of one result: `differs` says in what, `reason` why it cannot be made again, neither that it is the
-    same."""
+    same. `versions` are the engine's, there and here, where they differ."""
 
     dataset: str
     configuration: str
     reason: str = ""
     differs: list[str] = field(default_factory=list)
     scores: Mapping[str, float] = field(default_factory=dict)
+    versions: tuple[str, str] | None = None
 
     def __str__(self) -> str:
+        there_here = self.versions and "; the site has version {} of the engine, this machine {}".format(
+            *self.versions
+        )
+        return f"{self._verdict()}{there_here or ''}"
+
+    def _verdict(self) -> str:
         name = " · ".join(filter(None, [self.dataset, self.configuration]))
         if self.reason:
             return f"{name}: cannot be made again. {self.reason}"
@@ -42,22 +51,34 @@ class Reproduction:
         return f"{name}: the same run, byte for byte, and the same {len(self.scores)} scores"
 
 
-def slug_of(address: str) -> str:
-    """The system that an address of its page, or a slug, names."""
-    parts = urlsplit(address)
-    words = [word for word in parts.path.split("/") if word]
-    if parts.scheme and (len(words) < 2 or words[0] != "systems"):
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Runs of one search by label, the main one's empty; and what was another than the recipe says."""
+
+    runs: Mapping[str, Path]
+    differs: list[str]
+
+
+def site_and_slug(address: str) -> tuple[str | None, str]:
+    """The site and the system that the address of a system's page names; a slug names no site. Raises ValueError."""
+    if "://" not in address:
+        return None, address.strip("/").rpartition("/")[2]
+    found = re.fullmatch(r"(https?://[^?#]+?)/systems/([\w-]+)/?(?:[?#].*)?", address)
+    if found is None:
         raise ValueError(
             f"{address} is no system's page: write https://SITE/systems/NAME/, or the name alone."
         )
-    return words[-1] if words else ""
+    return found[1], found[2]
 
 
 def reproduce(
-    site: Client, slug: str, folder: Path, checkpoint: Path | None = None
+    site: Client, slug: str, folder: Path, checkpoint: Path | None = None, replaces: bool = False
 ) -> Iterator[Reproduction]:
-    """Make each result of a system again; what is downloaded stays in the folder. Needs runboard-eval."""
-    made: dict[tuple[str, str], dict[str, Path]] = {}
+    """Make each result of a system again; what is downloaded stays in the folder. Needs runboard-eval.
+
+    Raises FileExistsError for other files of the downloads' names, unless these may be replaced.
+    """
+    made: dict[str, _Made] = {}
     for recipe in site.recipes(slug):
         where = recipe["dataset"], recipe["configuration"]
         if recipe["reason"]:
@@ -69,22 +90,33 @@ def reproduce(
         if gone:
             yield Reproduction(*where, differs=[f"the site has another {kind} by now" for kind in gone])
             continue
+        if not recipe["files"].keys() >= _READ:
+            yield Reproduction(*where, reason="The site does not say which files it was made of.")
+            continue
         files = {kind: place / by_sha256[sha256] for kind, sha256 in recipe["files"].items()}
-        site.download(recipe["dataset"], place, list(files))
-        model = checkpoint or _checkpoint(site, recipe, place)
+        site.download(recipe["dataset"], place, list(files), replaces)
+        model = checkpoint or _checkpoint(site, recipe, place, replaces)
         if model is None and recipe["checkpoint"]:
             name = recipe["checkpoint"].get("hub_name", "")
             told = f"download {name} at {recipe['checkpoint'].get('hub_commit', '')} and " if name else ""
             yield Reproduction(*where, reason=f"Its model is needed: {told}give --checkpoint FOLDER.")
             continue
-        yield _compared(recipe, files, model, made)
+        yield replace(_compared(recipe, files, model, made), versions=_versions(recipe["software"]))
+
+
+def _versions(there: str) -> tuple[str, str] | None:
+    """The engine's versions there and here, where they are two."""
+    import runboard_eval
+
+    here: str = runboard_eval.__version__
+    return None if there == here else (there, here)
 
 
 def _compared(
     recipe: Recipe,
     files: Mapping[str, Path],
     model: Path | None,
-    made: dict[tuple[str, str], dict[str, Path]],
+    made: dict[str, _Made],
 ) -> Reproduction:
     """Retrieve, unless a result of the same search was made already, and compare."""
     from runboard_eval.core.errors import InvalidContent, ModelFailure
@@ -93,23 +125,22 @@ def _compared(
     from runboard_eval.judgements.qrels import read_qrels
     from runboard_eval.runs.score import ScoringTarget, score_run
 
-    differs: list[str] = []
-    key = recipe["dataset"], repr(sorted(recipe["parameters"].items()))
+    key = _search(recipe)
     try:
         if key not in made:
-            made[key] = _retrieve(recipe, files, model, differs)
+            made[key] = _retrieve(recipe, files, model, files["queries"].with_name(f"{key}.run"))
     except ImportError as error:
         told = f"It needs another package: pip install runboard-eval[neural] ({error})."
         return Reproduction(recipe["dataset"], recipe["configuration"], reason=told)
-    except (InvalidContent, ModelFailure, zipfile.BadZipFile) as error:
+    except (InvalidContent, ModelFailure) as error:
         return Reproduction(
             recipe["dataset"], recipe["configuration"], reason=f"Its model cannot be read: {error}"
         )
     except InvalidParameter as error:
-        differs.append(f"the engine here has other parameters ({error})")
-        return Reproduction(recipe["dataset"], recipe["configuration"], differs=differs)
-    label = recipe["configuration"].partition(" · ")[0]
-    run = made[key].get(label) or made[key][""]
+        other = f"the engine here has other parameters ({error})"
+        return Reproduction(recipe["dataset"], recipe["configuration"], differs=[other])
+    differs, runs = list(made[key].differs), made[key].runs
+    run = runs.get(recipe["configuration"].partition(" · ")[0]) or runs[""]
     with run.open("rb") as text:
         if hashlib.file_digest(text, "sha256").hexdigest() != recipe["run_sha256"]:
             differs.append("the run has other bytes")
@@ -124,24 +155,34 @@ def _compared(
     found = score_run(run, target, list(recipe["scores"])).means
     for measure, value in recipe["scores"].items():
         if abs(found[measure] - value) > _EQUAL:
-            differs.append(f"{measure} is {found[measure]:.4f}, there {value:.4f}")
+            differs.append(_told_apart(measure, found[measure], value))
     return Reproduction(recipe["dataset"], recipe["configuration"], differs=differs, scores=found)
 
 
-def _retrieve(
-    recipe: Recipe, files: Mapping[str, Path], model: Path | None, differs: list[str]
-) -> dict[str, Path]:
-    """The runs by label, the main one's empty."""
+def _search(recipe: Recipe) -> str:
+    """Names the search that a result is of: results that only differ in what was scored are of one."""
+    scored = ("configuration", "run_sha256", "scores")
+    of = {name: value for name, value in recipe.items() if name not in scored}
+    return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _told_apart(measure: str, here: float, there: float) -> str:
+    """Both scores, with as many digits as tell them apart."""
+    digits = next((each for each in range(4, 17) if f"{here:.{each}f}" != f"{there:.{each}f}"), 17)
+    return f"{measure} is {here:.{digits}f}, there {there:.{digits}f}"
+
+
+def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, out: Path) -> _Made:
+    """Make the runs of a recipe's search."""
     from runboard_eval.checkpoints import CheckpointDescription, open_checkpoint
     from runboard_eval.engines import Resources, describe, retrieve
 
-    engine = describe(recipe["engine"])
-    out = files["queries"].with_name(f"{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}.run")
+    engine, differs = describe(recipe["engine"]), list[str]()
     with tempfile.TemporaryDirectory(prefix="runboard-") as scratch:
         checkpoint = None
         if model is not None:
             checkpoint = open_checkpoint(_unpacked(model, Path(scratch)), engine.checkpoints, Path(scratch))
-            differs += _other_model(recipe["checkpoint"], CheckpointDescription.read(checkpoint))
+            differs = _other_model(recipe["checkpoint"], CheckpointDescription.read(checkpoint))
         done = retrieve(
             recipe["engine"],
             files["corpus"],
@@ -154,7 +195,7 @@ def _retrieve(
             tag=recipe["tag"],
             resources=Resources(checkpoint=checkpoint, language=recipe["language"]),
         )
-    return {**done.variants, "": out}
+    return _Made({**done.variants, "": out}, differs)
 
 
 def _other_model(wanted: Mapping[str, Any], found: CheckpointDescription) -> list[str]:
@@ -167,7 +208,7 @@ def _other_model(wanted: Mapping[str, Any], found: CheckpointDescription) -> lis
     return [f"the checkpoint is another model{told}"]
 
 
-def _checkpoint(site: Client, recipe: Recipe, place: Path) -> Path | None:
+def _checkpoint(site: Client, recipe: Recipe, place: Path, replaces: bool) -> Path | None:
     """The model's archive, where the dataset offers it."""
     name = recipe["checkpoint"].get("file")
     if not name:
@@ -175,15 +216,23 @@ def _checkpoint(site: Client, recipe: Recipe, place: Path) -> Path | None:
     kinds = [file["kind"] for file in site.files(recipe["dataset"]) if file["name"] == name]
     if not kinds:
         raise Refused(404, "not_found", f"{name} is no longer offered.", [])
-    return next(path for path in site.download(recipe["dataset"], place, kinds) if path.name == name)
+    return next(
+        path for path in site.download(recipe["dataset"], place, kinds, replaces) if path.name == name
+    )
 
 
 def _unpacked(model: Path, scratch: Path) -> Path:
-    """The folder of a model that may be a zip."""
+    """The folder of a model that may be a zip, which is unpacked within the site's bounds. Raises InvalidContent."""
+    from runboard_eval.archives.zip import open_archive
+    from runboard_eval.checkpoints.archives import POLICY
+
     if model.is_dir():
         return model
     folder = scratch / "unpacked"
-    with zipfile.ZipFile(model) as archive:
-        archive.extractall(folder)
+    with open_archive(model, POLICY) as archive:
+        targets = {name: folder / name for name in archive.names}
+        for target in targets.values():
+            target.parent.mkdir(parents=True, exist_ok=True)
+        archive.extract(targets)
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder

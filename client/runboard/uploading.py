@@ -1,6 +1,7 @@
 """Large files in pieces, by tus 1.0.0; what broke off goes on, also in another process.
 
-Nothing is kept on this machine: the site lists what is under way, and what arrived is compared by its sha256.
+Nothing is kept on this machine. The site lists what is under way; each upload is announced with the file's sha256, so
+that this file's is found again and no other is touched.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runboard.answers import Upload
-from runboard.errors import Refused, SiteUnavailable
+from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable
+from runboard.terminal import say
 
 if TYPE_CHECKING:
     from runboard.client import Client, Progress
@@ -26,51 +28,83 @@ if TYPE_CHECKING:
 #: Bytes of one request and of one write, and seconds before tries that follow one another without a byte arriving.
 PIECE, BLOCK = 64 * 1024 * 1024, 256 * 1024
 WAITS = (1, 2, 4, 8, 15, 30, 30, 30)
+#: Seconds between two questions whether the site has read the whole file once more, and how often it is asked.
+READ_AGAIN, QUESTIONS = 5.0, 360
 _TUS = {"Tus-Resumable": "1.0.0"}
-#: Somebody else writes to it, or it is elsewhere than was thought: asked again, the site may say something else.
-_PASSING = frozenset({409, 423})
+#: Somebody else writes to it, it is elsewhere than was thought, or the site has much to do: asked again, the site may
+#: say something else.
+_PASSING = frozenset({409, 423, 429})
 
 
 def upload(site: Client, path: Path, kind: str, progress: Progress) -> str:
     """Send a file and return the upload's id, which a submission names. Raises Refused and SiteUnavailable."""
     with path.open("rb") as file:
         length = os.fstat(file.fileno()).st_size
-        found = _with_retries(lambda: _find_or_create(site, path.name, length, kind))
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        found = _with_retries(lambda: _find_or_create(site, path.name, length, kind, sha256))
         while found["offset"] < length:
             found = _with_retries(partial(_send_piece, site, found["id"], file, length, progress))
-        file.seek(0)
-        if found["sha256"] != hashlib.file_digest(file, "sha256").hexdigest():
-            with suppress(Refused, SiteUnavailable):  # else the site gives it up by itself
-                site.ask("DELETE", f"uploads/{found['id']}/", headers=_TUS)
-            detail = f"What arrived is not {path.name}: it changed meanwhile. Send it again."
-            raise Refused(0, "changed", detail, [])
+    found = _read_by_the_site(site, found)
+    if found["sha256"] != sha256:
+        # It was announced as this file, so it is of no use to anybody.
+        with suppress(Refused, SiteUnavailable):  # else the site gives it up by itself
+            site.ask("DELETE", f"uploads/{found['id']}/", headers=_TUS)
+        detail = f"What arrived is not {path.name}: it changed meanwhile. Send it again."
+        raise Refused(0, "changed", detail, [])
     return found["id"]
 
 
+def _read_by_the_site(site: Client, found: Upload) -> Upload:
+    """The upload with its checksum, for which the site reads it whole. Raises SiteUnavailable after half an hour."""
+    for _ in range(QUESTIONS):
+        if found["complete"]:
+            return found
+        time.sleep(READ_AGAIN)
+        found = _with_retries(partial(site.ask_for, Upload, "GET", f"uploads/{found['id']}/", headers=_TUS))
+    raise SiteUnavailable(
+        f"All of {found['file_name']} is there, and the site still reads it. The same command goes on from here."
+    )
+
+
 def _with_retries(act: Callable[[], Upload]) -> Upload:
-    """What the act returns, tried again in a while where the connection broke."""
+    """What the act returns, tried again in a while where the connection broke or the site is busy."""
     for wait in WAITS:
         try:
             return act()
         except (SiteUnavailable, Refused) as error:
-            if isinstance(error, Refused) and error.status not in _PASSING:
+            if error.wait > LONGEST_WAIT or (isinstance(error, Refused) and error.status not in _PASSING):
                 raise
-            print(f"\n{error}\nTrying again in {wait} s.", file=sys.stderr)
-            time.sleep(wait)
+            pause = max(wait, error.wait)
+            say(f"\n{error}\nTrying again in {pause:.0f} s.", file=sys.stderr)
+            time.sleep(pause)
     return act()
 
 
-def _find_or_create(site: Client, name: str, length: int, kind: str) -> Upload:
-    """The upload of this file that is there already, else a new one."""
-    under_way: list[Upload] = site.ask("GET", "uploads/", headers=_TUS)
-    for each in under_way:
-        if (each["file_name"], each["length"], each["kind"]) == (name, length, kind):
+def _find_or_create(site: Client, name: str, length: int, kind: str, sha256: str) -> Upload:
+    """The upload of this very file that is there already, else a new one."""
+    for each in site.ask_for(list[Upload], "GET", "uploads/", headers=_TUS):
+        if (each["length"], each["kind"]) == (length, kind) and _is_of(site, each, sha256):
             return each
-    pairs = (("filename", name), ("kind", kind))
-    metadata = ",".join(f"{key} {base64.b64encode(value.encode()).decode()}" for key, value in pairs)
+    pairs = {"filename": name, "kind": kind, "sha256": sha256}
+    metadata = ",".join(_pair(key, value) for key, value in pairs.items())
     headers = {**_TUS, "Upload-Length": str(length), "Upload-Metadata": metadata}
-    made: Upload = site.ask("POST", "uploads/", headers=headers)
-    return made
+    return site.ask_for(Upload, "POST", "uploads/", headers=headers)
+
+
+def _is_of(site: Client, found: Upload, sha256: str) -> bool:
+    """Whether the site has read this file, or of an upload under way whether its sender announced it."""
+    if found["complete"]:
+        return found["sha256"] == sha256
+    try:
+        said = site.headers_of(f"uploads/{found['id']}/", headers=_TUS).get("Upload-Metadata", "")
+    except Refused:  # gone since the list was made
+        return False
+    return _pair("sha256", sha256) in said.split(",")
+
+
+def _pair(key: str, value: str) -> str:
+    """As Upload-Metadata has it."""
+    return f"{key} {base64.b64encode(value.encode()).decode()}"
 
 
 def _send_piece(
@@ -78,7 +112,7 @@ def _send_piece(
 ) -> Upload:
     """The upload after its next piece, from wherever it is."""
     path = f"uploads/{identifier}/"
-    start: int = site.ask("GET", path, headers=_TUS)["offset"]
+    start = site.ask_for(Upload, "GET", path, headers=_TUS)["offset"]
     if start < length:
         size = min(PIECE, length - start)
         headers = {
@@ -89,8 +123,7 @@ def _send_piece(
         }
         blocks = _blocks(file, start, size, length, progress)
         site.ask("PATCH", path, headers=headers, data=_Sized(blocks, size))
-    arrived: Upload = site.ask("GET", path, headers=_TUS)
-    return arrived
+    return site.ask_for(Upload, "GET", path, headers=_TUS)
 
 
 class _Sized:

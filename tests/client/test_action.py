@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 ACTION = yaml.safe_load((ROOT / "client/action.yml").read_text())
 
 
@@ -46,6 +49,23 @@ def test_the_action_submits_and_waits_and_takes_no_input_for_a_command(tmp_path:
     assert set(step["env"]) >= set(given)
 
 
+def test_a_wheel_is_built_of_the_source_distribution(tmp_path: Path) -> None:
+    shutil.copytree(
+        ROOT / "client", tmp_path / "project/client", ignore=shutil.ignore_patterns("*.egg-info", "build")
+    )
+    shutil.copy(ROOT / "pyproject.toml", tmp_path / "project")
+    build = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
+    made = [sys.executable, "-c", build.format("sdist"), tmp_path]
+    subprocess.run(made, cwd=tmp_path / "project/client", check=True, stdout=subprocess.DEVNULL)
+    (packed,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    made = [sys.executable, "-c", build.format("wheel"), tmp_path]
+    folder = tmp_path / "unpacked" / packed.name.removesuffix(".tar.gz")
+    subprocess.run(made, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    assert [each.name for each in tmp_path.glob("*.whl")] == [f"runboard-{VERSION}-py3-none-any.whl"]
+
+
 @pytest.mark.long
 def test_the_wheel_has_the_projects_version_and_the_command(tmp_path: Path) -> None:
     command = [
@@ -61,11 +81,10 @@ def test_the_wheel_has_the_projects_version_and_the_command(tmp_path: Path) -> N
     ]
     subprocess.run([*command, ROOT / "client"], check=True)
     (wheel,) = tmp_path.glob("runboard-*.whl")
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert wheel.name == f"runboard-{version}-py3-none-any.whl"
+    assert wheel.name == f"runboard-{VERSION}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as content:
         assert {"runboard/cli.py", "runboard/py.typed"} <= set(content.namelist())
         assert (
             "runboard = runboard.cli:main"
-            in content.read(f"runboard-{version}.dist-info/entry_points.txt").decode()
+            in content.read(f"runboard-{VERSION}.dist-info/entry_points.txt").decode()
         )

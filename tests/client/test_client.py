@@ -15,7 +15,7 @@ from leaderboard.core.storage import deletion_lock
 from leaderboard.models import Agreement, Dataset, User
 from runboard import Client, Refused, SiteUnavailable, has_ended, uploading
 from runboard.cli import main
-from runboard.client import config_path
+from runboard.login import config_path
 from submissions.accounts.agreements import accept_agreement, apply_agreement
 from submissions.accounts.tokens import make_token
 from submissions.jobs.runner import drain_queue

@@ -14,7 +14,7 @@ from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Run, WorkRequest
 from runboard import Client
 from runboard.cli import main
-from runboard.reproducing import reproduce, slug_of
+from runboard.reproducing import _told_apart, reproduce, site_and_slug
 from submissions import sandbox
 from submissions.queue.queue import create_requested_jobs
 from tests.submissions.jobs.test_baseline import make_baseline
@@ -64,6 +64,8 @@ def test_documents_that_are_excluded_are_left_out_again(site: str, tmp_path: Pat
         ({"parameters": {"surprise": 1}}, "the engine here has other parameters"),
         ({"files": {"corpus": "0" * 64, "queries": "0" * 64}}, "the site has another corpus by now"),
         ({"scores": {"nDCG@10": 0.123}}, "nDCG@10 is"),
+        ({"engine": "another"}, "There is no engine 'another'"),
+        ({"tag": "another", "software": "99.1"}, "the site has version 99.1 of the engine, this machine"),
     ],
 )
 def test_what_is_another_is_said(
@@ -74,6 +76,17 @@ def test_what_is_another_is_said(
     (found,) = reproduce(client, "bm25", tmp_path / "again")
     assert said in str(found)
     assert "differs" in str(found)
+
+
+def test_each_result_is_compared_with_a_search_of_its_own(small: Dataset, site: str, tmp_path: Path) -> None:
+    class Twice(Client):
+        def ask(self, method: str, path: str, **options: Any) -> Any:
+            found = super().ask(method, path, **options)
+            return [*found, {**found[0], "depth": 1}] if path.endswith("/recipes/") else found
+
+    first, second = reproduce(Twice(site), "bm25", tmp_path / "again")
+    assert not first.differs
+    assert "the run has other bytes" in second.differs
 
 
 def spoilt(folder: Path) -> Path:
@@ -140,6 +153,13 @@ def test_a_package_that_is_not_installed_is_named(
 
 
 def test_a_page_or_a_name_names_a_system() -> None:
-    assert slug_of("https://x.example/systems/bm25/?a=b") == slug_of("bm25") == "bm25"
+    assert site_and_slug("https://x.example/systems/bm25/?a=b") == ("https://x.example", "bm25")
+    assert site_and_slug("https://x.example/below/systems/bm25") == ("https://x.example/below", "bm25")
+    assert site_and_slug("bm25") == (None, "bm25")
     with pytest.raises(ValueError, match="no system's page"):
-        slug_of("https://x.example/datasets/small/")
+        site_and_slug("https://x.example/datasets/small/")
+
+
+def test_scores_are_told_apart() -> None:
+    assert _told_apart("AP", 0.25, 0.5) == "AP is 0.2500, there 0.5000"
+    assert _told_apart("AP", 0.2366, 0.23660002) == "AP is 0.23660000, there 0.23660002"

@@ -1,49 +1,18 @@
-"""A site that asks to wait: what is sent again is sent whole."""
+"""A site that asks to wait: what is sent again is sent whole, and nobody sleeps for a day."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from runboard import Client, Refused
+from runboard.cli import main
+from tests.client.loopback import Answer, Request, playing
 
-
-class Busy:
-    """A server on loopback that answers with these statuses, one after the other, and keeps what it was sent."""
-
-    def __init__(self, *statuses: int) -> None:
-        self.bodies: list[bytes] = []
-        left, bodies = iter(statuses), self.bodies
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-                self.send_response(next(left))
-                self.send_header("Retry-After", "0")
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-
-@pytest.fixture
-def busy(request: pytest.FixtureRequest) -> Iterator[Busy]:
-    found = Busy(*request.param)
-    thread = threading.Thread(target=found.server.serve_forever)
-    thread.start()
-    yield found
-    found.server.shutdown()
-    thread.join()
-    found.server.server_close()
+READ = {"lines": 1, "queries": 1, "known_queries": 1, "expanded_bytes": 19, "tags": ["tag"], "metadata": {}}
+REPORT = {"valid": True, "problems": [], "statistics": READ, "checkpoint": None}
 
 
 @pytest.fixture
@@ -53,15 +22,46 @@ def run(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("busy", [(429, 429, 200)], indirect=True)
-def test_a_file_is_sent_whole_each_time(busy: Busy, run: Path) -> None:
-    Client(f"http://127.0.0.1:{busy.server.server_port}", "token").check("small", run)
-    assert len(busy.bodies) == 3
-    assert all(b"q1 Q0 d1 1 2.0 tag" in body for body in busy.bodies)
+def busy(times: int, wait: str = "0", status: int = 429) -> Callable[[Request], Answer]:
+    """Answers so many times that it has no time."""
+    left = iter([status] * times)
+
+    def answer(asked: Request) -> Answer:
+        return Answer(REPORT, next(left, 200), {"Retry-After": wait})
+
+    return answer
 
 
-@pytest.mark.parametrize("busy", [(429,) * 9], indirect=True)
-def test_it_is_not_asked_for_ever(busy: Busy, run: Path) -> None:
-    with pytest.raises(Refused):
-        Client(f"http://127.0.0.1:{busy.server.server_port}", "token").check("small", run)
-    assert len(busy.bodies) == 4
+def test_a_file_is_sent_whole_each_time(run: Path) -> None:
+    with playing(busy(2)) as site:
+        assert Client(site.address, "token").check("small", run)["valid"]
+    assert len(site.asked) == 3
+    assert all(b"q1 Q0 d1 1 2.0 tag" in asked.body for asked in site.asked)
+
+
+def test_it_is_not_asked_for_ever(run: Path) -> None:
+    with playing(busy(99)) as site, pytest.raises(Refused):
+        Client(site.address, "token").check("small", run)
+    assert len(site.asked) == 6
+
+
+@pytest.mark.parametrize(("status", "ended"), [(429, 1), (503, 3)])
+@pytest.mark.parametrize("verb", ["datasets", "check small"])
+def test_nobody_sleeps_for_a_day(
+    verb: str, status: int, ended: int, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*verb.split(), str(run)] if "check" in verb else [verb]
+    with playing(busy(99, "86400", status)) as site:
+        assert main(["--url", site.address, *words]) == ended
+    assert len(site.asked) == 1
+    assert "Try again in 24 h." in capsys.readouterr().err
+
+
+def test_a_large_run_is_not_sent_to_be_checked(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("runboard.client.IN_PIECES", 10)
+    with playing(busy(0)) as site:
+        assert main(["--url", site.address, "check", "small", str(run)]) == 1
+    assert not site.asked
+    assert "runboard-eval check" in capsys.readouterr().err
