@@ -48,7 +48,9 @@ class Refused(Exception):
             detail = str(told.get("detail") or f"The site answered {status}.")
             if detail == "Not found.":
                 detail = f"There is nothing at {url}."
-            return cls(status, told.get("code", ""), detail + try_again(wait), _distinct(problems), wait)
+            if wait > LONGEST_WAIT:
+                detail = f"{detail.rstrip('.')}.{try_again(wait)}"
+            return cls(status, told.get("code", ""), detail, _distinct(problems), wait)
         except (ValueError, AttributeError, TypeError):
             said = "with a page in place of JSON: is this the address of a Runboard site?"
             return cls(status, "", f"{url} answered {status} {said}{try_again(wait)}", [], wait)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -121,26 +122,29 @@ def _compared(
     """Retrieve, unless a result of the same search was made already, and compare."""
     from runboard_eval.core.errors import InvalidContent, ModelFailure
     from runboard_eval.engines import InvalidParameter
+
+    where, key = (recipe["dataset"], recipe["configuration"]), _search(recipe)
+    try:
+        if key not in made:
+            made[key] = _retrieve(recipe, files, model, files["queries"].with_name(f"{key}.run"))
+        return _against_the_site(recipe, files, made[key])
+    except ImportError as error:
+        told = f"It needs another package: pip install runboard-eval[neural] ({error})."
+        return Reproduction(*where, reason=told)
+    except (InvalidContent, ModelFailure) as error:
+        return Reproduction(*where, reason=f"What it is made of cannot be read: {error}")
+    except InvalidParameter as error:
+        return Reproduction(*where, differs=[f"the engine here has other parameters ({error})"])
+
+
+def _against_the_site(recipe: Recipe, files: Mapping[str, Path], made: _Made) -> Reproduction:
+    """The run's bytes and scores beside those of the recipe."""
     from runboard_eval.judgements.excluded import read_excluded
     from runboard_eval.judgements.qrels import read_qrels
     from runboard_eval.runs.score import ScoringTarget, score_run
 
-    key = _search(recipe)
-    try:
-        if key not in made:
-            made[key] = _retrieve(recipe, files, model, files["queries"].with_name(f"{key}.run"))
-    except ImportError as error:
-        told = f"It needs another package: pip install runboard-eval[neural] ({error})."
-        return Reproduction(recipe["dataset"], recipe["configuration"], reason=told)
-    except (InvalidContent, ModelFailure) as error:
-        return Reproduction(
-            recipe["dataset"], recipe["configuration"], reason=f"Its model cannot be read: {error}"
-        )
-    except InvalidParameter as error:
-        other = f"the engine here has other parameters ({error})"
-        return Reproduction(recipe["dataset"], recipe["configuration"], differs=[other])
-    differs, runs = list(made[key].differs), made[key].runs
-    run = runs.get(recipe["configuration"].partition(" · ")[0]) or runs[""]
+    differs = list(made.differs)
+    run = made.runs.get(recipe["configuration"].partition(" · ")[0]) or made.runs[""]
     with run.open("rb") as text:
         if hashlib.file_digest(text, "sha256").hexdigest() != recipe["run_sha256"]:
             differs.append("the run has other bytes")
@@ -154,8 +158,9 @@ def _compared(
     )
     found = score_run(run, target, list(recipe["scores"])).means
     for measure, value in recipe["scores"].items():
-        if abs(found[measure] - value) > _EQUAL:
-            differs.append(_told_apart(measure, found[measure], value))
+        here = found.get(measure, math.nan)
+        if not abs(here - value) <= _EQUAL:
+            differs.append(_told_apart(measure, here, value))
     return Reproduction(recipe["dataset"], recipe["configuration"], differs=differs, scores=found)
 
 

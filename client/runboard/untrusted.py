@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from types import UnionType
+from types import NoneType, UnionType
 from typing import (
     Any,
     Literal,
@@ -26,6 +26,10 @@ T = TypeVar("T")
 #: Bytes of an answer that is no download. The largest boards have a few million.
 MOST_BYTES = 64 * 1024 * 1024
 _BLOCK = 1 << 16
+#: What values of a form are called in JSON.
+_JSON = {
+    str: "string", bool: "boolean", int: "integer", float: "number", list: "list", dict: "object", NoneType: "null",
+}  # fmt: skip
 #: A letter, digit or underscore first: neither a hidden file nor a path.
 _PLAIN_NAME = re.compile(r"\w[\w.+@=() -]{0,199}")
 
@@ -90,7 +94,7 @@ def _misfit(form: Any, value: Any, at: str) -> str:
     # Later sites may have further words where this client knows a few.
     wanted = str if origin is Literal else origin or form
     fits = isinstance(value, (int, float) if wanted is float else wanted)
-    return "" if fits and (wanted is bool or not isinstance(value, bool)) else f"{at} is no {wanted.__name__}"
+    return "" if fits and (wanted is bool or not isinstance(value, bool)) else f"{at} is no {_JSON[wanted]}"
 
 
 def _misfit_of_fields(fields: dict[str, Any], value: Any, at: str) -> str:

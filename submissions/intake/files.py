@@ -305,5 +305,6 @@ def _too_large_to_check(dataset: str) -> Problem:
     return TOO_LARGE_TO_CHECK_AT_ONCE.problem(
         f"the file is over {limit} expanded, so it is not checked while you wait",
         "Submit it, and a worker checks it; or check it on your own machine: "
-        f"python -m evaluation check --run FILE --queries queries.jsonl.gz, with the queries that {dataset} offers.",
+        f"runboard-eval check --run FILE --queries queries.jsonl.gz, with the queries that {dataset} offers (python -m "
+        "evaluation check in Runboard's own folder).",
     )

@@ -95,6 +95,14 @@ def test_only_plain_names_are_written(
     assert list(at_home.parent.rglob("*")) == [at_home]
 
 
+@pytest.mark.usefixtures("package")
+def test_a_collection_that_is_none_is_no_traceback(
+    server: Loopback, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", f"{server.address}systems/x/"]) == 0
+    assert "small: cannot be made again. What it is made of cannot be read:" in capsys.readouterr().out
+
+
 def test_a_file_of_ones_own_is_not_replaced(
     server: Loopback, at_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
