@@ -55,7 +55,8 @@ def _view(schema: Mapping[str, Any]) -> str:
     names = sorted(
         each["name"] for each in parameters if each["in"] == "query" and each["name"] != "min-mean"
     )
-    return f"\n#: What a view of a board may have; min- and max- go before the keys of columns.\nVIEW = {tuple(names)!r}\n"
+    told = "What a view of a board may have; min- and max- go before the keys of columns."
+    return f"\n#: {told}\nVIEW = {tuple(names)!r}\n"
 
 
 def _of_answers(path: Mapping[str, Any]) -> Iterator[str]:

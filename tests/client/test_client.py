@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,11 @@ def test_the_command_says_what_it_does(
         main(["submit", "small", str(run), "--system", "Mine", "--set", "architecture=dense", "--json"]) == 0
     )
     identifier = json.loads(capsys.readouterr().out)["id"]
+    assert main(["watch", identifier, "--timeout", "0"]) == 3
+    assert "has not ended" in capsys.readouterr().err
     work()
+    assert main(["watch", identifier, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "done"
     assert main(["watch", identifier]) == 0
     assert "small: done" in capsys.readouterr().out
     assert main(["status"]) == 0
@@ -274,6 +279,14 @@ def test_a_file_that_changed_meanwhile_is_not_taken_though_a_backup_keeps_it(
         assert main(["upload", str(large), "--kind", "run"]) == 1
     assert "it changed meanwhile" in capsys.readouterr().err
     assert Upload.objects.exists()  # and counts, until it is deleted
+
+
+def test_two_uploads_of_one_file_at_once_are_both_whole(client: Client, large: Path) -> None:
+    with ThreadPoolExecutor() as threads:
+        started = [threads.submit(uploading.upload, client, large, "run", lambda *_: None) for _ in range(2)]
+    sha256 = uploading.hashlib.sha256(large.read_bytes()).hexdigest()
+    for each in started:
+        assert Upload.objects.get(pk=each.result()).sha256 == sha256
 
 
 def test_a_large_run_goes_in_pieces_by_itself(
