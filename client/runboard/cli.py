@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -152,15 +153,29 @@ def _add_retrieve(command: AddCommand) -> None:
     parser.add_argument("--queries", required=True, type=Path, help="queries.jsonl, or .gz")
     parser.add_argument("--out", required=True, type=Path, help="run to write")
     parser.add_argument(
-        "--cache", type=Path, help="folder of vectors, used again (default: OUT with .vectors behind)"
+        "--cache",
+        type=Path,
+        help="folder where vectors are kept as they come, and used again (default: OUT.vectors)",
     )
-    parser.add_argument("--depth", type=int, default=1000, help="documents a query (default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=64, help="texts of a request (default: %(default)s)")
+    parser.add_argument("--depth", type=_count, default=1000, help="documents a query (default: %(default)s)")
+    parser.add_argument("--batch", type=_count, default=64, help="texts of a request (default: %(default)s)")
     parser.add_argument("--query-prefix", default="", help="put before each query")
     parser.add_argument("--document-prefix", default="", help="put before each document")
     parser.add_argument(
-        "--price", type=float, help="US dollars for a million tokens: what it cost is noted in the run"
+        "--price", type=_price, help="US dollars for a million tokens: what it cost is noted in the run"
     )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number of 1 or more")
+    return int(text)
+
+
+def _price(text: str) -> float:
+    if not 0 <= (price := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no price: a number of US dollars, 0 or more")
+    return price
 
 
 def _client(arguments: argparse.Namespace) -> Client:
