@@ -10,6 +10,15 @@ import os
 import sys
 
 from evaluation.cli import compare, merge, pack, retrieve, score, train_augmentation
+from evaluation.core.errors import KernelUnavailable
+
+#: Modules of what the package's extra [neural] brings.
+_NEURAL = frozenset(
+    {
+        "faiss", "huggingface_hub", "safetensors", "scipy", "sentence_transformers", "tokenizers", "torch",
+        "transformers",
+    }
+)  # fmt: skip
 
 
 def main(words: list[str] | None = None) -> int:
@@ -32,6 +41,17 @@ def main(words: list[str] | None = None) -> int:
     except BrokenPipeError:  # a reader such as `head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _NEURAL:
+            raise
+        print(
+            f"error: this needs {error.name}, which an extra brings: pip install runboard-eval[neural]",
+            file=sys.stderr,
+        )
+        return 2
+    except KernelUnavailable as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         print(f"{error.filename}: {error.strerror}" if error.filename else error, file=sys.stderr)
         return 2

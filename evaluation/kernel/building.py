@@ -67,11 +67,34 @@ def _copy_prebuilt(library: Path) -> bool:
 
     A sandbox gets a copy of our cache, in which this one is ours as any other.
     """
-    for folder in (os.environ.get("RUNBOARD_KERNEL_PREBUILT"), SOURCES / "prebuilt"):
-        if folder and _is_trusted(Path(folder) / library.name, stat.S_ISREG, owners=(_ROOT,)):
-            _write_atomically(library, partial(shutil.copyfile, Path(folder) / library.name))
-            return True
-    return False
+    named, beside = os.environ.get("RUNBOARD_KERNEL_PREBUILT"), SOURCES / "prebuilt" / library.name
+    if named and _is_trusted(Path(named) / library.name, stat.S_ISREG, owners=(_ROOT,)):
+        brought = Path(named) / library.name
+    elif _is_as_safe_as_this_file(beside):
+        brought = beside
+    else:
+        return False
+    _write_atomically(library, partial(shutil.copyfile, brought))
+    return True
+
+
+def _is_as_safe_as_this_file(path: Path) -> bool:
+    """Whether nobody may write to a file beside, or replace it, who could not change the code that runs already.
+
+    A package that was installed under umask 002, or by another user, has both alike.
+    """
+    try:
+        pairs = [(path.lstat(), Path(__file__).stat()), (path.parent.lstat(), SOURCES.stat())]
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(pairs[0][0].st_mode) and all(_is_as_closed(*pair) for pair in pairs)
+
+
+def _is_as_closed(status: os.stat_result, other: os.stat_result) -> bool:
+    """Whether only those may write to the one who may write to the other."""
+    more = status.st_mode & ~other.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    another_group = status.st_mode & stat.S_IWGRP and status.st_gid != other.st_gid
+    return status.st_uid in (other.st_uid, _ROOT, os.geteuid()) and not more and not another_group
 
 
 def _name(digest: str) -> str:

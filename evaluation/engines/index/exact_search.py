@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,7 +153,7 @@ class ExactSearch:
                 queries, kept, self._block
             )
             return found
-        if len(queries) < MANY_QUERIES:
+        if len(queries) < MANY_QUERIES or not find_spec("faiss"):
             return self._candidates_of_few(queries, kept)
         import faiss
 
@@ -236,7 +237,13 @@ class ExactSearch:
 
 
 def _products(queries: Scores, vectors: Vectors) -> Scores:
-    """The inner products of queries and vectors in float32, by torch, whose threads its loader has set."""
+    """The inner products of queries and vectors in float32, by torch, whose threads its loader has set.
+
+    By numpy where torch is not installed: the error of its products has the same bound.
+    """
+    if not find_spec("torch"):
+        operations.add(lambda: queries.size * len(vectors))
+        return queries @ np.asarray(vectors, np.float32).T
     import torch
 
     from evaluation.engines.index.device_search import tensor_of

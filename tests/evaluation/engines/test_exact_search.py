@@ -17,11 +17,13 @@ from evaluation.engines.index import exact_search
 from evaluation.engines.index.exact_search import ExactSearch, Shard
 
 
-@pytest.fixture(scope="module", params=[1, 1_000], ids=["faiss", "product"], autouse=True)
-def many_queries(request: pytest.FixtureRequest) -> Iterator[None]:
-    """From how many queries on faiss searches: every test is of both ways."""
+@pytest.fixture(scope="module", params=["faiss", "torch", "numpy"], autouse=True)
+def library(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What multiplies: every test is of each way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_search, "MANY_QUERIES", request.param)
+        patch.setattr(exact_search, "MANY_QUERIES", 1_000 if request.param == "torch" else 1)
+        if request.param == "numpy":  # nothing else is installed
+            patch.setattr(exact_search, "find_spec", lambda name: None)
         yield
 
 

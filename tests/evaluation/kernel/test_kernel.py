@@ -154,6 +154,37 @@ def test_what_an_image_brings_compiled_needs_no_compiler(
                 building.built_library()
 
 
+@pytest.mark.parametrize(
+    ("module", "kernel", "taken"),
+    [(0o644, 0o755, True), (0o664, 0o775, True), (0o644, 0o775, False), (0o664, 0o777, False)],
+)
+def test_a_wheels_kernel_is_as_safe_as_the_modules_beside_it(
+    module: int, kernel: int, taken: bool, tmp_path: Path
+) -> None:
+    package = shutil.copytree(
+        ROOT / "evaluation", tmp_path / "evaluation", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    folder = package / "kernel"
+    for place in (folder, folder / "prebuilt"):
+        place.mkdir(exist_ok=True)
+        place.chmod(0o775)
+    name = building._name(building._digest())
+    (folder / "prebuilt" / name).write_bytes(b"compiled")  # only copied here
+    (folder / "prebuilt" / name).chmod(kernel)
+    (folder / "building.py").chmod(module)
+    words = "from evaluation.kernel import building; print(building.built_library().read_bytes())"
+    environment = {"PATH": str(tmp_path), "CC": "none", "RUNBOARD_KERNEL_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout == "b'compiled'\n") == taken, done.stderr
+
+
 def test_several_may_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(folder))
