@@ -18,6 +18,10 @@ _PUBLIC = EntryQuerySet(Entry).public()
 _SHOWN = Q(evaluations__entry__in=_PUBLIC) | Q(evaluations__seed__entry__in=_PUBLIC)
 
 
+#: Tokens or dollars that no run takes.
+_GREATEST = 1e15
+
+
 class SystemCredit(NamedTuple):
     """A system whose run was re-ranked or fused."""
 
@@ -33,6 +37,40 @@ class RunProvenance(NamedTuple):
     checkpoint: Mapping[str, Any]
     credits: list[SystemCredit]
     datasets: list[str]
+
+
+class SelfReportedCost(NamedTuple):
+    """What a run says that an interface took for it; `cost_usd` is None where it does not say."""
+
+    dataset: str
+    tokens: int
+    cost_usd: float | None
+
+
+def self_reported_costs(system_id: int) -> list[SelfReportedCost]:
+    """What the headers of the system's public runs say of tokens and cost, by datasets. One query."""
+    rows = (
+        Run.objects.filter(_SHOWN, system_id=system_id, metadata__resources__self_reported="true")
+        .order_by("version__dataset__name", "pk")
+        .distinct()
+        .values_list("version__dataset__name", "metadata")
+    )
+    found = []
+    for dataset, metadata in rows:
+        told = metadata["resources"]
+        tokens, cost = _number(told.get("tokens")), _number(told.get("cost_usd"))
+        if tokens is not None:
+            found.append(SelfReportedCost(dataset, int(tokens), cost))
+    return found
+
+
+def _number(text: object) -> float | None:
+    """A number that a header states, 0 or more; None for all else that may stand there."""
+    try:
+        number = float(str(text))
+    except ValueError:
+        return None
+    return number if 0 <= number < _GREATEST else None
 
 
 def run_provenance(system_id: int) -> list[RunProvenance]:

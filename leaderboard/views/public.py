@@ -22,7 +22,7 @@ from leaderboard.models import Entry
 from leaderboard.results.history import entry_rows
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
-from leaderboard.systems.provenance import run_provenance
+from leaderboard.systems.provenance import run_provenance, self_reported_costs
 from leaderboard.views.board_views import site_revision
 
 
@@ -52,6 +52,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "costs": tables.cost_table(results),
         "depths": tables.depth_charts(results),
         "made": run_provenance(facts["pk"]),
+        "self_reported": self_reported_costs(facts["pk"]) if facts["closed_api"] else [],
         "made_here": any(result.provenance == Entry.Provenance.MEASURED for result in results),
         "address": f"{site_address(request)}/systems/{slug}/",
         "challenges": challenges,

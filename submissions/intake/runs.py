@@ -24,6 +24,7 @@ from submissions.accounts.agreements import refuse_unaccepted
 from submissions.accounts.permissions import teams_of
 from submissions.accounts.teams import personal_team
 from submissions.core.errors import ALREADY_SUBMITTED, INVALID_RUN, LABEL_NEEDED, FileReport, Refused
+from submissions.intake.closed_interface import as_runs_say
 from submissions.intake.files import CheckedFile, IncomingFile, RunFile, check_files, refuse, run_files
 from submissions.intake.rounds import NO_ROUND_ENTRY, RoundEntry, admit_to_round, check_admission
 from submissions.intake.run_records import record_waiting_run, waiting_payload
@@ -84,6 +85,7 @@ def accept_submission(
             tags = [file.tag for file in checked]
             admission = check_admission(submitter, known_team, datasets, round_entry, tags)
             _refuse_wrong(checked, problems, admission.problems)
+            system = as_runs_say(system, runs)
             arrivals = _store_all(checked)
         with transaction.atomic():
             # Those that list what waits for judgements. Before all else, and in one order.

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.evaluation import small_checkpoint
+
 ROOT = Path(__file__).resolve().parents[2]
 QRELS = "q1 0 d1 1\nq1 0 d2 0\nq2 0 d3 2\nq3 0 d1 1\n"
 RUN = "q1 Q0 d2 1 3 a\nq1 Q0 d1 2 2 a\nq2 Q0 d3 1 9 a\nq3 Q0 d4 1 1 a\n"
@@ -44,13 +46,20 @@ def run(installed: Path, tmp_path: Path) -> Callable[..., Ran]:
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     kept = ("HOME", "LANG", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
-    environment |= {"PYTHONPATH": str(installed), "PATH": str(empty), "CC": "no-compiler-here"}
+    environment |= {"PATH": str(empty), "CC": "no-compiler-here"}
     environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
 
-    def go(*words: str) -> Ran:
+    def go(*words: str, before: Path | None = None) -> Ran:
+        """`before`: folder whose modules stand before those that are installed."""
+        places = os.pathsep.join(map(str, filter(None, (before, installed))))
         program = [sys.executable, "-P", "-m", "runboard_eval", *words]
         return subprocess.run(
-            program, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            program,
+            cwd=tmp_path,
+            env=environment | {"PYTHONPATH": places},
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     return go
@@ -101,5 +110,17 @@ def test_without_the_kernel_it_says_what_would_help(
         done = run("score", "--qrels", "qrels.txt", "--run", "a.txt")
     finally:
         shutil.move(kept, kernel)
-    assert done.returncode != 0
+    assert done.returncode == 2
     assert "pip install ziglang" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["pack model", "retrieve --engine dense --checkpoint model"])
+def test_without_torch_a_line_names_the_extra(command: str, run: Callable[..., Ran], tmp_path: Path) -> None:
+    small_checkpoint.write(small_checkpoint.files(), tmp_path / "model")
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('not here', name='torch')")
+    files = ["--corpus", "corpus.jsonl", "--queries", "queries.jsonl"] if "retrieve" in command else []
+    done = run(*command.split(), *files, "--out", "out", before=tmp_path)
+    assert done.returncode == 2
+    assert "pip install runboard-eval[neural]" in done.stderr
+    assert done.stderr.count("\n") == 1

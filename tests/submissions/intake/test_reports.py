@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from typing import Any
 
 import pytest
+from django.test import Client
 
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, System
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import DOCUMENTS, QUERIES, run_text
 from tests.submissions.workers import work
@@ -158,3 +160,39 @@ def test_documents_are_known_by_their_exact_ids(demo: Dataset, api: Api) -> None
     assert f"d{len(DOCUMENTS)}" in DOCUMENTS
     close = run_text().replace(" Q0 d1 ", " Q0 d01 ")
     assert api.check(close).problem("unknown_documents")["count"] == 12
+
+
+HEADER_OF_CLOSED = (
+    "# ir_metadata.start\n# method:\n#   retrieval:\n#     - name: dense\n#       closed_interface: true\n"
+    "# resources:\n#   self_reported: true\n#   tokens: 1234\n#   cost_usd: 0.0012\n# ir_metadata.end\n"
+)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_run_of_a_closed_interface_marks_its_new_system(
+    packed: bool, demo: Dataset, api: Api, client: Client, settings: Any
+) -> None:
+    text = (HEADER_OF_CLOSED + GOOD).encode()
+    if packed:  # and a worker is the first who reads it whole
+        settings.VALIDATE_AT_ONCE_BYTES, text = 1_000, gzip.compress(text)
+    assert api.submit(text, system="Rented").status == 201
+    work()
+    system = System.objects.get(name="Rented")
+    assert system.closed_api
+    page = " ".join(client.get("/systems/rented/").content.decode().split())
+    assert "Closed API (not reproducible)" in page
+    assert "Demo: 1,234 tokens, 0.001200 US dollars" in page
+
+
+def test_a_run_of_a_closed_interface_is_refused_for_a_system_that_says_otherwise(
+    demo: Dataset, api: Api
+) -> None:
+    assert api.submit(system="Open").status == 201
+    refused = api.submit(HEADER_OF_CLOSED + run_text(depth=9), system="open", configuration="rented")
+    assert "“Open” does not say" in refused.problem("closed_interface")["message"]
+    assert (
+        api.submit(
+            HEADER_OF_CLOSED.replace("true", "false") + run_text(depth=9), system="open", configuration="own"
+        ).status
+        == 201
+    )
