@@ -340,13 +340,18 @@ def _retrieve(arguments: argparse.Namespace) -> int:
 def _reproduce(arguments: argparse.Namespace) -> int:
     """A line for each result; 1 where one differs."""
     try:
-        import runboard_eval  # noqa: F401
+        from runboard_eval.core.errors import KernelUnavailable
+        from runboard_eval.kernel.library import library
 
         from runboard.reproducing import reproduce, site_and_slug
     except ImportError as error:
         raise ValueError(
             f"This command needs another package: pip install runboard[retrieve] ({error})."
         ) from error
+    try:
+        library()  # which reads runs: before anything is downloaded
+    except KernelUnavailable as error:
+        raise ValueError(str(error)) from error
     address, slug = site_and_slug(arguments.system)
     site, status = Client(arguments.url or address, progress=_Bars()), 0
     for found in reproduce(site, slug, arguments.folder, arguments.checkpoint, arguments.force):
