@@ -13,7 +13,7 @@ from typing import TextIO
 
 from evaluation.cli import Subparsers
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.errors import InvalidContent
+from evaluation.core.errors import EndlessPattern, InvalidContent
 from evaluation.core.problems import Report, at_lines
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.excluded import read_excluded
@@ -121,6 +121,8 @@ def run_score(arguments: argparse.Namespace) -> int:
         return 2
     try:
         scored = score_run(arguments.run_file, target, arguments.measures)
+    except EndlessPattern as error:
+        return _refuse(arguments.answers, error.report, arguments.json)
     except InvalidContent as error:
         return _refuse(arguments.run_file, error.report, arguments.json)
     if arguments.json:

@@ -20,6 +20,18 @@ class InvalidContent(Exception):
         return cls(Report(problems))
 
 
+class EndlessPattern(InvalidContent):
+    """A pattern among the answers of queries takes too long to be searched: no run's fault, and its curator's to mend.
+
+    The report names its line, and nothing of what it says.
+    """
+
+    def __init__(self, line: int, why: str) -> None:
+        message = f"answers.jsonl, line {line}: a pattern {why}"
+        hint = "Repeat nothing that repeats itself, as (a+)+ does; or write plain strings as `answers`."
+        super().__init__(Report((Problem("error", "endless_pattern", 1, message, hint),)))
+
+
 class InvalidRun(InvalidContent):
     """A run file cannot be scored."""
 

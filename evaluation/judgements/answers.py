@@ -10,8 +10,9 @@ pattern is searched in the text, in any case. Titles are not looked at.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,15 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import Document
 from evaluation.core.errors import InvalidContent
+from evaluation.core.pattern_search import PatternSearch
 from evaluation.core.problems import LineProblems
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 _FLAGS = regex.IGNORECASE | regex.MULTILINE
-#: Seconds that a pattern may take: on each text that it is tried on, and on a text that is read.
-_TRIED, _SEARCHED = 0.2, 20.0
-#: What a pattern that goes back over the same characters again and again takes long for.
-_TRIALS = tuple(2_000 * each + "!" for each in ("a", "1", " ", "ab ", "1,"))
+#: Seconds that a pattern may take on each text that it is tried on, which is so many characters long.
+_TRIED, _TRIAL = 0.2, 1_000
+#: What is repeated in such texts, beside what a pattern has itself; and of how many kinds they are at most.
+_REPEATED, _MOST_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
 _PROBLEMS = {
     "malformed_answers": (
         "{lines} not an object with `_id` and a list of strings, `answers` or `patterns`",
@@ -49,7 +51,7 @@ _PROBLEMS = {
         "Correct it, or write plain strings as `answers`.",
     ),
     "endless_pattern": (
-        f"{{lines}} with a pattern that takes more than {_TRIED} s on a text of 2,000 characters, and "
+        f"{{lines}} with a pattern that takes more than {_TRIED} s on a text of {_TRIAL:,} characters, and "
         "perhaps for ever on another",
         "Repeat nothing that repeats itself, as (a+)+ does; or write plain strings as `answers`.",
     ),
@@ -64,18 +66,22 @@ def tokens_of(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of one query: each as its tokens between blanks, or as a pattern."""
+    """The answers of one query: each as its tokens between blanks, or as a pattern; and their line in the file."""
 
     strings: tuple[str, ...] = ()
     patterns: tuple[Any, ...] = ()
+    line: int = 0
 
-    def tokens_until(self, text: str, tokens: str) -> int:
-        """How many tokens are read of a text until an answer ends, 0 where it has none; `tokens` as in `strings`."""
+    def tokens_until(self, text: str, tokens: str, searching: PatternSearch) -> int:
+        """How many tokens are read of a text until an answer ends, 0 where it has none; `tokens` as in `strings`.
+
+        Raises EndlessPattern.
+        """
         ends = [start + len(each) for each in self.strings if (start := tokens.find(each)) >= 0]
         read = [tokens.count(" ", 0, end) - 1 for end in ends]
         if self.patterns:
             normal = unicodedata.normalize("NFD", text)
-            found = [pattern.search(normal, timeout=_SEARCHED) for pattern in self.patterns]
+            found = [searching.search(pattern, normal, self.line) for pattern in self.patterns]
             read += [max(len(tokens_of(normal[: each.end()])), 1) for each in found if each]
         return min(read, default=0)
 
@@ -84,8 +90,11 @@ def _between_blanks(tokens: Sequence[str]) -> str:
     return f" {' '.join(tokens)} "
 
 
-def read_answers(path: Path) -> dict[str, Answers]:
-    """The answers by query id. Raises InvalidContent with every problem of the file."""
+def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]:
+    """The answers by query id. Raises InvalidContent with every problem of the file.
+
+    `try_patterns`: refuse patterns that take long; a file that was read once need not be tried again.
+    """
     problems, found = LineProblems(), dict[str, Answers]()
     for number, line in enumerate(b"".join(open_blocks(path)).splitlines(), 1):
         if not line.strip():
@@ -102,31 +111,44 @@ def read_answers(path: Path) -> dict[str, Answers]:
             continue
         if query in found:
             problems.note("repeated_answers", number)
-        found[query] = _answers(strings, problems, number, as_patterns=name == "patterns")
+        if name == "patterns":
+            found[query] = Answers(patterns=_patterns(strings, problems, number, try_patterns), line=number)
+        else:
+            found[query] = Answers(tuple(_between_blanks(tokens_of(text)) for text in strings), line=number)
+        if not strings or not all(map(tokens_of, strings)):
+            problems.note("empty_answer", number)
     if problems:
         raise InvalidContent.of(*problems.report(_PROBLEMS))
     return found
 
 
-def _answers(strings: Sequence[str], problems: LineProblems, line: int, *, as_patterns: bool) -> Answers:
-    if not strings or not all(map(tokens_of, strings)):
-        problems.note("empty_answer", line)
-    if not as_patterns:
-        return Answers(tuple(_between_blanks(tokens_of(text)) for text in strings))
+def _patterns(texts: Sequence[str], problems: LineProblems, line: int, try_them: bool) -> tuple[Any, ...]:
+    normal = [unicodedata.normalize("NFD", text) for text in texts]
     try:
-        patterns = tuple(regex.compile(unicodedata.normalize("NFD", text), _FLAGS) for text in strings)
+        patterns = tuple(regex.compile(text, _FLAGS) for text in normal)
         if any(pattern.search("") for pattern in patterns):
             problems.note("empty_answer", line)
-        for pattern in patterns:
-            for trial in _TRIALS:
+        for pattern in patterns if try_them else ():
+            for trial in _trials(pattern.pattern):
                 pattern.search(trial, timeout=_TRIED)
     except regex.error:
         problems.note("unusable_pattern", line)
     except TimeoutError:
         problems.note("endless_pattern", line)
     else:
-        return Answers(patterns=patterns)
-    return Answers()
+        return patterns
+    return ()
+
+
+def _trials(pattern: str) -> Iterator[str]:
+    """Texts for which a pattern takes long if it goes back over the same characters again and again.
+
+    Each repeats one of the pattern's own characters or words, breaks off, and has the words that it asks for first.
+    """
+    words = regex.findall(r"\w+", regex.sub(r"\\.", " ", pattern))
+    repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *pattern])
+    for each in islice(repeated, _MOST_TRIALS):
+        yield f"{each * (_TRIAL // len(each))}! {' '.join(words)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +166,11 @@ def find_answers(
     answers: Mapping[str, Answers],
     corpus: Iterable[Document],
 ) -> FoundAnswers:
-    """The first answers in rankings (document ids, best first), from one pass over the corpus."""
+    """The first answers in rankings (document ids, best first), from one pass over the corpus.
+
+    Raises evaluation.core.errors.EndlessPattern.
+    """
+    searching = PatternSearch()
     wanted: dict[str, list[str]] = {}
     for query in query_ids:
         for document in ranked.get(query, ()):
@@ -155,7 +181,7 @@ def find_answers(
             tokens = tokens_of(each.text)
             lengths[each.id], joined = len(tokens), _between_blanks(tokens)
             for query in wanted[each.id]:
-                if end := answers.get(query, Answers()).tokens_until(each.text, joined):
+                if end := answers.get(query, Answers()).tokens_until(each.text, joined, searching):
                     ends[query, each.id] = end
     ranks, read = np.full((2, len(query_ids)), np.inf)
     for row, query in enumerate(query_ids):

@@ -168,6 +168,8 @@ def score_run(
 ) -> ScoredRun:
     """Parse, check and score a run in one pass. Raises InvalidRun where `check_run` would report an error.
 
+    Raises evaluation.core.errors.EndlessPattern where a measure reads texts for patterns, and one takes too long.
+
     `progress` gets the share of the file read, from 0 to 1, between blocks; what it raises ends the scoring.
     `first_documents`: how many documents of each query are kept as its first ones.
     """

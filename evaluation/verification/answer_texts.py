@@ -9,10 +9,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import regex
 from numpy import array, int64
 from numpy.typing import NDArray
+
+from evaluation.core.pattern_search import PatternSearch
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -34,6 +37,25 @@ def _words(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
+class _Wanted:
+    """The answers of one query, and their line in the file."""
+
+    words: Sequence[Sequence[str]] = ()
+    patterns: Sequence[Any] = ()
+    line: int = 0
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], line: int) -> Self:
+        flags = regex.IGNORECASE | regex.MULTILINE
+        normal = [unicodedata.normalize("NFD", text) for text in told.get("patterns", ())]
+        return cls(
+            [_words(text) for text in told.get("answers", ())],
+            [regex.compile(text, flags) for text in normal],
+            line,
+        )
+
+
+@dataclass(frozen=True)
 class AnswerTexts:
     """Where the answers (`answers.jsonl`) and the texts (`corpus.jsonl`, perhaps gzip) are read."""
 
@@ -43,13 +65,15 @@ class AnswerTexts:
     def read(
         self, rankings: Mapping[str, Sequence[str]], after_block: Callable[[], object]
     ) -> dict[str, ReadTokens]:
-        """What is read of rankings (document ids by query). `after_block` is called now and then, and may raise."""
-        answers = {
-            each["_id"]: each
-            for line in self.answers.open("rb")
-            if line.strip()
-            for each in [json.loads(line)]
-        }
+        """What is read of rankings (document ids by query). `after_block` is called now and then, and may raise.
+
+        Raises evaluation.core.errors.EndlessPattern.
+        """
+        searching, answers = PatternSearch(), dict[str, _Wanted]()
+        for number, line in enumerate(self.answers.open("rb"), 1):
+            if line.strip():
+                each = json.loads(line)
+                answers[each["_id"]] = _Wanted.of(each, number)
         asking: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
             for name in names:
@@ -68,7 +92,9 @@ class AnswerTexts:
                     words = _words(document["text"])
                     lengths[name] = len(words)
                     for query in asking[name]:
-                        ends[query, name] = _first_end(document["text"], words, answers.get(query, {}))
+                        ends[query, name] = _first_end(
+                            document["text"], words, answers.get(query, _Wanted()), searching
+                        )
         return {
             query: (
                 array([ends.get((query, name), 0) for name in names], int64),
@@ -78,15 +104,13 @@ class AnswerTexts:
         }
 
 
-def _first_end(text: str, words: Sequence[str], answers: Mapping[str, Sequence[str]]) -> int:
+def _first_end(text: str, words: Sequence[str], wanted: _Wanted, searching: PatternSearch) -> int:
     ends = []
-    for answer in map(_words, answers.get("answers", ())):
+    for answer in wanted.words:
         starts = range(len(words) - len(answer) + 1)
         ends += [start + len(answer) for start in starts if words[start : start + len(answer)] == answer][:1]
     normal = unicodedata.normalize("NFD", text)
-    for pattern in answers.get("patterns", ()):
-        found = regex.search(
-            unicodedata.normalize("NFD", pattern), normal, regex.IGNORECASE | regex.MULTILINE
-        )
+    for pattern in wanted.patterns:
+        found = searching.search(pattern, normal, wanted.line)
         ends += [max(len(_words(normal[: found.end()])), 1)] if found else []
     return min(ends, default=0)

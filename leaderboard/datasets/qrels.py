@@ -226,7 +226,7 @@ def _parsed_excluded(sha256: str) -> dict[str, set[str]]:
 
 @lru_cache(maxsize=_KEPT)
 def _answers(sha256: str) -> dict[str, Answers]:
-    return read_answers(path_of(Area.QRELS, sha256))
+    return read_answers(path_of(Area.QRELS, sha256), try_patterns=False)
 
 
 @lru_cache(maxsize=_KEPT)

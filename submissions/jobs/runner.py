@@ -13,7 +13,7 @@ from pkgutil import iter_modules
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
-from evaluation.core.errors import InvalidRun, ModelFailure
+from evaluation.core.errors import EndlessPattern, InvalidRun, ModelFailure
 from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.audit import acting
 from leaderboard.core.storage import shared
@@ -170,7 +170,8 @@ def _reject(job: Job, error: InvalidRun) -> None:
 def _fail(job: Job, error: Exception) -> None:
     """A fault of ours: logged whole under an id; tried again while attempts are left.
 
-    Not so where scores are wrong: they would be so again, or be right by chance.
+    Not so where scores are wrong, which they would be again, or be right by chance; nor where a pattern among the
+    dataset's answers takes too long, which only its curator can mend.
     """
     fault = secrets.token_hex(4)
     logger.error("fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
@@ -178,6 +179,10 @@ def _fail(job: Job, error: Exception) -> None:
         _end_failed(
             job, "scores_differ", fault, f"The scores could not be confirmed: a fault of ours ({fault})."
         )
+        return
+    if isinstance(error, EndlessPattern):
+        line = f"A pattern of {job.dataset}'s answers takes too long to be searched: its curator's fault ({fault})."
+        _end_failed(job, "endless_pattern", fault, line)
         return
     full = is_disk_full(error)
     what = "The site's disk is full: a fault of ours" if full else "A fault of ours"

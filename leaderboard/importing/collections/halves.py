@@ -16,6 +16,7 @@ from evaluation.collections.other_formats import write_excluded
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.engines import Resources, retrieve
+from evaluation.judgements.answers import read_answers
 from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades, read_qrels
@@ -28,9 +29,12 @@ from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import CollectionFiles, Progress, open_source
 from leaderboard.importing.collections.twins import LEAST_TOPICS, too_few
 from leaderboard.models import Dataset
+from leaderboard.results.measures import check_measures, check_reads_texts
 
 #: What follows the slug and the name of the hidden half.
 SUFFIX, NAME_SUFFIX = "-hidden", " (hidden half)"
+#: The measure whose values of BM25 the halves are to share alike, where none was chosen.
+_PRIMARY = "nDCG@10"
 #: By judged topic, 0 for the open half and 1 for the hidden one.
 Halves = Mapping[str, int]
 
@@ -51,8 +55,11 @@ def import_twin(
         raise InvalidContent.of(*problems)
     name, slug = options.name or options.slug, options.slug + SUFFIX
     with work_folder("twin") as work, open_source(path, options, work, progress) as source:
-        if source.problems:
-            raise InvalidContent.of(*source.problems)
+        problems = list(source.problems)
+        if source.answers is None:
+            problems += check_reads_texts([options.primary or _PRIMARY, *options.measures])
+        if problems:
+            raise InvalidContent.of(*problems)
         if source.topic_field:  # the halves have its queries, and no topics any more
             origin = f"{options.source or 'TREC topics'}, the {source.topic_field} of each topic"
             options = replace(options, topic_field=None, source=origin)
@@ -67,6 +74,7 @@ def import_twin(
 def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
     if not 0 < share < 1:
         yield problem("twin_share", f"{share:g} is no share of the topics", "Say --twin 0.5 for halves.")
+    yield from check_measures(options.primary or _PRIMARY, options.measures, hidden=True)
     if options.hidden is not None or options.twin_of or options.runs_only or options.collecting:
         yield problem(
             "twin_options",
@@ -101,9 +109,15 @@ def _draw(
         "bm25", _given(source.corpus), topics, run,
         drop_self_matches=drop, excluded=source.excluded, progress=progress, work_folder=work, resources=resources,
     )  # fmt: skip
-    excluded = read_excluded(source.excluded) if source.excluded else None
-    target = ScoringTarget(qrels, relevance_level=level, drop_self_matches=drop, excluded=excluded)
-    scores = score_run(run, target, [options.primary or "nDCG@10"]).per_query[:, 0].tolist()
+    target = ScoringTarget(
+        qrels,
+        relevance_level=level,
+        drop_self_matches=drop,
+        excluded=read_excluded(source.excluded) if source.excluded else None,
+        answers=read_answers(source.answers) if source.answers else None,
+        corpus=source.corpus,
+    )
+    scores = score_run(run, target, [options.primary or _PRIMARY]).per_query[:, 0].tolist()
     # With the judgements in the key nobody without them can repeat the draw, however few seeds there are to try.
     key = hashlib.sha256(b"".join([b"%d\n" % seed, *open_blocks(judgements)])).digest()
     bm25 = dict(zip(qrels.query_ids, scores, strict=True))
@@ -126,6 +140,11 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
         pairs = read_excluded(source.excluded).judgements()
         kept_pairs = ((query, document) for query, document, _ in pairs if wanted(query))
         write_excluded(folder / "excluded.tsv", kept_pairs)
+    if source.answers:
+        with (folder / "answers.jsonl").open("wb") as file:
+            for line in b"".join(open_blocks(source.answers)).splitlines():
+                if line.strip() and drawn.get(json.loads(line)["_id"]) == half:
+                    file.write(line + b"\n")
     grades = read_grades(source.qrels[split])
     kept = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}
     write_judgements(kept, folder / "qrels" / f"{split}.tsv")

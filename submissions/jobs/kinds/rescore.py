@@ -11,7 +11,7 @@ from pathlib import Path
 
 from django.db import transaction
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.errors import EndlessPattern, InvalidContent
 from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.storage.runs import StoredRun, run_path
 from leaderboard.judgements.rescoring import campaigns
@@ -83,6 +83,9 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
         record_scored(run, rescore.to_qrels, scored)
     except FileNotFoundError:
         campaigns.exclude_run(rescore, run, _missing(run_path(run.sha256)))
+    except EndlessPattern:
+        campaigns.end_run(rescore)
+        raise
     except InvalidContent as error:
         codes = ", ".join(sorted({problem.code for problem in error.report.problems}))
         campaigns.exclude_run(rescore, run, f"its file does not pass validation any more ({codes})")

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from evaluation.collections.beir import Document
-from evaluation.core.errors import InvalidContent
+from evaluation.core import pattern_search
+from evaluation.core.errors import EndlessPattern, InvalidContent
 from evaluation.judgements.answers import Answers, find_answers, read_answers, tokens_of
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
@@ -138,6 +139,8 @@ def test_a_document_that_is_the_query_is_left_out_before_texts_are_read(tmp_path
         ({"_id": "q1", "patterns": ["x*"]}, "empty_answer"),
         ({"_id": "q1", "patterns": ["(unclosed"]}, "unusable_pattern"),
         ({"_id": "q1", "patterns": ["(a+)+$"]}, "endless_pattern"),
+        ({"_id": "q1", "patterns": ["(b+)+c"]}, "endless_pattern"),
+        ({"_id": "q1", "patterns": ["((?:new |old )+)+york"]}, "endless_pattern"),
         ({"_id": "q1", "answers": "Paris"}, "malformed_answers"),
         ({"_id": "q1", "answers": [7]}, "malformed_answers"),
         ({"answers": ["Paris"]}, "malformed_answers"),
@@ -154,3 +157,29 @@ def test_answers_that_cannot_be_looked_for_are_told_by_line(line: Any, code: str
     problem = refused.value.report.problems[0]
     assert (problem.code, problem.lines) == (code, (2,))
     assert len(refused.value.report.problems) == 1
+
+
+#: Endless where five letters and a blank are repeated, which no text that patterns are tried on does.
+PASSES = r"((?:[b-d]\w{5} )+)+#"
+
+
+def test_patterns_of_usual_kinds_are_taken(tmp_path: Path) -> None:
+    usual = [r"\d+\s*(?:million|m)\b", r"\w+ Smith", r".*Paris", r"Feb(ruary)?\s+18(,)?\s+1930", PASSES]
+    file = tmp_path / "answers.jsonl"
+    file.write_text(json.dumps({"_id": "q1", "patterns": usual}) + "\n", "utf-8")
+    assert len(read_answers(file)["q1"].patterns) == len(usual)
+
+
+@pytest.mark.parametrize("bound", ["IN_ONE_TEXT", "ALTOGETHER"])
+def test_a_pattern_that_only_texts_show_to_be_endless_ends_the_scoring_with_its_line(
+    bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the scorer and of the second reader alike."""
+    monkeypatch.setattr(pattern_search, bound, 0.05)
+    monkeypatch.setitem(CORPUS, "d6", "common " * (130 if bound == "IN_ONE_TEXT" else 60) + "x #1 in 1889")
+    folder = written(tmp_path, answers=[*ANSWERS[:3], {"_id": "q4", "patterns": ["18", PASSES]}, ANSWERS[4]])
+    with pytest.raises(EndlessPattern, match=r"answers.jsonl, line 4: a pattern .* more than 0.05 s"):
+        scored(folder)
+    texts = AnswerTexts(folder / "answers.jsonl", folder / "corpus.jsonl")
+    with pytest.raises(EndlessPattern, match="line 4"):
+        texts.read(RUN, lambda: None)

@@ -14,9 +14,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from evaluation.core.errors import InvalidContent
+from evaluation.judgements.answers import read_answers
 from leaderboard.core.audit import acting
+from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.files import offered_files
 from leaderboard.datasets.qrels import excluded_documents, load_qrels, topic_ids
+from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, WorkRequest
@@ -151,6 +154,26 @@ def test_a_second_draw_under_another_slug_is_refused(tmp_path: Path) -> None:
     assert "other would open judged topics that are hidden in toy-hidden" in refused(
         path, slug="other", seed=2
     )
+
+
+def test_the_halves_share_the_answers_by_their_topics(tmp_path: Path) -> None:
+    answers = lines_of([{"_id": f"q{n}", "answers": [WORDS[n % 10]]} for n in range(48)])
+    files = collection(changes={"answers.jsonl": answers})
+    draw(write_folder(tmp_path, files), primary="Answer@5", measures=["nDCG@10"])
+    for slug in ("toy", "toy-hidden"):
+        qrels = Dataset.objects.get(slug=slug).current_qrels
+        assert qrels is not None
+        assert set(read_answers(path_of(Area.QRELS, qrels.answers_sha256))) == judged(slug)
+
+
+@pytest.mark.parametrize(
+    ("primary", "told"), [("Foo@3", "'Foo@3' is no measure"), ("Answer@20", "there are no answers")]
+)
+def test_a_draw_by_a_measure_that_cannot_be_computed_is_refused(
+    primary: str, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidContent, match=told):
+        import_twin(write_folder(tmp_path, collection()), ImportOptions(slug="toy", primary=primary), 0.5, 3)
 
 
 def test_two_given_splits_become_a_twin(tmp_path: Path) -> None:

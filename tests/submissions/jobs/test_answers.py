@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
+from evaluation.core import pattern_search
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Entry
 from leaderboard.results.measures import RefusedMeasures, set_measures
+from submissions.jobs.runner import drain_queue
+from submissions.models import Job, State
+from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_a_curator
 from tests.submissions.jobs.test_baseline import download, make_baseline
 
@@ -76,3 +80,24 @@ def test_a_curator_cannot_choose_a_measure_whose_answers_are_not_there(tmp_path:
         pytest.raises(RefusedMeasures, match="Answer@5 cannot be computed"),
     ):
         set_measures(imported.dataset, "nDCG@10", ["Answer@5"])
+
+
+def test_a_pattern_without_end_fails_the_job_at_once_and_operators_are_told_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pattern_search, "IN_ONE_TEXT", 0.05)
+    line = {"_id": "t1", "patterns": [r"((?:[b-d]\w{5} )+)+#"]}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(line), "utf-8")
+    with pytest.raises(AssertionError):
+        make_baseline(tmp_path, primary="Answer@1000")
+    job = Job.objects.get(kind=Job.Kind.BASELINE)
+    assert (job.state, job.error_code, job.attempts) == (State.FAILED, "endless_pattern", 1)
+    assert "takes too long" in job.log
+    assert "answers.jsonl, line 1: a pattern takes more than 0.05 s" in caplog.text
+    assert "b-d" not in caplog.text + job.log
+    with_answers(tmp_path, "common common")
+    (tmp_path / "answers.jsonl").unlink()
+    import_dataset(tmp_path, ImportOptions(slug="small"))
+    create_requested_jobs()
+    drain_queue("cpu", "test-worker")
+    assert Entry.objects.get(is_baseline=True).scores["Answer@1000"] == 1
