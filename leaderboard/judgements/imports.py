@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
@@ -14,6 +15,7 @@ from evaluation.judgements.import_file import HIGHEST_GRADE, NewJudgements, read
 from evaluation.judgements.judges import NOT_NAMED, Judge
 from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, local_path, put
+from leaderboard.core.text.names import validate_name
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements.disclosure import is_secret
 from leaderboard.judgements.pools import ConcurrentChange, JudgingRefused
@@ -64,7 +66,7 @@ def _version(dataset: Dataset) -> DatasetVersion:
 
 
 def check_judge(judge: Judge) -> None:
-    """Raises JudgingRefused for a judge without a name, and for a model that nobody could ask again."""
+    """Raises JudgingRefused for a judge without a readable name, and for a model that nobody could ask again."""
     if not judge.name.strip():
         raise JudgingRefused(
             "Say who judged (--judge): the name of the people, such as “NIST assessors”, or of the model."
@@ -78,6 +80,17 @@ def check_judge(judge: Judge) -> None:
         raise JudgingRefused(
             "Only a model has a version and a prompt: choose “a model”, or leave both empty."
         )
+    _check_line("The judge’s name", judge.name.strip())
+    _check_line("The model’s version", judge.version.strip())
+
+
+def _check_line(what: str, text: str) -> None:
+    """Raises JudgingRefused for a public line with characters that nobody sees."""
+    try:
+        if text:
+            validate_name(text)
+    except ValidationError as error:
+        raise JudgingRefused(f"{what}: {' '.join(error.messages)}") from error
 
 
 def judge_of(brought: JudgementImport) -> Judge:
@@ -103,6 +116,7 @@ def import_judgements(
     stored then.
     """
     check_judge(judge)
+    _check_line("The note", note.strip())
     version = _version(dataset)
     if pool is not None and pool.version_id != version.pk:
         raise JudgingRefused(f"{pool} is not of the dataset's present version.")

@@ -17,6 +17,7 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.core.problems import ProblemCode
 from evaluation.engines import ENGINES, EngineDescription
 from leaderboard.core.text.json import read_json
+from leaderboard.core.text.names import validate_text
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import User
 from submissions.accounts.permissions import checkpoints_of, signed_in
@@ -31,7 +32,6 @@ from submissions.api.requests import (
 from submissions.checkpoints.hub import HubModel
 from submissions.checkpoints.service import CheckpointArchive
 from submissions.core.errors import Refused
-from submissions.core.names import validate_text
 from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, pair_with_datasets
 from submissions.intake.forms import ParametersField, SubmissionForm
 from submissions.intake.models import intake

@@ -12,10 +12,11 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from leaderboard.core.text.json import read_json
+from leaderboard.core.text.names import validate_name, validate_text
 from leaderboard.models import Challenge, Dataset, System, Team
 from leaderboard.systems.anonymity import ADVICE, LONGEST_MONTHS
 from leaderboard.systems.challenges import LONGEST_TEXT, SHORTEST_TEXT
-from submissions.core.names import NameField, TextField, validate_name, validate_text
+from submissions.core.names import NameField, TextField
 from submissions.intake.rounds import RoundEntry
 
 

@@ -11,8 +11,8 @@ from django.core.exceptions import ValidationError
 
 from evaluation.core.files import sha256_of
 from evaluation.core.problems import Problem, ProblemCode
+from leaderboard.core.text.names import validate_name
 from leaderboard.results.publishing.scored import SEEDS
-from submissions.core.names import validate_name
 from submissions.intake.files import RunFile
 
 TOO_MANY_SEEDS = ProblemCode("too_many_seeds", "More than five files for one dataset: several are seeds of one "

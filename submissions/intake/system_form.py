@@ -13,11 +13,12 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from leaderboard.core.text.latex import find_forbidden_command
+from leaderboard.core.text.names import validate_name
 from leaderboard.models import DECLARED_NUMBERS, Architecture, Challenge, Dataset, Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 from leaderboard.systems.records import SystemFields, canonical_datasets
-from submissions.core.names import NameField, TextField, validate_name
+from submissions.core.names import NameField, TextField
 from submissions.intake.forms import ParametersField, WebAddressField
 
 #: What says "trained on none of these datasets".

@@ -190,6 +190,8 @@ def test_a_pool_whose_runs_are_gone_is_one_clear_line(
         (Judge("model", "Umbrela", "", "3f" * 32), "Say which version of Umbrela judged, and the SHA-256"),
         (Judge("model", "Umbrela", "1", "my prompt"), "64 hexadecimal digits"),
         (Judge("people", "NIST assessors", "1"), "Only a model has a version and a prompt"),
+        (Judge("people", "srossessa TSIN\u202e"), r"The judge’s name: U\+202E cannot be part of it"),
+        (Judge("model", "Umbrela", "1\u200b", "3f" * 32), r"The model’s version: U\+200B"),
     ],
 )
 def test_judges_that_nobody_could_ask_again_are_refused(
