@@ -10,9 +10,9 @@ difference follows from those of the two means: with Δ in [l, u] for each half,
 This is MOVER, the method of variance estimates recovery: G. Y. Zou and A. Donner, Construction of confidence limits
 about effect measures: a general approach, Statistics in Medicine 27(10), 2008. Where both intervals are percentile
 bootstrap intervals, its ends are near those of the bootstrap of the difference itself (scipy.stats.bootstrap of two
-samples): of simulated halves with 100 topics or more within 4 % of the interval's width, and mostly within 2 %; with ten
-topics within a tenth of it. It needs no value of a topic: of a half whose values by topic may not be read a bound on the
-spread suffices.
+samples): of simulated halves with 100 topics or more within 4 % of the interval's width, mostly within 2 %. Of fewer
+topics they may be further off. It needs no value of a topic: of a half whose values by topic may not be read a bound on
+the spread suffices.
 
 The interval is two-sided at 95 %, as all of the site's are. A gap is shown where the interval lies above 0, so that a
 system without a gap is suspected once in 40 times at most: a false suspicion costs more than a missed one.
