@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +16,40 @@ import regex
 from numpy import array, int64
 from numpy.typing import NDArray
 
-from evaluation.core.pattern_search import PatternSearch
-
+#: Seconds of the processor that a pattern may take in one text; and in all texts where it takes longer than `SLOW`.
+IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
 _GZIP_MAGIC = b"\x1f\x8b"
 
 #: Of each document of a ranking, how many tokens are read until an answer ends (0: it has none), and all it has.
 ReadTokens = tuple[NDArray[int64], NDArray[int64]]
 NO_TEXTS: ReadTokens = (array([], int64), array([], int64))
+
+
+class SlowAnswers(Exception):
+    """A pattern on this line of the answers takes too long: the texts were not read to their end."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        super().__init__(f"line {line}")
+
+
+class _Clock:
+    """Searches for patterns, and the seconds that are left for slow ones."""
+
+    def __init__(self) -> None:
+        self.left = ALTOGETHER
+
+    def search(self, pattern: Any, text: str, line: int) -> Any:
+        begun = time.process_time()
+        try:
+            found = pattern.search(text, timeout=IN_ONE_TEXT)
+        except TimeoutError as error:
+            raise SlowAnswers(line) from error
+        took = time.process_time() - begun
+        self.left -= took if took > SLOW else 0
+        if self.left < 0:
+            raise SlowAnswers(line)
+        return found
 
 
 def _words(text: str) -> list[str]:
@@ -67,9 +95,9 @@ class AnswerTexts:
     ) -> dict[str, ReadTokens]:
         """What is read of rankings (document ids by query). `after_block` is called now and then, and may raise.
 
-        Raises evaluation.core.errors.EndlessPattern.
+        Raises SlowAnswers.
         """
-        searching, answers = PatternSearch(), dict[str, _Wanted]()
+        answers, clock = dict[str, _Wanted](), _Clock()
         for number, line in enumerate(self.answers.open("rb"), 1):
             if line.strip():
                 each = json.loads(line)
@@ -92,9 +120,8 @@ class AnswerTexts:
                     words = _words(document["text"])
                     lengths[name] = len(words)
                     for query in asking[name]:
-                        ends[query, name] = _first_end(
-                            document["text"], words, answers.get(query, _Wanted()), searching
-                        )
+                        wanted = answers.get(query, _Wanted())
+                        ends[query, name] = _first_end(document["text"], words, wanted, clock)
         return {
             query: (
                 array([ends.get((query, name), 0) for name in names], int64),
@@ -104,13 +131,13 @@ class AnswerTexts:
         }
 
 
-def _first_end(text: str, words: Sequence[str], wanted: _Wanted, searching: PatternSearch) -> int:
+def _first_end(text: str, words: Sequence[str], wanted: _Wanted, clock: _Clock) -> int:
     ends = []
     for answer in wanted.words:
         starts = range(len(words) - len(answer) + 1)
         ends += [start + len(answer) for start in starts if words[start : start + len(answer)] == answer][:1]
     normal = unicodedata.normalize("NFD", text)
     for pattern in wanted.patterns:
-        found = searching.search(pattern, normal, wanted.line)
+        found = clock.search(pattern, normal, wanted.line)
         ends += [max(len(_words(normal[: found.end()])), 1)] if found else []
     return min(ends, default=0)

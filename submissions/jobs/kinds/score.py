@@ -14,11 +14,12 @@ from typing import Any
 
 from django.db import transaction
 
-from evaluation.core.errors import InvalidRun
+from evaluation.core.errors import EndlessPattern, InvalidRun
 from evaluation.measures.registry import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import RunFingerprints
 from evaluation.runs.top_documents import KEPT
+from evaluation.verification.answer_texts import SlowAnswers
 from evaluation.verification.comparing import ClaimedScores, verify
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, open_run, read_text, run_path, store_run
@@ -175,7 +176,12 @@ def verify_scored(
     )
     rules = scoring_rules(qrels.version)
     with BytesIO(text) if text is not None else open_run(sha256) as stored:
-        verify(stored, verifying_judgements(qrels), claimed, rules, sha256, after_block, answer_texts(qrels))
+        try:
+            verify(
+                stored, verifying_judgements(qrels), claimed, rules, sha256, after_block, answer_texts(qrels)
+            )
+        except SlowAnswers as error:
+            raise EndlessPattern(error.line, "takes too long to be searched") from error
 
 
 def measures_of(dataset: Dataset) -> Sequence[str]:

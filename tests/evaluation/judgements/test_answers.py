@@ -17,7 +17,8 @@ from evaluation.core.errors import EndlessPattern, InvalidContent
 from evaluation.judgements.answers import Answers, find_answers, read_answers, tokens_of
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
-from evaluation.verification.answer_texts import AnswerTexts
+from evaluation.verification import answer_texts
+from evaluation.verification.answer_texts import AnswerTexts, SlowAnswers
 from evaluation.verification.comparing import ClaimedScores, Judgements, ScoresDiffer, ScoringRules, verify
 
 #: 1,994 tokens, so that six more of a text behind it are within two thousand.
@@ -176,10 +177,11 @@ def test_a_pattern_that_only_texts_show_to_be_endless_ends_the_scoring_with_its_
 ) -> None:
     """Of the scorer and of the second reader alike."""
     monkeypatch.setattr(pattern_search, bound, 0.05)
+    monkeypatch.setattr(answer_texts, bound, 0.05)
     monkeypatch.setitem(CORPUS, "d6", "common " * (130 if bound == "IN_ONE_TEXT" else 60) + "x #1 in 1889")
     folder = written(tmp_path, answers=[*ANSWERS[:3], {"_id": "q4", "patterns": ["18", PASSES]}, ANSWERS[4]])
     with pytest.raises(EndlessPattern, match=r"answers.jsonl, line 4: a pattern .* more than 0.05 s"):
         scored(folder)
     texts = AnswerTexts(folder / "answers.jsonl", folder / "corpus.jsonl")
-    with pytest.raises(EndlessPattern, match="line 4"):
+    with pytest.raises(SlowAnswers, match="line 4"):
         texts.read(RUN, lambda: None)
