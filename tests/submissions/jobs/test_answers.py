@@ -16,8 +16,9 @@ from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.models import Entry
+from leaderboard.models import Entry, Rescore
 from leaderboard.results.measures import RefusedMeasures, set_measures
+from submissions.jobs.kinds.rescore import fail_lost_rescores
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
 from submissions.queue.queue import create_requested_jobs
@@ -116,3 +117,21 @@ def test_a_pattern_without_end_fails_the_job_at_once_and_operators_are_told_its_
     create_requested_jobs()
     drain_queue("cpu", "test-worker")
     assert Entry.objects.get(is_baseline=True).scores["Answer@1000"] == 1
+
+
+def test_a_rescore_by_a_pattern_without_end_fails_and_loses_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_baseline(with_answers(tmp_path, "common"), primary="Answer@1000", measures=MEASURES, hidden=False)
+    monkeypatch.setattr(answer_texts, "ALTOGETHER", -1.0)
+    (tmp_path / "answers.jsonl.gz").write_bytes(
+        gzip.compress(json.dumps({"_id": "t1", "patterns": ["common [b-d]"]}).encode())
+    )
+    import_dataset(tmp_path, ImportOptions(slug="small"))
+    create_requested_jobs()
+    drain_queue("score", "test-worker")
+    job = Job.objects.get(kind=Job.Kind.RESCORE)
+    assert (job.state, job.error_code, job.attempts) == (State.FAILED, "endless_pattern", 1)
+    assert fail_lost_rescores() == 1
+    rescore = Rescore.objects.get()
+    assert (rescore.state, rescore.lost) == (Rescore.State.FAILED, {})
