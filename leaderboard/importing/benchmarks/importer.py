@@ -26,8 +26,8 @@ class Outcome(StrEnum):
     IMPORTED = "imported"
     HERE = "here already"
     FAILED = "failed"
-    WHOLE = "made of its parts"
-    UNAVAILABLE = "not to be had"
+    WHOLE = "consists of its parts"
+    UNAVAILABLE = "not available"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class UnknownBenchmark(Exception):
 def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) -> Iterator[MemberOutcome]:
     """Fetch and import the datasets that are not here, of `only` these slugs if there are any, and make them members.
 
-    What one source does not bring keeps the others from nothing. Within `audit.acting`. Raises UnknownBenchmark.
+    A dataset that cannot be fetched does not keep the others from being imported. Within `audit.acting`. Raises
+    UnknownBenchmark.
     """
     rows = datasets_of(benchmark)
     if not rows:

@@ -1,4 +1,4 @@
-"""`manage.py import_benchmark NAME`: fetch the datasets of a known benchmark, as far as they can be had."""
+"""`manage.py import_benchmark NAME`: fetch the datasets of a known benchmark, as far as they are available."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Command(BaseCommand):
             )
         if failed := sum(each.outcome == Outcome.FAILED for each in found):
             datasets = "1 dataset was" if failed == 1 else f"{failed} datasets were"
-            raise CommandError(f"{datasets} not imported. Say the same again to try these once more.")
+            raise CommandError(f"{datasets} not imported. Run the same command again to retry.")
 
 
 def _table(found: list[MemberOutcome]) -> list[str]:
