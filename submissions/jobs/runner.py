@@ -181,7 +181,9 @@ def _fail(job: Job, error: Exception) -> None:
         )
         return
     if isinstance(error, EndlessPattern):
-        line = f"A pattern among {job.dataset}’s answers takes too long: its curators must correct it ({fault})."
+        line = (
+            f"A pattern among {job.dataset}’s answers takes too long: its curators must correct it ({fault})."
+        )
         _end_failed(job, "endless_pattern", fault, line)
         return
     full = is_disk_full(error)
