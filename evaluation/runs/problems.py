@@ -51,7 +51,7 @@ JUDGED_QUERIES_MISSING = ProblemCode("judged_queries_missing", "Judged queries t
 QUERIES_MISSING = ProblemCode("queries_missing", "Queries of the dataset that the run does not have; those that are "
     "judged score 0.", "Retrieve documents for every query.", about="file", severity="warning")  # fmt: skip
 UNKNOWN_DOCUMENTS = ProblemCode("unknown_documents", "Documents that the dataset does not have. A few are let pass "
-    "and count as not relevant; above 5 % of the lines the file is refused.", "Make the run from this version of the "
+    "and count as not relevant; above 5% of the lines the file is refused.", "Make the run from this version of the "
     "corpus.", "q1 Q0 no-such-id 1 9.1 mine", about="file", severity="error or warning")  # fmt: skip
 DEPTH = ProblemCode("depth", "More than 1,000 documents for a query: the best 1,000 by score are kept.",
     "Nothing to do.", about="file", severity="warning")  # fmt: skip

@@ -35,7 +35,7 @@ def count_wins(values: ArrayLike, baseline: int, *, lower_is_better: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class PairedResult:
-    """The mean difference of two systems, its 95 % interval, the p-value, and wins, ties and losses by query."""
+    """The mean difference of two systems, its 95% interval, the p-value, and wins, ties and losses by query."""
 
     difference: float
     low: float

@@ -14,7 +14,7 @@ samples): of simulated halves with 100 topics or more within 4 % of the interval
 topics they may be further off. It needs no value of a topic: of a half whose values by topic may not be read a bound on
 the spread suffices.
 
-The interval is two-sided at 95 %, as all of the site's are. A gap is shown where the interval lies above 0, so that a
+The interval is two-sided at 95%, as all of the site's are. A gap is shown where the interval lies above 0, so that a
 system without a gap is suspected once in 40 times at most: a false suspicion costs more than a missed one.
 """
 
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 
 class Interval(NamedTuple):
-    """A mean difference and the ends of its 95 % interval."""
+    """A mean difference and the ends of its 95% interval."""
 
     value: float
     low: float

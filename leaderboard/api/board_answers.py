@@ -27,7 +27,7 @@ GapSerializer = shape(
     Gap,
     "ContaminationGap",
     "How much more a system gains over the baseline on public topics than on hidden ones, in the primary measure.",
-    shown=serializers.BooleanField(help_text="Whether the 95 % interval lies above 0."),
+    shown=serializers.BooleanField(help_text="Whether the 95% interval lies above 0."),
 )
 CertaintySettingsSerializer = shape(
     TestSettings,
@@ -153,7 +153,7 @@ class SummarySerializer(Answer):
     measure = serializers.CharField()
     score = serializers.FloatField(help_text="Of the best, as published.")
     relative = serializers.FloatField(
-        allow_null=True, help_text="Of the best to the baseline: 0.1 is 10 % more."
+        allow_null=True, help_text="Of the best to the baseline: 0.1 is 10% more."
     )
     better = serializers.BooleanField(
         allow_null=True,
@@ -167,7 +167,7 @@ class SummarySerializer(Answer):
     )
     tied = texts(help_text="Slugs of the systems that tie with the best.")
     cheapest = serializers.CharField(
-        allow_null=True, help_text="The slug of the quickest system within 5 % of the best, or tied with it."
+        allow_null=True, help_text="The slug of the quickest system within 5% of the best, or tied with it."
     )
     latency_ms = serializers.FloatField(allow_null=True, help_text="Its mean latency.")
     above_bound = serializers.BooleanField(

@@ -47,7 +47,7 @@ SYSTEM = "system"
 
 #: Column groups, in the order of the page.
 EFFECTIVENESS = _("Effectiveness")
-DIFFERENCE = "Δ BM25"
+DIFFERENCE = "Δ vs BM25"
 OTHER_MEASURES = _("Other measures")
 JUDGED_SHARE = _("Judged")
 EFFICIENCY = _("Efficiency")
@@ -80,7 +80,7 @@ class Cell:
 class Column:
     """One column: `key` names it in `?sort=` and in exports; `better` says which way is good, if any.
 
-    Values of a `score` are shares (0 to 1), of a `relative` column ratios (0.1 is +10 %), of a `figure` in `unit`.
+    Values of a `score` are shares (0 to 1), of a `relative` column ratios (0.1 is +10%), of a `figure` in `unit`.
     `cell` makes what a row has here from the line that the row is of: a bare value where there is no more to say, None
     where it has nothing. Without it, cells come from several rows together.
     """
@@ -266,7 +266,7 @@ class Summary:
     """The sentences as `text`, and their facts: slugs of systems, values as published, None where nothing is told.
 
     `label` is what the best is called, `after` follows its `name`, the other `parts` have labels of their own.
-    `relative` is to the baseline, 0.1 for 10 % more; `latency` is the mean of the cheapest system near the best, in
+    `relative` is to the baseline, 0.1 for 10% more; `latency` is the mean of the cheapest system near the best, in
     milliseconds. `above_bound`: whether a best that is better than the baseline lies above the baseline's upper bound
     too.
     """

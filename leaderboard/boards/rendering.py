@@ -27,7 +27,7 @@ from leaderboard.boards.model import (
     Value,
 )
 from leaderboard.boards.row_heads import Names, escaped, row_head
-from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed
+from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
 from leaderboard.results.kinds import REPORTED
 from leaderboard.results.significance.statements import differs
 
@@ -48,8 +48,8 @@ BLOCKS = {
     ),
     Block.NOT_RANKED: gettext_lazy("Not ranked"),
 }
-#: Steps of an in-cell bar: the classes b0 to b50.
-BAR_STEPS = 50
+#: Steps of an in-cell bar: its classes are the digits of the step, such as b8 c5 d3 for 0.853 of the longest bar.
+BAR_STEPS = 1000
 
 #: Of a column of which a row has a value at most.
 EMPTY = Cell()
@@ -168,9 +168,9 @@ def _cells(
     if room is not None:
         top = _scale_maximum(cells, values)
         return [
-            f"<td{_title(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, digits, room, top)}</td>"
-            for cell, digits, attribute, text, padding in zip(
-                cells, shown.decimals, attributes, texts, paddings, strict=False
+            f"<td{_title(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, value, digits, room, top)}</td>"
+            for cell, value, digits, attribute, text, padding in zip(
+                cells, values, shown.decimals, attributes, texts, paddings, strict=False
             )
         ]
     if isinstance(attributes, repeat) and isinstance(paddings, repeat):
@@ -202,12 +202,12 @@ def _places(values: Values, value: Value) -> Iterator[int]:
 def _title(cell: Cell) -> str:
     """What the cell says on hover."""
     if cell.interval is not None:
-        drawn = "95 % interval {:.4f} to {:.4f}".format(*cell.interval)
+        drawn = "95% interval {:.4f} to {:.4f}".format(*cell.interval)
         return f' title="{escaped(f"{cell.title}; {drawn}" if cell.title else drawn)}"'
     return f' title="{escaped(cell.title)}"' if cell.title else ""
 
 
-def _cell_suffix(cell: Cell, digits: int, room: int, top: float) -> str:
+def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -> str:
     """What follows the text: a mark, an interval on the scale of 0 to `top`, and how seeds spread.
 
     The cells of a column without a spread have an empty box as wide, so that the means align.
@@ -215,7 +215,7 @@ def _cell_suffix(cell: Cell, digits: int, room: int, top: float) -> str:
     mark = cell.mark and (
         f"<sup>{cell.mark}</sup>" if SYMBOLS.issuperset(cell.mark) else f" <i>{escape(cell.mark)}</i>"
     )
-    drawn = _interval_bar(cell.interval, top) if cell.interval is not None else ""
+    drawn = _interval_bar(cell.interval, value, top) if isinstance(value, float) and cell.interval else ""
     return f"{mark}{drawn}{spread_box(room, _spread(cell, digits))}"
 
 
@@ -227,15 +227,15 @@ def _spread(cell: Cell, digits: int) -> str:
     return f"± {float(deviation):.{digits}f} {seeds}"
 
 
-def _interval_bar(ends: tuple[float, float], top: float) -> str:
-    """An interval drawn into a cell whose width stands for 0 to `top`: a thin line with two ends.
+def _interval_bar(ends: tuple[float, float], mean: float, top: float) -> str:
+    """An interval drawn into a cell whose width stands for 0 to `top`: a thin line with two ends, a dot at the mean.
 
     It says nothing that the title and the column of intervals do not, so that it is hidden from screen readers.
     """
-    low, high = (round(end * WIDTH / max(top, 1e-12)) for end in ends)
+    low, high, middle = (round(end * WIDTH / max(top, 1e-12)) for end in (*ends, mean))
     return (
         f'<svg class="whisker" viewBox="0 0 {WIDTH} 5" preserveAspectRatio="none" aria-hidden="true">'
-        f'<path d="M{low} 0v5m0-2.5H{high}m0-2.5v5"/></svg>'
+        f'<path d="M{low} 0v5m0-2.5H{high}m0-2.5v5"/><path d="M{middle} 2.5h0"/></svg>'
     )
 
 
@@ -271,7 +271,8 @@ def _scores(shown: Shown, column: Column, cells: Cells, values: Values) -> Colum
     scale = BAR_STEPS / max(_scale_maximum(cells, values), 1e-12)
     numbers = [value if isinstance(value, (float, int)) else 0.0 for value in values]
     bars = [min(BAR_STEPS, max(0, round(number * scale))) for number in numbers]
-    return ColumnHtml(texts, [f' class="b{bar}"' for bar in bars], paddings)
+    digits = [(bar // 100, bar // 10 % 10, bar % 10) for bar in bars]
+    return ColumnHtml(texts, [f' class="b{one} c{two} d{three}"' for one, two, three in digits], paddings)
 
 
 def _numbers(decimals: Sequence[int], values: Values, sign: str) -> tuple[list[str], Iterable[str]]:
@@ -299,8 +300,7 @@ def _deltas(shown: Shown, column: Column, cells: Cells, values: Values) -> Colum
     below: Iterable[str] = repeat("")
     if not any(each.key == RELATIVE for each in board.shown):
         ratios = [row.values.get(RELATIVE) for row in board.rows]
-        said = (isinstance(one, float) and signed(one, 1, percent=True) for one in ratios)
-        below = [f"<small>{text} %</small>" if text else "" for text in said]
+        below = [f"<small>{signed_percent(one)}</small>" if isinstance(one, float) else "" for one in ratios]
     together = zip(made.texts, made.paddings, stars, below, strict=False)
     return made._replace(texts=["".join(one) if one[0] else "" for one in together], paddings=repeat(""))
 

@@ -39,6 +39,8 @@ STATES = {
 DOT = "\u00a0· "
 #: What may stand under a system's name: its team, what it is, how it was scored, how large it is.
 _BELOW = ("by", "architecture", "provenance", "declared-parameters")
+#: Those that a phone cuts short or leaves out, with their elements.
+_GIVES_WAY = {"by": '<span class="by">', "architecture": "<span>"}
 
 
 class Names(NamedTuple):
@@ -69,7 +71,7 @@ class Names(NamedTuple):
             board.without_page,
             _("Pin %s"),
             _("Unpin %s"),
-            f'<small title="{_("ties with the best")}">{_("ties")}</small>',
+            f'<small title="{_("tied with the best")}">{_("tied")}</small>',
             f'<small title="{_("the ranks that the tests leave open")}">',
         )
 
@@ -90,16 +92,26 @@ class Names(NamedTuple):
 
 @lru_cache(4096)
 def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
-    """Facts of a system in one line; rows share them, board after board."""
-    said = []
+    """Facts of a system in one line, as HTML; rows share them, board after board.
+
+    Team and architecture have a `<span>` with the sign that follows: where there is little room they give way.
+    """
+    said: list[tuple[str, str]] = []
     for key, value in zip(keys, values, strict=True):
         if isinstance(value, (float, int)):
-            said.append(_("%s M parameters") % format_quantity(value))
+            text = _("%s M parameters") % format_quantity(value)
         elif value is not None and key == "provenance":
-            said.append(", ".join(str(PROVENANCES.get(one, one)) for one in value.split(", ")))
+            text = ", ".join(str(PROVENANCES.get(one, one)) for one in value.split(", "))
         elif value not in (None, ARCHITECTURES["other"]):
-            said.append(str(value))
-    return DOT.join(said)
+            text = str(value)
+        else:
+            continue
+        said.append((_GIVES_WAY.get(key, ""), escape(text)))
+    dots = [*[DOT] * (len(said) - 1), ""]
+    return "".join(
+        f"{opening}{text}{dot}{opening and '</span>'}"
+        for (opening, text), dot in zip(said, dots, strict=False)
+    )
 
 
 def _rank(names: Names, row: Row, *, tied: bool) -> str:
@@ -136,8 +148,9 @@ def row_head(names: Names, row: Row, pin: str, *classes: str) -> str:
     text = ngettext("%d judged query missing", "%d judged queries missing", lacking) if lacking else ""
     missing = text and text % lacking
     facts = _facts(names.below, tuple(map(row.values.get, names.below)))
-    if said := DOT.join(filter(None, (facts, entry.configuration, missing, reason_gone(entry)))):
-        after += f"<small>{escaped(said)}</small>"
+    further = [escaped(text) for text in (entry.configuration, missing, reason_gone(entry)) if text]
+    if said := DOT.join([*([facts] if facts else []), *further]):
+        after += f"<small>{said}</small>"
     tied = bool(names.tied) and bool(row.entries) and row.entries[0] in names.tied
     if tied:
         classes = (*classes, "is-tied")
@@ -151,7 +164,7 @@ def row_head(names: Names, row: Row, pin: str, *classes: str) -> str:
 
 def _named(entry: EntryRow, without_page: Collection[str]) -> str:
     """The system's name, as a link to its page; one that has only private results may have none."""
-    name, address = escaped(entry.system), f"/systems/{entry.slug}/"
+    name, address = escaped(entry.system).replace(" = ", "\u00a0=\u00a0"), f"/systems/{entry.slug}/"
     if entry.visibility == "private":
         address = f"/submissions/{entry.submission}/" if entry.submission else ""
     return f'<a href="{address}">{name}</a>' if address and entry.slug not in without_page else name

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.model import DELTA, Board, Part, Row, Summary
-from leaderboard.core.text.numbers import format_quantity, format_value, signed
+from leaderboard.core.text.numbers import format_quantity, format_value, signed, signed_percent
 from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement
 from leaderboard.results.significance.types import ALPHA
@@ -29,7 +29,10 @@ LONGEST_NAME = 34
 MOST_NAMED = 48
 
 #: Why the best has no latency, by how it was obtained.
-_NOT_TIMED = {SCORED: gettext_lazy("not measured (uploaded run)"), "measured": gettext_lazy("not timed")}
+_NOT_TIMED = {
+    SCORED: gettext_lazy("not measured (uploaded run)"),
+    "measured": gettext_lazy("best system not timed"),
+}
 
 
 def summarise(
@@ -65,22 +68,25 @@ def summarise(
     tied.sort(key=lambda row: _number(row, key) or 0.0, reverse=not lower_is_better)
     cheapest, latency, cost = _cheapest(rows, best, key, tied, lower_is_better=lower_is_better)
     certain = (
-        _ties(tied, names)
+        _ties(tied, names, everything=len(tied) == len(rows) - 1)
         if ties and len(rows) > 1
         else _untested(board, rows, reported=reported, tested=tested)
     )
     least, alone = said.least_difference(measure), len(rows) == 1
-    parts = [_lead(board, best, ratio, statement, least, alone=alone, tested=tested and not reported)]
+    correction = said.certainty.settings.correction if said.certainty else ""
+    compared = tested and not reported
+    parts = [_lead(board, best, ratio, statement, least, correction, alone=alone, tested=compared)]
     if certain:
-        parts.append(Part(_("Ties with the best"), certain))
+        parts.append(Part(_("Tied with the best"), certain))
     above = _above_bound(rows, best, key, statement)
     if above is not None:
-        parts.append(_unjudged(above=above))
-    shown = _("%(name)s (challenged), %(score)s") if best.entry.challenged else "%(name)s, %(score)s"
+        parts.append(_unjudged(board.baseline, above=above))
+    about = [best.entry.team or "", _("challenged") if best.entry.challenged else ""]
+    said_of = ", ".join(filter(None, about))
     return Summary(
         _label(reported=reported, total=len(board.rows) if filtered else 1),
         _name(best, names),
-        shown.removeprefix("%(name)s") % {"score": f"{measure} {format_value(score, 3)}"},
+        f"{f' ({said_of})' if said_of else ''}, {measure} {format_value(score, 3)}",
         [*parts, Part(_("Cost"), cost)],
         best.entry.slug,
         measure,
@@ -109,9 +115,14 @@ def _above_bound(rows: Sequence[Row], best: Row, key: str, statement: Statement)
     return score > most
 
 
-def _unjudged(*, above: bool) -> Part:
-    told = _("cannot reverse the lead") if above else _("could reverse the lead")
-    return Part(_("Unjudged documents"), told)
+def _unjudged(baseline: str, *, above: bool) -> Part:
+    """Whether the lead over the baseline holds even if everything unjudged that the baseline found is relevant."""
+    told = (
+        _("cannot reverse the lead over %(baseline)s")
+        if above
+        else _("at worst, could reverse the lead over %(baseline)s")
+    )
+    return Part(_("Unjudged documents"), told % {"baseline": baseline})
 
 
 def _label(*, reported: bool, total: int) -> str:
@@ -141,6 +152,7 @@ def _lead(
     relative: float | None,
     said: Statement,
     least: float | None,
+    correction: str,
     *,
     alone: bool,
     tested: bool,
@@ -155,15 +167,15 @@ def _lead(
         )
     if relative is None:
         return Part(_("Lead"), _("no baseline to compare with"))
-    label = _("Against %(baseline)s") % {"baseline": board.baseline}
-    lead = f"{signed(relative, 1, percent=True)} %"
+    label = _("vs %(baseline)s") % {"baseline": board.baseline}
+    lead = signed_percent(relative)
     if said.better is None:
         return Part(label, lead if tested else _("%(lead)s, not tested") % {"lead": lead})
-    facts = {"lead": lead, "p": _p_value(said)}
+    facts = {"lead": lead, "p": _p_value(said, correction)}
     if least is not None:
         facts |= {"delta": signed(_number(best, DELTA), 3), "least": f"{least:+.3f}"}
-        sure = _("%(lead)s, significant (%(delta)s; threshold %(least)s)")
-        unsure = _("%(lead)s, not significant (%(delta)s; threshold %(least)s)")
+        sure = _("%(lead)s, significant (%(delta)s; needs %(least)s)")
+        unsure = _("%(lead)s, not significant (%(delta)s; needs %(least)s)")
     elif said.p is not None:
         sure, unsure = _("%(lead)s, significant (%(p)s)"), _("%(lead)s, not significant (%(p)s)")
     else:
@@ -171,30 +183,32 @@ def _lead(
     return Part(label, (sure if said.better else unsure) % facts, "up" if said.better else "ns")
 
 
-def _p_value(said: Statement) -> str:
-    """`p = .036 corrected`; the system's own where none is known over the board, or correction changes the answer."""
+def _p_value(said: Statement, correction: str) -> str:
+    """`Holm-corrected p = 0.036`; the system's own where none is known over the board, or correction changes that."""
     p, corrected = said.p, said.p_corrected
     if p is None:
         return ""
     if corrected is None:
-        return _("p %(p)s uncorrected") % {"p": p_text(p)}
+        return _("uncorrected p %(p)s") % {"p": p_text(p)}
     if said.better and corrected >= ALPHA:
-        return _("p %(p)s; not if corrected, p %(corrected)s") % {
-            "p": p_text(p),
-            "corrected": p_text(corrected),
-        }
-    return _("p %(p)s corrected") % {"p": p_text(corrected)}
+        facts = {"p": p_text(p), "correction": correction, "corrected": p_text(corrected)}
+        return _("p %(p)s; not if %(correction)s-corrected, p %(corrected)s") % facts
+    return _("%(correction)s-corrected p %(p)s") % {"correction": correction, "p": p_text(corrected)}
 
 
 def p_text(p: float) -> str:
-    """`= .037`, `< .001`."""
-    return "< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", ".")
+    """`= 0.037`, `< 0.001`."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def _ties(tied: Sequence[Row], names: Counter[str]) -> str:
+def _ties(tied: Sequence[Row], names: Counter[str], *, everything: bool) -> str:
     """The systems that tie with the best: as many by name as there is room for, and how many more."""
     if not tied:
         return _("none")
+    if everything and len(tied) > 1:
+        baseline = next((_name(row, names) for row in tied if row.entry.is_baseline), "")
+        text = _("all %(others)d others, %(baseline)s included") if baseline else _("all %(others)d others")
+        return text % {"others": len(tied), "baseline": baseline}
     named = [_name(row, names) for row in tied]
     room = [sum(map(len, named[: number + 1])) <= MOST_NAMED for number in range(len(named))]
     told = max(1, sum(room))
@@ -210,7 +224,7 @@ def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool
     if len(rows) < 2:
         return ""
     if reported:
-        return _("not tested (means only)")
+        return _("not tested (no per-topic scores)")
     if not tested:
         return _("not tested over several datasets")
     return _("not known yet") if board.awaited else ""
@@ -240,9 +254,12 @@ def _cheapest(
 
 def _reported_cost(row: Row) -> str:
     """The latency that a publication reports; empty where it has none."""
-    on = (("latency-gpu", _("%(time)s ms (GPU)")), ("latency-cpu", _("%(time)s ms (CPU)")))
+    on = (
+        ("latency-gpu", _("%(time)s ms per query on GPU")),
+        ("latency-cpu", _("%(time)s ms per query on CPU")),
+    )
     told = [text % _time(latency) for key, text in on if (latency := _number(row, key)) is not None]
-    return _("%(cost)s, reported") % {"cost": ", ".join(told)} if told else ""
+    return _("%(cost)s (as reported)") % {"cost": ", ".join(told)} if told else ""
 
 
 def _time(latency: float) -> dict[str, str]:

@@ -14,7 +14,7 @@ from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetPart, Member
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
-from leaderboard.core.text.numbers import direction, format_value, signed
+from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset
 from leaderboard.models.datasets import DatasetQuerySet
@@ -45,7 +45,7 @@ class BoardCard:
     def delta(self) -> str:
         """How far the leader is from the baseline, empty where it is the baseline, or there is none."""
         relative = self.board.summary.relative if self.board.summary else None
-        return f"{signed(relative, 1, percent=True)} %" if relative else ""
+        return signed_percent(relative) if relative else ""
 
     @property
     def direction(self) -> str:

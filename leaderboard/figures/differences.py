@@ -35,7 +35,7 @@ from leaderboard.results.significance.types import EntryCertainty
 
 #: So many systems side by side; without a choice there are two.
 MOST_SYSTEMS, USUAL_SYSTEMS = 4, 2
-#: The ends of a difference's 95 % interval, None where it has none.
+#: The ends of a difference's 95% interval, None where it has none.
 Ends = tuple[float, float] | None
 NOTHING = "No system of this view can be compared with a baseline of its own source and version."
 
@@ -55,7 +55,7 @@ def build(request: FigureRequest) -> Plot:
 
 
 class _Series(NamedTuple):
-    """What is compared with the baseline: differences and their 95 % intervals, and the pages that points lead to."""
+    """What is compared with the baseline: differences and their 95% intervals, and the pages that points lead to."""
 
     name: str
     values: Sequence[float | None]
@@ -88,7 +88,7 @@ def _system_differences(board: Board, column: str) -> Plot:
 
 
 def _ends(row: Row, column: str) -> Ends:
-    """The 95 % interval of what a row has in a column of differences."""
+    """The 95% interval of what a row has in a column of differences."""
     found = row[column].certainty or (row.certainty if column == DELTA else None)
     return difference_interval(found)
 
@@ -189,13 +189,13 @@ def _plot(
     if single and sure:
         pairs = [pair or (None, None) for pair in series[0].ends]
         columns += [[low for low, _ in pairs], [high for _, high in pairs]]
-        titles += ["95 % from", "to"]
+        titles += ["95% from", "to"]
     data = [
         _points(number, one, names, form, lower=lower, single=single) for number, one in enumerate(series)
     ]
     numbers = [number for one in series for number in one.values if number is not None]
     numbers += [end for one in series for pair in one.ends if pair for end in pair]
-    colour = " Lines are 95 % confidence intervals." + (
+    colour = " Lines are 95% confidence intervals." + (
         f" Filled points are significantly better (green) or worse (orange) than {baseline}."
         if single
         else ""

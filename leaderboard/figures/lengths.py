@@ -60,12 +60,12 @@ def build_violins(request: FigureRequest) -> Plot:
         data=[*_outlines(lanes), *_boxes(lanes)],
         layout=_layout(lanes),
         table=Table(
-            ("Documents", "Number", "Mean words", "5 %", "25 %", "Median", "75 %", "95 %"),
+            ("Documents", "Number", "Mean words", "5%", "25%", "Median", "75%", "95%"),
             [(lane.name, lane.lengths.total, lane.lengths.mean, *_quantiles(lane.lengths)) for lane in lanes],
             ("", ",d", ",.1f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f"),
         ),
         caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_also(profile, bool(systems))}. "
-        "Lines run from 5 % to 95 %, bars over the middle half; dots are medians.",
+        "Lines run from 5% to 95%, bars over the middle half; dots are medians.",
         subtitle=page.dataset["name"],
         notes=[_WORDS, *notes, *([_WITHHELD] if page.dataset["hidden"] else [])],
     )
@@ -147,7 +147,7 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
 
 
 def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
-    """Lines from 5 % to 95 %, bars over the middle half, dots at the medians."""
+    """Lines from 5% to 95%, bars over the middle half, dots at the medians."""
     quantiles = [_quantiles(lane.lengths) for lane in lanes]
     return [
         _spans(quantiles, 0, 4, 1.5),
@@ -161,7 +161,7 @@ def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
             marker={"color": PAPER, "size": 8, "line": {"color": INK, "width": 1.5}},
             hovertemplate="%{customdata[0]}<br>median %{customdata[3]:,.0f} words<br>"
             "middle half %{customdata[2]:,.0f} to %{customdata[4]:,.0f}<br>"
-            "5 % to 95 %: %{customdata[1]:,.0f} to %{customdata[5]:,.0f}<extra></extra>",
+            "5% to 95%: %{customdata[1]:,.0f} to %{customdata[5]:,.0f}<extra></extra>",
             showlegend=False,
         ),
     ]

@@ -151,7 +151,7 @@ def _axis(request: FigureRequest) -> str:
 
 
 def _interval(request: FigureRequest, row: Row) -> tuple[float, float] | None:
-    """The 95 % interval of the row's score on a dataset, where one is published."""
+    """The 95% interval of the row's score on a dataset, where one is published."""
     found = row.certainty
     return (found.low, found.high) if request.dataset and found is not None else None
 

@@ -84,7 +84,7 @@ def build_difficulty(request: FigureRequest) -> Plot:
             (",d", "", *(".4f" for _ in columns)),
         ),
         caption=f"{measure} by query of {name}, the hardest first: the median of {values.systems} "
-        f"{'system' if values.systems == 1 else 'systems'}, the band from 10 % to 90 % of them, and {baseline}."
+        f"{'system' if values.systems == 1 else 'systems'}, the band from 10% to 90% of them, and {baseline}."
         + (f" Each point is the mean over {together} neighbouring queries." if together > 1 else ""),
         subtitle=f"{name}, {measure}",
         notes=[left_out] if len(rows) < queries else [],
@@ -121,7 +121,7 @@ def _difficulty_traces(
     if values.systems == 1:
         return [median]
     band = line_trace(
-        "10 % to 90 % of systems",
+        "10% to 90% of systems",
         [*ranks, *reversed(ranks)],
         [*high, *reversed(low)],
         {"width": 0, "color": BLUE},

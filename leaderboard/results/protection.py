@@ -138,7 +138,7 @@ class ProtectionPolicy:
 
     def _of_competition(self) -> Iterator[str]:
         yield (
-            f"The board shows the public part, about {100 * self.public_share:.0f} % of the judged queries. Which "
+            f"The board shows the public part, about {100 * self.public_share:.0f}% of the judged queries. Which "
             "queries is secret and never changes. The others are the private part, revealed at the end of a round."
         )
         yield (

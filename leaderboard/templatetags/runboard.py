@@ -32,6 +32,13 @@ def code_spans(text: str) -> SafeString:
 
 
 @register.filter
+def whole(text: str) -> SafeString:
+    """Text of which brackets, names with hyphens and numbers with what they are of stay on one line that they fit."""
+    parts = r"\([^()]*\)|\S*-\S+|\S+ \d\.\d+|[\d.,]+ ms"
+    return mark_safe(re.sub(parts, r'<span class="whole">\g<0></span>', escape(text)))  # noqa: S308
+
+
+@register.filter
 def formula(definition: str) -> SafeString:
     """A definition with its indices set low and its exponents high: rel_i, Σ_{i≤k}, 2^{g_i}."""
     text = escape(definition)

@@ -16,8 +16,10 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.boards import formatting, rendering
-from leaderboard.boards.columns.significance import CALLED
+from leaderboard.boards.columns.costs import WITH_SPREAD
+from leaderboard.boards.columns.significance import CALLED, WINS
 from leaderboard.boards.facets import LABELS, Facet, Option
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
@@ -211,12 +213,19 @@ def _picker(board: Board) -> SafeString:
 def _legend(board: Board) -> dict[str, Any]:
     """What the legend asks of the board beside its fields; `date` is that of all results, where no column says it."""
     shown, dates = board.shown, {row.value("published") for row in board.rows} - {None}
-    least = board.statements.least_difference(board.measure)
+    least, published = board.statements.least_difference(board.measure), board.statements.published
+    coarse = [] if published is None else [c.head for c in shown if c.key in board.measures[1:]]
+    if published is not None and published.step >= PUBLIC_STEP:
+        coarse = [published.measure, *coarse]
     said_once = len(dates) == 1 and all(column.key != "published" for column in shown)
     return {
         "differences": any(column.kind in ("delta", "relative") for column in shown),
         "least": "" if least is None else f"{least:+.3f}",
         "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
+        "wins": next((c.note for c in shown if c.key == WINS), ""),
+        "coarse": " and ".join(coarse),
+        "step": PUBLIC_STEP,
+        "noise": any(c.key in WITH_SPREAD for c in shown),
         "ties": len(board.statements.tied_with_best(board.measure)) > 1,
         "lower": list(dict.fromkeys(c.head for c in shown if c.better == "lower" and c.numeric)),
         "date": date.fromisoformat(str(*dates)) if said_once else None,
@@ -311,7 +320,7 @@ def _ranges(board: Board, state: BoardState) -> list[tuple[str, list[SafeString]
     others: list[SafeString] = []
     for column in board.ranges:
         bound = bounds.get(column.key, Range(column.key, None, None))
-        unit = "0.1 is 10 %" if column.kind == "relative" else column.unit if column.kind == "figure" else ""
+        unit = "0.1 is 10%" if column.kind == "relative" else column.unit if column.kind == "figure" else ""
         fields = _range_fields(column, unit, _format_bound(bound.low), _format_bound(bound.high))
         first = column.kind == "figure" or column.key in (board.measure, "mean")
         (usual if first else others).append(fields)

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from leaderboard.boards.model import Board, Row
 from leaderboard.core.text.bibtex import to_latin
-from leaderboard.core.text.numbers import MINUS, format_value, signed
+from leaderboard.core.text.numbers import MINUS, format_value, signed_percent
 
 #: Pixels, as Open Graph and Twitter want them, and the space around what is drawn.
 WIDTH, HEIGHT, MARGIN = 1200, 630, 72
@@ -59,9 +59,7 @@ def _draw_row(draw: ImageDraw.ImageDraw, top: int, row: Row, board: Board) -> No
     """Rank, system, score, and the difference to the baseline in percent; numbers end in columns."""
     score = row.value(board.sort)
     ratio = next((found for key in DIFFERENCES if isinstance(found := row.value(key), float)), None)
-    difference = (
-        "baseline" if row.entry.is_baseline else f"{signed(ratio, 1, percent=True)} %" if ratio else ""
-    )
+    difference = "baseline" if row.entry.is_baseline else signed_percent(ratio) if ratio else ""
     draw.line((MARGIN, top - 14, WIDTH - MARGIN, top - 14), fill=RULE, width=2)
     _write(draw, (MARGIN, top), row.rank_label, 34, SOFT)
     _write(draw, (MARGIN + 70, top), row.entry.system, 34, INK, until=WIDTH - MARGIN - 390)

@@ -67,9 +67,9 @@
 
   const WORDS = {
     starting: () => "Checking how much is uploaded …",
-    paused: (upload) => `Paused at ${share(upload.sent, upload.size)} %.`,
-    waiting: (upload) => `The connection broke at ${share(upload.sent, upload.size)} %. Trying again in ${upload.seconds} s.`,
-    sending: (upload) => `${share(upload.sent, upload.size)} %, ${size(upload.sent)} of ${size(upload.size)}`,
+    paused: (upload) => `Paused at ${share(upload.sent, upload.size)}%.`,
+    waiting: (upload) => `The connection broke at ${share(upload.sent, upload.size)}%. Trying again in ${upload.seconds} s.`,
+    sending: (upload) => `${share(upload.sent, upload.size)}%, ${size(upload.sent)} of ${size(upload.size)}`,
     done: (upload) => `Uploaded ${size(upload.size)}`,
     failed: (upload) => upload.message,
     cancelled: () => "Cancelled.",
@@ -185,7 +185,7 @@
     request.open("POST", target());
     request.upload.onprogress = (event) => {
       const percent = share(event.loaded, event.total);
-      shown.show(percent, `${percent} %, ${size(event.loaded)} of ${size(event.total)}`, `sending${Math.floor(percent / 10)}`, "sending");
+      shown.show(percent, `${percent}%, ${size(event.loaded)} of ${size(event.total)}`, `sending${Math.floor(percent / 10)}`, "sending");
     };
     request.upload.onload = () => shown.show(null, "Arrived; the site is looking at it …", "arrived", "starting");
     request.onload = () => answered(request);

@@ -36,7 +36,7 @@ def signed(value: float) -> str:
 @register.filter
 def signed_percent(value: float) -> str:
     """A relative difference with its sign."""
-    return _with_sign(f"{value:+.1f} %")
+    return _with_sign(f"{value:+.1f}%")
 
 
 def _with_sign(text: str) -> str:
@@ -47,7 +47,7 @@ def _with_sign(text: str) -> str:
 @register.filter
 def percent(value: float) -> str:
     """A share in words."""
-    return f"{100 * value:.0f} %"
+    return f"{100 * value:.0f}%"
 
 
 @register.filter

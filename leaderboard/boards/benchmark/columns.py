@@ -144,8 +144,8 @@ def _differences(facts: BenchmarkFacts, good: Direction, head: str, *, several: 
     of_ratios = f"mean of ratios: the mean of the differences relative to the baseline, {over(facts)}"
     won = "datasets won, tied and lost against the baseline"
     return [
-        Column(AVERAGE, _("Δ of means %"), head, "relative", good, note=of_means),
-        Column(MEAN_RELATIVE, _("Mean of Δ %"), head, "relative", good, note=of_ratios),
+        Column(AVERAGE, _("Δ of means (%)"), head, "relative", good, note=of_means),
+        Column(MEAN_RELATIVE, _("Mean of Δ (%)"), head, "relative", good, note=of_ratios),
         Column(WINS, "W/T/L", head, "count", "higher", note=won),
     ]
 

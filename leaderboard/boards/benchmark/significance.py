@@ -102,7 +102,7 @@ def _datasets(
 
 def describe_result(found: EntryCertainty, how: TestSettings, baseline: str = BASELINE) -> str:
     """What a cell says on hover: the interval, the ranks that tests leave open, and how it compares."""
-    text = f"{how.level * 100:.0f} % interval {found.low:.4f} to {found.high:.4f}"
+    text = f"{how.level * 100:.0f}% interval {found.low:.4f} to {found.high:.4f}"
     if found.rank_low is not None:
         text += f"; rank {ranks_text(found)}"
     if found.p_baseline is not None:
@@ -120,7 +120,7 @@ def _notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, marked: bool)
     how, names = datasets[0].how, {each.baseline for each in datasets}
     baseline = names.pop() if len(names) == 1 else "that dataset’s baseline"
     notes = [
-        f"Hover over a score to see its {how.level * 100:.0f} % interval and its tests on that dataset; the dataset’s "
+        f"Hover over a score to see its {how.level * 100:.0f}% interval and its tests on that dataset; the dataset’s "
         "own board explains them."
     ]
     if marked:

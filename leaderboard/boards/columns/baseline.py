@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leaderboard.boards.facts import BenchmarkFacts
 
 #: The head of differences that are taken to several baselines of different names.
-SEVERAL = "Δ baseline"
+SEVERAL = "Δ vs baseline"
 
 
 class BaselineColumns(NamedTuple):
@@ -70,7 +70,7 @@ def difference_to(names: Iterable[str]) -> str:
     different = set(names) or {BM25.name}
     if different == {BM25.name}:
         return DIFFERENCE
-    return f"Δ to {different.pop()}" if len(different) == 1 else SEVERAL
+    return f"Δ vs {different.pop()}" if len(different) == 1 else SEVERAL
 
 
 def notes_on_baselines(facts: BenchmarkFacts, baselines: Mapping[int, tuple[str, bool]]) -> list[str]:

@@ -329,7 +329,12 @@ def describe_costs(board: Board) -> None:
             continue
         for key in keys:
             value, noise = row.value(key), row[key].noise
-            spread = f"± {format_quantity(noise, 2)}" if noise and math.isfinite(noise) else ""
+            spread = ""
+            if (
+                isinstance(value, float) and noise and math.isfinite(noise)
+            ):  # as exact as the value is written
+                decimals = len(format_quantity(value).partition(".")[2])
+                spread = f"± {max(noise, 10**-decimals):,.{decimals}f}"
             row[key] = Cell(value, title=_title(key, row.measured), spread=spread, noise=noise)
 
 
@@ -349,7 +354,7 @@ def describe_disturbance(measured: MeasuredEntry) -> str:
     """What says that the machine was busy while it was measured, empty where nothing does."""
     found = []
     if measured.baseline_off > OFF:
-        found.append(f"BM25 was {100 * measured.baseline_off:.0f} % off its usual latency here")
+        found.append(f"BM25 was {100 * measured.baseline_off:.0f}% off its usual latency here")
     if is_unsettled(measured.figures):
         figures = measured.figures
         found.append(f"{figures['unsettled']} of {figures['queries']} queries had no stable time")

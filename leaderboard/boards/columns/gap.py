@@ -60,7 +60,7 @@ def gap_columns(baseline: str) -> Sequence[Column]:
             ),
         ),
         Column(
-            GAP_INTERVAL, _("95 % interval"), GROUP, "count",
+            GAP_INTERVAL, _("95% interval"), GROUP, "count",
             note=_("of the gap; sorted by its lower end"),
             cell=_of_gap(lambda gap: Cell(gap.low, interval_text(gap))),
         ),
@@ -74,6 +74,6 @@ def notes(found: bool, baseline: str) -> list[str]:
         return []
     return [
         f"Gap: the gain over {baseline} on the public questions of this collection minus that on the hidden ones. It "
-        "is shown where its 95 % interval lies above 0. Not shown clears nobody: a system that was trained on neither "
+        "is shown where its 95% interval lies above 0. Not shown clears nobody: a system that was trained on neither "
         "half has no gap."
     ]

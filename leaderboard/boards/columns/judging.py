@@ -75,7 +75,7 @@ def describe_judges(judged_by: Mapping[str, Any], *, hidden: bool) -> tuple[tupl
         return (), ()
     if hidden:
         return tuple(each["called"] for each in judges), ()
-    shares = (f"{each['called']} {100 * each['judgements'] / total:.0f} %" for each in judges)
+    shares = (f"{each['called']} {100 * each['judgements'] / total:.0f}%" for each in judges)
     return tuple(shares), tuple(map(agreement_sentence, judged_by.get("agreement", ())))
 
 

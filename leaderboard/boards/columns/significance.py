@@ -198,7 +198,7 @@ def _p(p: float | None, called: str, other: float | None) -> Cell:
 
 
 def _level(settings: TestSettings) -> str:
-    return f"{settings.level:.0%} interval".replace("%", " %")
+    return f"{settings.level:.0%} interval"
 
 
 def interval_text(low: float, high: float) -> str:
@@ -242,7 +242,7 @@ def verdict_sentence(verdict: Verdict, baseline: str, settings: TestSettings) ->
 
 def _about_own_facts(settings: TestSettings, found: MeasureCertainty, baseline: str) -> str:
     intervals = (
-        f"{settings.level * 100:.0f} % interval: {settings.interval} over the {found.queries:,} judged queries, "
+        f"{settings.level * 100:.0f}% interval: {settings.interval} over the {found.queries:,} judged queries, "
         f"{settings.resamples:,} resamples, seed {settings.seed}"
     )
     if found.baseline is None:

@@ -126,7 +126,7 @@ def _tests(board: Board) -> list[str]:
     how, shown = sure.settings, {column.key for column in board.columns}
     about = []
     if shown & {INTERVAL, DELTA_INTERVAL}:
-        about.append(f"Intervals: {how.level * 100:.0f} %, {how.interval} over queries.")
+        about.append(f"Intervals: {how.level * 100:.0f}%, {how.interval} over queries.")
     if P_BASELINE in shown:
         label = next(column.label for column in board.columns if column.key == P_BASELINE)
         about.append(

@@ -69,7 +69,7 @@ class Standing:
 
     @property
     def difference(self) -> str:
-        """`+0.021 over BM25 (p = .037)`; empty where there is nothing to compare with."""
+        """`+0.021 over BM25 (p = 0.037)`; empty where there is nothing to compare with."""
         if self.is_baseline:
             return "the baseline"
         if self.delta is None:
@@ -98,7 +98,7 @@ class Standing:
 
     @property
     def sentence(self) -> str:
-        """`2nd of 11 on StdlibSearch, +0.021 over BM25 (p = .037), tied with ranks 2–4`, without a full stop."""
+        """`2nd of 11 on StdlibSearch, +0.021 over BM25 (p = 0.037), tied with ranks 2–4`, without a full stop."""
         where = f"{self.place or 'unranked'} on {self.dataset}"
         return ", ".join(filter(None, [where, self.difference, self.tie_text]))
 

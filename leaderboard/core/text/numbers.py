@@ -33,6 +33,11 @@ def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
     return f"{value * 100 if percent else value:+.{decimals}f}".replace("-", MINUS)
 
 
+def signed_percent(ratio: float) -> str:
+    """A relative difference as people read it: `+9.9%` for 0.099."""
+    return f"{signed(ratio, 1, percent=True)}%"
+
+
 def format_quantity(value: float, digits: int = 3) -> str:
     """A quantity as people read it: three significant digits, whole numbers in full with commas, never an exponent."""
     if value == 0 or not isfinite(value):

@@ -28,7 +28,7 @@ class Twins(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """How much more a system gains over the baseline on public topics, with the ends of its 95 % interval.
+    """How much more a system gains over the baseline on public topics, with the ends of its 95% interval.
 
     `public` and `hidden` are the two gains. More is better in all of them, whatever the measure.
     """

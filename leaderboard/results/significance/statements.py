@@ -117,7 +117,7 @@ def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
 
 
 def _against_baseline(one: EntryCertainty, measure: str) -> tuple[bool | None, bool | None]:
-    """Whether the 95 % interval of the difference lies above 0, or below; the other way round for lower is better."""
+    """Whether the 95% interval of the difference lies above 0, or below; the other way round for lower is better."""
     if one.delta_low is None or one.delta_high is None:
         return None, None
     above, below = one.delta_low > 0, one.delta_high < 0
@@ -139,5 +139,5 @@ def _ranks(one: EntryCertainty) -> tuple[int, int] | None:
 
 
 def differs(one: EntryCertainty | None) -> bool:
-    """Whether the 95 % interval of the difference to the baseline excludes 0."""
+    """Whether the 95% interval of the difference to the baseline excludes 0."""
     return one is not None and (ends := _interval(one)) is not None and not ends[0] <= 0 <= ends[1]

@@ -21,7 +21,7 @@ RUN_TWICE = ProblemCode("run_twice", "The same run was named twice.", "Name each
 NO_USABLE_RUN = ProblemCode("no_usable_run", "There is no run of this name on the dataset that your team may build "
     "on.", "Your own, the site's, or one whose owner lets others build on it.")  # fmt: skip
 FEW_QUERIES = ProblemCode("few_queries", "A run to build on that names too few queries of a dataset with hidden "
-    "judgements.", "One that names at least 90 % of its queries, or the site's own BM25.")  # fmt: skip
+    "judgements.", "One that names at least 90% of its queries, or the site's own BM25.")  # fmt: skip
 
 #: Of the queries of a dataset with hidden judgements, what a submitter's run must name to be built on.
 LEAST_COVERAGE = 0.9
@@ -113,7 +113,7 @@ def _refuse_probe(reference: str, entry: Entry, run: Run) -> None:
             FEW_QUERIES,
             f"“{reference}” names {named:,} of the {queries:,} queries of {entry.dataset}, which has hidden "
             "judgements.",
-            f"To be built on there, a run names at least {100 * LEAST_COVERAGE:.0f} % of the queries. Submit one for "
+            f"To be built on there, a run names at least {100 * LEAST_COVERAGE:.0f}% of the queries. Submit one for "
             "all of them, or build on BM25.",
         )
 

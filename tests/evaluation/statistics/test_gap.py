@@ -81,4 +81,4 @@ def test_a_system_without_a_gap_is_suspected_once_in_forty_times_at_most() -> No
             for half, error in zip((public, hidden), errors, strict=True)
         )
         shown += gap_between(*halves).low > 0
-    assert shown <= 20, "5 % of 400; 2.5 % is expected"
+    assert shown <= 20, "5% of 400; 2.5% is expected"

@@ -57,7 +57,7 @@ def test_a_value_says_its_interval_on_hover_and_a_mark_says_that_its_difference_
     mark, title = cell(board, "Better", first)
     assert mark == "*"
     assert title == (
-        f"95 % interval {low:.4f} to {high:.4f}; rank 1; p <0.001 vs BM25, <0.001 corrected (Holm)"
+        f"95% interval {low:.4f} to {high:.4f}; rank 1; p <0.001 vs BM25, <0.001 corrected (Holm)"
     )
     mark, title = cell(board, "Same", first)
     assert mark == ""
@@ -70,7 +70,7 @@ def test_a_value_says_its_interval_on_hover_and_a_mark_says_that_its_difference_
 def test_ranks_have_no_mark(pair: tuple[Dataset, Dataset]) -> None:
     board = board_of(view="rank")
     mark, title = cell(board, "Better", pair[0])
-    assert (mark, title[:13]) == ("", "95 % interval")
+    assert (mark, title[:13]) == ("", "95% interval")
     assert not any(note.startswith("*") for note in board.notes)
 
 
@@ -79,7 +79,7 @@ def test_the_page_and_its_exports_carry_mark_and_figures(
 ) -> None:
     page = client.get("/benchmarks/all/?view=delta").content.decode()
     assert "<sup>*</sup></td>" in page
-    assert 'title="95 % interval 0.' in page
+    assert 'title="95% interval 0.' in page
     assert "not over datasets" in page
     data = client.get("/benchmarks/all/board.json").json()
     row = next(row for row in data["rows"] if row["system"] == "Better")
@@ -106,7 +106,7 @@ def test_where_the_board_has_changed_only_own_facts_are_said(pair: tuple[Dataset
     score_queries(pair[0], "Newcomer", spread(0.5, 9))
     mark, title = cell(board_of(), "Better", pair[0])
     assert mark == ""
-    assert title.startswith("95 % interval")
+    assert title.startswith("95% interval")
     assert title.endswith("; p <0.001 vs BM25")
 
 

@@ -198,9 +198,9 @@ def test_incomplete_rows_are_folded_unless_the_order_or_a_filter_asks_for_them(c
 
 def test_what_no_column_shows_stands_under_the_name(client: Client, demo: Dataset) -> None:
     page = text(client, "/datasets/demo/")
-    assert re.search(r"<small>Team \d+\s· dense\s· scored here", page)
+    assert re.search(r'<small><span class="by">Team \d+\s· </span><span>dense\s· </span>scored here', page)
     page = text(client, "/datasets/demo/?columns=all")
-    assert not re.search(r"<small>Team \d+", page)
+    assert not re.search(r'<small>(<span class="by">)?Team \d+', page)
 
 
 # --- colour
@@ -225,7 +225,7 @@ def test_an_open_board_colours_what_its_intervals_show(client: Client) -> None:
         "First": "up", "Second": "up", "Little": "ns", "Last": "down",
     }  # fmt: skip
     assert (
-        "by the 95 % confidence interval of each Δ, uncorrected. * still significant after Holm"
+        "grey: the 95% confidence interval of Δ, uncorrected, includes 0. * significant after Holm"
         in one_line(page)
     )
     marked = re.findall(r'<td class="(up|down|ns)">[^<]*<sup>\*</sup>', page)

@@ -24,12 +24,12 @@ from tests.leaderboard.entries import (
 from tests.leaderboard.entries_by_query import make_board, score_queries, spread
 
 pytestmark = pytest.mark.django_db
-UNTESTED = "Ties with the best: not tested (means only)."
+UNTESTED = "Tied with the best: not tested (no per-topic scores)."
 UNMEASURED = "Cost: not measured."
 UPLOADED = "Cost: not measured (uploaded run)."
-UNKNOWN = "Ties with the best: not known yet."
+UNKNOWN = "Tied with the best: not known yet."
 ALONE = "Lead: no baseline to compare with."
-LEAD = "Against BM25: +{} %, significant (p < .001 corrected)."
+LEAD = "vs BM25: +{}%, significant (Holm-corrected p < 0.001)."
 LONG = "A system whose name goes on and on, for 120 characters at most"
 
 
@@ -96,62 +96,68 @@ def of_two_configurations() -> Dataset:
 CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "significant, one tie": (
         lambda: tested(BM25=0.4, First=0.601, Second=0.6, Last=0.2),
-        f"Best: First, nDCG@10 0.601. {LEAD.format(50.2)} Ties with the best: Second. {UPLOADED}",
+        f"Best: First, nDCG@10 0.601. {LEAD.format(50.2)} Tied with the best: Second. {UPLOADED}",
         {"better": True, "tied": ["Second"]},
     ),
     "not significant": (
         lambda: tested(BM25=0.4, Little=0.4012),
-        "Best: Little, nDCG@10 0.401. Against BM25: +0.3 %, not significant (p = {p} corrected). "
-        f"Ties with the best: BM25. {UPLOADED}",
+        "Best: Little, nDCG@10 0.401. vs BM25: +0.3%, not significant (Holm-corrected p = {p}). "
+        f"Tied with the best: BM25. {UPLOADED}",
         {"better": False, "tied": ["BM25"]},
     ),
     "above the baseline's upper bound": (
         lambda: bounded(0.55),
-        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Ties with the best: none. "
-        f"Unjudged documents: cannot reverse the lead. {UPLOADED}",
+        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Tied with the best: none. "
+        f"Unjudged documents: cannot reverse the lead over BM25. {UPLOADED}",
         {"better": True, "above_bound": True},
     ),
     "below the baseline's upper bound": (
         lambda: bounded(0.65),
-        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Ties with the best: none. "
-        f"Unjudged documents: could reverse the lead. {UPLOADED}",
+        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Tied with the best: none. "
+        f"Unjudged documents: at worst, could reverse the lead over BM25. {UPLOADED}",
         {"better": True, "above_bound": False},
     ),
     "nothing of the baseline is unjudged": (
         lambda: bounded(0.4),
-        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Ties with the best: none. {UPLOADED}",
+        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Tied with the best: none. {UPLOADED}",
         {"better": True, "above_bound": None},
     ),
     "no tie": (
         lambda: tested(BM25=0.4, First=0.8),
-        f"Best: First, nDCG@10 0.800. {LEAD.format(100.0)} Ties with the best: none. {UPLOADED}",
+        f"Best: First, nDCG@10 0.800. {LEAD.format(100.0)} Tied with the best: none. {UPLOADED}",
         {"better": True, "tied": []},
+    ),
+    "everything ties": (
+        lambda: tested(BM25=0.4, First=0.4012, Second=0.4006),
+        "Best: First, nDCG@10 0.401. vs BM25: +0.3%, not significant (Holm-corrected p = {p}). "
+        f"Tied with the best: all 2 others, BM25 included. {UPLOADED}",
+        {"better": False, "tied": ["Second", "BM25"]},
     ),
     "two ties": (
         lambda: tested(BM25=0.4, First=0.602, Second=0.601, Third=0.6),
-        f"Best: First, nDCG@10 0.602. {LEAD.format(50.5)} Ties with the best: Second, Third. {UPLOADED}",
+        f"Best: First, nDCG@10 0.602. {LEAD.format(50.5)} Tied with the best: Second, Third. {UPLOADED}",
         {"better": True, "tied": ["Second", "Third"]},
     ),
     "many ties": (
         lambda: tested(BM25=0.4, First=0.603, Second=0.602, Third=0.601, Fourth=0.6),
-        f"Best: First, nDCG@10 0.603. {LEAD.format(50.7)} Ties with the best: Second, Third, Fourth. {UPLOADED}",
+        f"Best: First, nDCG@10 0.603. {LEAD.format(50.7)} Tied with the best: Second, Third, Fourth. {UPLOADED}",
         {"better": True, "tied": ["Second", "Third", "Fourth"]},
     ),
     "hidden, significant": (
         lambda: protected(BM25=0.4, First=0.601, Second=0.59),
-        "Best: First, nDCG@10 0.601. Against BM25: +50.2 %, significant (+0.201; threshold {least}). "
-        f"Ties with the best: Second. {UPLOADED}",
+        "Best: First, nDCG@10 0.601. vs BM25: +50.2%, significant (+0.201; needs {least}). "
+        f"Tied with the best: Second. {UPLOADED}",
         {"better": True, "p": None, "tied": ["Second"]},
     ),
     "hidden, not shown": (
         lambda: protected(BM25=0.4, Little=0.405),
-        "Best: Little, nDCG@10 0.405. Against BM25: +1.2 %, not significant (+0.005; threshold {least}). "
-        f"Ties with the best: BM25. {UPLOADED}",
+        "Best: Little, nDCG@10 0.405. vs BM25: +1.2%, not significant (+0.005; needs {least}). "
+        f"Tied with the best: BM25. {UPLOADED}",
         {"better": False, "p": None, "tied": ["BM25"]},
     ),
     "reported": (
         lambda: reported(baseline=True),
-        f"Best reported: printed, nDCG@10 0.500. Against BM25: +25.0 %, not tested. {UNTESTED} {UNMEASURED}",
+        f"Best reported: printed, nDCG@10 0.500. vs BM25: +25.0%, not tested. {UNTESTED} {UNMEASURED}",
         {"better": None, "p": None, "tied": []},
     ),
     "reported without a baseline": (
@@ -161,7 +167,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "the baseline is best": (
         lambda: tested(BM25=0.6, Worse=0.4),
-        f"Best: BM25, nDCG@10 0.600. Lead: none (the best is the baseline). Ties with the best: none. {UPLOADED}",
+        f"Best: BM25, nDCG@10 0.600. Lead: none (the best is the baseline). Tied with the best: none. {UPLOADED}",
         {"better": None, "tied": []},
     ),
     "the baseline alone": (
@@ -176,25 +182,25 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "cheapest is another": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0), quick=(0.57, 8.0), slow=(0.58, 90.0)),
-        f"Best: best, nDCG@10 0.600. Against BM25: +50.0 %. {UNKNOWN} "
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
         "Cost: 40 ms per query; close but faster: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "the best was uploaded, others were measured": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, None), quick=(0.57, 8.0)),
-        f"Best: best, nDCG@10 0.600. Against BM25: +50.0 %. {UNKNOWN} "
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
         "Cost: not measured (uploaded run); close but faster: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "more ties than can be named": (
         lambda: tested(BM25=0.4, **{f"{LONG[:24]} {n}": 0.6 + n / 1000 for n in range(5)}),
         f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0)} "
-        f"Ties with the best: {LONG[:24]} 3 and 3 more. {UPLOADED}",
+        f"Tied with the best: {LONG[:24]} 3 and 3 more. {UPLOADED}",
         {"tied": [f"{LONG[:24]} {n}" for n in (3, 2, 1, 0)]},
     ),
     "cheapest is the best": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0)),
-        f"Best: best, nDCG@10 0.600. Against BM25: +50.0 %. {UNKNOWN} "
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
         "Cost: 40 ms per query, the fastest of comparable systems.",
         {"cheapest": "best", "latency_ms": 40.0},
     ),
@@ -218,7 +224,9 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
     said = board["summary"]
     p, least = said["p_corrected"], board["least_difference"]
-    text = text.format(p=f"{p or 0:.3f}".lstrip("0"), least=f"{least or 0:+.3f}")
+    text = text.format(p=f"{p or 0:.3f}", least=f"{least or 0:+.3f}")
+    if not text.startswith("Best reported"):
+        text = text.replace(", nDCG@10", f" ({System.objects.get(slug=said['best']).team}), nDCG@10", 1)
     assert said["text"] == text
     names = dict(System.objects.values_list("slug", "name"))
     named = {**said, "tied": [names[slug] for slug in said["tied"]]}
@@ -246,7 +254,8 @@ def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
     score(dataset, "BM25", baseline=True, ndcg=0.5, **{"Hole@10": 0.2})
     score(dataset, "few", ndcg=0.4, **{"Hole@10": 0.1})
     page = client.get(f"/datasets/{dataset.slug}/?measure=Hole@10").content.decode()
-    assert verdict(page).startswith("Best: few, Hole@10 0.100. Against BM25: −50.0 %. ")
+    team = System.objects.get(name="few").team
+    assert verdict(page).startswith(f"Best: few ({team}), Hole@10 0.100. vs BM25: −50.0%. ")
 
 
 def test_a_board_without_results_says_nothing(client: Client) -> None:

@@ -195,8 +195,8 @@ def test_heads_tell_the_two_relative_differences_apart_and_the_switch_says_what_
     client: Client, pair: tuple[Dataset, Dataset]
 ) -> None:
     page = client.get("/benchmarks/all/").content.decode()
-    assert "Δ of means %" in page
-    assert "Mean of Δ %" in page
+    assert "Δ of means (%)" in page
+    assert "Mean of Δ (%)" in page
     assert "zero-shot values" in page
     assert "zero-shot values" not in client.get(f"/datasets/{pair[0].slug}/").content.decode()
 
@@ -206,7 +206,7 @@ def test_a_baseline_that_is_no_bm25_is_called_by_its_name(pair: tuple[Dataset, D
     score(pair[1], _named("newer"), ndcg=0.1)
     record_boards()
     board = board_of(view="delta")
-    assert {column.group for column in board.columns} >= {"Δ to smith.rm3"}
+    assert {column.group for column in board.columns} >= {"Δ vs smith.rm3"}
     assert any(note.startswith("On First, Second, Δ compares with smith.rm3.") for note in board.notes)
 
 
@@ -232,6 +232,6 @@ def test_page_and_card_count_the_same_datasets_and_the_page_says_how_they_are_ju
     Dataset.objects.update(current_version=None, reported_statistics={"queries": 1200})
     page, home = (one_line(client.get(address).content.decode()) for address in ("/benchmarks/all/", "/"))
     for text in (page, home):
-        assert "2 datasets in the mean, 1 outside it" in " ".join(re.sub("<[^>]+>", "", text).split())
-    for chip in ("2,400 topics", "2 with open judgements", "1 with hidden judgements"):
+        assert "Mean of 2 datasets (1 excluded)" in " ".join(re.sub("<[^>]+>", "", text).split())
+    for chip in ("2,400 queries", "2 with open judgements", "1 with hidden judgements"):
         assert chip in page

@@ -265,14 +265,14 @@ def test_a_cost_says_how_far_it_may_be_off_on_the_page_in_the_api_and_in_exports
     board = board_of(dataset)
     [row] = board.rows
     spreads = {key: found.spread for key, found in row.cells.items() if found.spread}
-    # × BM25 is 5: 4 % of the system's own and 3 % of BM25's, which is the least.
-    assert spreads == {"mean-latency": "± 0.40", "times-bm25": "± 0.35"}
+    # × BM25 is 5: 4% of the system's own and 3% of BM25's, which is the least.
+    assert spreads == {"mean-latency": "± 0.4", "times-bm25": "± 0.35"}
     address = f"/datasets/{dataset.slug}/"
-    assert "± 0.40</small>" in client.get(address).content.decode()
+    assert "± 0.4</small>" in client.get(address).content.decode()
     answer = client.get(f"/api/v1{address}board/").json()["rows"][0]
     assert answer["spreads"] == spreads
     assert answer["measured"]["figures"]["spread_ms"] == 0.4
-    assert "10.0 ± 0.40" in client.get(f"{address}board.md").content.decode()
+    assert "10.0 ± 0.4" in client.get(f"{address}board.md").content.decode()
     assert "0.40}" in client.get(f"{address}board.tex").content.decode()
     assert "± is the uncertainty of a value" in " ".join(board.notes)
     assert "seed" not in " ".join(board.notes)
@@ -285,7 +285,7 @@ def test_a_job_in_which_bm25_took_longer_than_usual_is_marked_and_its_latency_in
     cost(score(dataset, "busy", ndcg=0.5), 15.0, bm25=2.0)
     board = board_of(dataset)
     [row] = [row for row in board.rows if row.entry.system == "busy"]
-    assert "busy machine: BM25 was 100 % off its usual latency here" in row["mean-latency"].title
+    assert "busy machine: BM25 was 100% off its usual latency here" in row["mean-latency"].title
     assert row["mean-latency"].noise == pytest.approx(15.0)
     assert row["times-bm25"].noise == pytest.approx(7.5 * 0.06), (
         "both were slowed, and the ratio is known as well as ever"

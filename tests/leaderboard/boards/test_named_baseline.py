@@ -125,7 +125,7 @@ def test_nor_does_anything_by_query(client: Client, tmp_path: Path) -> None:
 
 def test_its_name_stands_where_differences_do(client: Client, dataset: Dataset) -> None:
     """The positive control: these name what they are taken to."""
-    assert f"Δ to {NAME}" in client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert f"Δ vs {NAME}" in client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert f"+0.100 over {NAME}" in client.get("/news/").content.decode()
     ours = dataset.entries.select_related("system").get(system__name="Ours").system
     system = visible(client.get(ours.get_absolute_url()).content.decode())

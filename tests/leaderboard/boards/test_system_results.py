@@ -38,7 +38,7 @@ def board() -> tuple[Dataset, dict[str, str]]:
 def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None:
     _, slugs = board()
     page = client.get(f"/systems/{slugs['Last']}/").content.decode()
-    assert '<span class="unit">95 % interval</span>' in page
+    assert '<span class="unit">95% interval</span>' in page
     assert "3rd of 3 with nDCG@10 0.200; −50.0 % against BM25 (significant)" in one_line(page)
     found = cells(page, "Judged")
     assert found.count("&lt;0.001") == 2, "against BM25, and against the best"
@@ -57,7 +57,7 @@ def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None
 def test_the_baseline_is_not_compared_with_itself(client: Client) -> None:
     _, slugs = board()
     found = cells(client.get(f"/systems/{slugs['BM25']}/").content.decode(), "Judged")
-    zero = found.index("±0.000 ±0.0 %")
+    zero = found.index("±0.000 ±0.0%")
     assert found[zero + 2 : zero + 5] == ["—", "—", "—"]
 
 
@@ -67,11 +67,11 @@ def test_nothing_is_said_over_hidden_judgements_nor_of_reported_figures(client: 
     clear_certainty()
     page = client.get(f"/systems/{slugs['Last']}/").content.decode()
     assert "Judged" in page
-    assert "95 % interval" not in page
+    assert "95% interval" not in page
     assert client.get(f"/api/v1/systems/{slugs['Last']}/").json()["results"][0]["certainty"] is None
     report(dataset, make_source("paper"), "printed", ndcg=0.4)
     page = client.get("/systems/printed-paper/").content.decode()
-    assert "95 % interval" not in page
+    assert "95% interval" not in page
     assert "r: among reported figures" in page, "what a rank with r is among"
 
 

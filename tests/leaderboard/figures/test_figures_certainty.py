@@ -41,7 +41,7 @@ def test_a_difference_has_a_colour_where_its_own_interval_excludes_zero(board: D
     assert points["marker"]["color"] == [BETTER, BETTER, GREY, WORSE]
     assert points["marker"]["symbol"][2] == "circle-open", "never by colour alone"
     for low, high, mean, above in zip(
-        column(plot, "95 % from"), column(plot, "to"), points["x"], points["error_x"]["array"], strict=True
+        column(plot, "95% from"), column(plot, "to"), points["x"], points["error_x"]["array"], strict=True
     ):
         assert low <= mean <= high
         assert above == pytest.approx(high - mean, abs=1e-5)

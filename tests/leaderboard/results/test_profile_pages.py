@@ -235,7 +235,7 @@ def test_lengths_are_shown_of_corpus_relevant_documents_and_runs(client: Client,
     assert column(plot, "Documents") == ["All documents", "Relevant documents", "Words"]
     assert column(plot, "Number") == [5, 3, 3]
     assert column(plot, "Median") == [6, 6, 6]
-    assert column(plot, "5 %") == [0, 6, 0]  # d5 is empty
+    assert column(plot, "5%") == [0, 6, 0]  # d5 is empty
     assert "first 10 documents" in plot.caption
     assert 'data-figure-url="/figures/document-lengths.json?dataset=tiny"' in page_of(client)
     lines = drawn("relevance-by-length", "dataset=tiny")

@@ -157,7 +157,7 @@ def test_a_competitions_board_is_of_the_public_part_bm25_included(contest: Datas
     assert "private" not in row
     page = client.get("/datasets/secret/").content.decode()
     assert "over the public part of the judged queries" in page
-    assert "about 33 % of the judged queries" in page
+    assert "about 33% of the judged queries" in page
     assert "0.217" not in page, "the mean over all queries"
 
 

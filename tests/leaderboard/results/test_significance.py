@@ -326,7 +326,7 @@ def test_nothing_is_found_asked_for_or_kept_of_hidden_judgements(client: Client)
     assert read_certainty([dataset.pk]) == {}
     page = page_text(client, dataset)
     assert "Confidence intervals and per-query results are not published" in page
-    assert "95 % interval" not in page
+    assert "95% interval" not in page
 
 
 def test_a_board_that_becomes_hidden_shows_none_of_it_any_more(client: Client, board: Dataset) -> None:

@@ -60,7 +60,7 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
     ):
         assert said in page
     assert page.count('class="whisker"') == 4
-    assert 'title="95 % interval 0.' in page
+    assert 'title="95% interval 0.' in page
     assert cells(shown(board), "First")["wins"] == "40/0/0"
     assert cells(shown(board), "Last")["p-best"] == "<0.001"
     assert cells(shown(board), "Last")["delta-interval"].startswith("−0.2")
@@ -70,7 +70,7 @@ def test_no_two_columns_of_a_board_have_one_head(board: Dataset) -> None:
     compute_certainty(board)
     labels = [column.label for column in shown(board).columns]
     assert len(set(labels)) == len(labels)
-    assert {"p vs BM25", "p vs best", "95 % interval", "Δ 95 % interval"} <= set(labels)
+    assert {"p vs BM25", "p vs best", "95% interval", "Δ 95% interval"} <= set(labels)
 
 
 def test_a_board_is_ordered_by_rank_interval_interval_and_p(board: Dataset) -> None:
@@ -284,7 +284,7 @@ def test_a_named_baseline_is_called_by_its_name(client: Client) -> None:
     score_queries(dataset, "other", spread(0.6, 2))
     compute_certainty(dataset)
     page = page_text(client, dataset)
-    assert "Δ to smith.rm3" in page
+    assert "Δ vs smith.rm3" in page
     assert "Of 1 other system, 1 is better and 0 worse than smith.rm3 at 0.05" in page
     assert "W/T/L: queries won, tied and lost against smith.rm3." in page
     assert "BM25" not in page[page.index('class="verdict"') : page.index("</table>")]
@@ -293,7 +293,7 @@ def test_a_named_baseline_is_called_by_its_name(client: Client) -> None:
     assert "Δ compares with smith.rm3, the baseline here" in page
     assert "BM25" not in page[page.index("<thead") : page.index("</table>")]
     kept = client.get(f"/datasets/{dataset.slug}/?hide=delta").content.decode()
-    assert "Δ to smith.rm3" not in kept[kept.index("<thead") : kept.index("</thead")]
+    assert "Δ vs smith.rm3" not in kept[kept.index("<thead") : kept.index("</thead")]
 
 
 def test_p_below_what_permutations_show_is_marked_as_a_bound(client: Client, board: Dataset) -> None:

@@ -313,7 +313,7 @@ def test_over_hidden_judgements_runs_that_are_built_on_name_the_queries(
 
     found = build_on(probe, whole).problem("few_queries")
     assert "names 1 of the 12 queries" in found["message"]
-    assert "names at least 90 % of the queries" in found["hint"]
+    assert "names at least 90% of the queries" in found["hint"]
     Job.objects.filter(submission=lent).update(report={})  # from before this was counted
     assert "names 10 of the 12" in build_on(whole, lent).problem("few_queries")["message"]
     re_ranked = build_on(probe, engine="cross-encoder", checkpoint=upload(static_archive(), "model.zip"))

@@ -113,7 +113,7 @@ def test_two_judges_of_one_pool_are_named_counted_and_compared(
     counts = {each["name"]: each["judgements"] for each in merged.judged_by["judges"]}
     assert counts == {"judges not named": 30, "NIST assessors": 37, "Umbrela": 13}
     page = one_line(client.get("/datasets/demo/").content.decode())
-    assert "Judged by judges not named 38 %, NIST assessors 46 %, Umbrela gpt-4o-2024-08-06" in page
+    assert "Judged by judges not named 38%, NIST assessors 46%, Umbrela gpt-4o-2024-08-06" in page
     (note,) = (each for each in board(client)["notes"] if each.startswith("Judged by"))
     assert f"both judged 50 pairs: Cohen’s κ {found['kappa']:.2f}, of relevant or not" in note
     page = one_line(client.get("/datasets/demo/rescores/2/").content.decode())

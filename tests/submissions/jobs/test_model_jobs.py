@@ -119,7 +119,7 @@ def test_each_variant_is_an_entry_of_its_own_beside_bm25_over_word_pieces_where_
     further.save()
     page = client.get(submission.get_absolute_url()).content.decode()
     assert '<th scope="col" class="n">bm25-wordpiece</th>' in page
-    assert "+100.0 %" in page
+    assert "+100.0%" in page
     client.force_login(submission.team.members.get())
     [answer] = client.get(f"/api/v1/submissions/{submission.pk}/").json()["jobs"]
     assert answer["deltas"]["bm25-wordpiece"]["nDCG@10"] == pytest.approx(value / 2)

@@ -42,7 +42,7 @@ def test_a_new_system_is_submitted_and_followed_to_its_row(
     assert "every 2s" not in page
     assert "RR@10" in page
     assert "1.000" in page
-    assert "+100.0 %" in page  # the baseline finds the second relevant document at rank 2
+    assert "+100.0%" in page  # the baseline finds the second relevant document at rank 2
     assert 'href="/datasets/demo/"' in page
     system = System.objects.get(name="Careful")
     assert system.parameters == {"dimension": 768, "pooling": "mean"}
