@@ -33,9 +33,15 @@ def code_spans(text: str) -> SafeString:
 
 @register.filter
 def whole(text: str) -> SafeString:
-    """Text of which brackets, names with hyphens and numbers with what they are of stay on one line that they fit."""
-    parts = r"\([^()]*\)|\S*-\S+|\S+ \d\.\d+|[\d.,]+ ms"
-    return mark_safe(re.sub(parts, r'<span class="whole">\g<0></span>', escape(text)))  # noqa: S308
+    """Text of which short brackets, names with hyphens, and numbers with what they are of stay on one line."""
+    parts = re.split(
+        r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|\S{1,20} \d\.\d+|[\d.,]+ ms)", text
+    )
+    kept = (
+        f'<span class="nowrap">{escape(part)}</span>' if n % 2 else escape(part)
+        for n, part in enumerate(parts)
+    )
+    return mark_safe("".join(kept))  # noqa: S308
 
 
 @register.filter

@@ -70,7 +70,7 @@ def test_a_value_says_its_interval_on_hover_and_a_mark_says_that_its_difference_
 def test_ranks_have_no_mark(pair: tuple[Dataset, Dataset]) -> None:
     board = board_of(view="rank")
     mark, title = cell(board, "Better", pair[0])
-    assert (mark, title[:13]) == ("", "95% interval")
+    assert (mark, title[:12]) == ("", "95% interval")
     assert not any(note.startswith("*") for note in board.notes)
 
 

@@ -9,6 +9,7 @@ from django.test import Client
 
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.results.significance.computing import compute_certainty
+from leaderboard.templatetags.runboard import whole
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of
 from tests.leaderboard.entries import (
     cost,
@@ -201,6 +202,30 @@ def test_what_no_column_shows_stands_under_the_name(client: Client, demo: Datase
     assert re.search(r'<small><span class="by">Team \d+\s· </span><span>dense\s· </span>scored here', page)
     page = text(client, "/datasets/demo/?columns=all")
     assert not re.search(r'<small>(<span class="by">)?Team \d+', page)
+
+
+@pytest.mark.usefixtures("demo")
+def test_bars_are_as_long_as_the_scores_to_a_thousandth_of_the_best(client: Client) -> None:
+    scored = make_system("close")
+    score(Dataset.objects.get(slug="demo"), scored, ndcg=0.4983)
+    found = re.findall(r'<td[^>]* class="b(\d+) c(\d) d(\d)"', text(client, "/datasets/demo/"))
+    assert [int(b) / 10 + int(c) / 100 + int(d) / 1000 for b, c, d in found] == pytest.approx([1, 0.997, 0.8])
+
+
+@pytest.mark.parametrize(
+    ("said", "html"),
+    [
+        ("a, UP-rrf5, b", 'a, <span class="nowrap">UP-rrf5,</span> b'),
+        ("nDCG@10 0.684", '<span class="nowrap">nDCG@10 0.684</span>'),
+        (
+            "<b>x-y (a & b)",
+            '<span class="nowrap">&lt;b&gt;x-y</span> <span class="nowrap">(a &amp; b)</span>',
+        ),
+        (f"{'x' * 40}-{'y' * 40}", f"{'x' * 40}-{'y' * 40}"),
+    ],
+)
+def test_names_with_hyphens_stay_on_a_line_unless_they_are_long(said: str, html: str) -> None:
+    assert whole(said) == html
 
 
 # --- colour

@@ -273,7 +273,7 @@ def test_a_cost_says_how_far_it_may_be_off_on_the_page_in_the_api_and_in_exports
     assert answer["spreads"] == spreads
     assert answer["measured"]["figures"]["spread_ms"] == 0.4
     assert "10.0 ± 0.4" in client.get(f"{address}board.md").content.decode()
-    assert "0.40}" in client.get(f"{address}board.tex").content.decode()
+    assert "0.4}" in client.get(f"{address}board.tex").content.decode()
     assert "± is the uncertainty of a value" in " ".join(board.notes)
     assert "seed" not in " ".join(board.notes)
 

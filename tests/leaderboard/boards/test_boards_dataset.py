@@ -247,11 +247,11 @@ def test_the_sites_own_rows_are_by_this_site(client: Client) -> None:
     dataset = scored_dataset()
     score(dataset, system_of(BM25), baseline=True, ndcg=0.3)
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
-    assert "<small>this site\xa0· " in page
+    assert '<small><span class="by">this site\xa0· </span>' in page
     assert "1 row," in page
     page = client.get(f"/datasets/{dataset.slug}/?columns=by").content.decode()
     assert ">this site</td>" in page
-    assert "<small>this site" not in page, "what a column shows is not said twice"
+    assert '<span class="by">' not in page, "what a column shows is not said twice"
 
 
 def test_how_much_is_judged_stands_on_open_boards_and_on_no_hidden_one() -> None:

@@ -168,7 +168,7 @@ def test_the_measure_in_focus_and_its_difference_stand_first_and_no_column_is_em
     groups = re.findall(r'colspan="(\d)"[^>]*><span><em>([^<]+)', page)
     assert groups == [
         ("1", "Effectiveness"),
-        ("2", "Δ BM25"),
+        ("2", "Δ vs BM25"),
         ("1", "Other measures"),
         ("2", "Judged"),
         ("6", "About"),

@@ -129,7 +129,7 @@ def test_its_name_stands_where_differences_do(client: Client, dataset: Dataset) 
     assert f"+0.100 over {NAME}" in client.get("/news/").content.decode()
     ours = dataset.entries.select_related("system").get(system__name="Ours").system
     system = visible(client.get(ours.get_absolute_url()).content.decode())
-    assert f"Δ {NAME}" in system
+    assert f"Δ vs {NAME}" in system
     assert f"compare with {NAME}" in system.replace("C", "c")
     assert f"to {NAME} (" in client.get(f"/figures/deltas.json?dataset={dataset.slug}").content.decode()
 
