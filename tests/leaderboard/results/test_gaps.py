@@ -130,8 +130,8 @@ def test_boards_have_it_as_columns_that_are_off_a_facet_and_a_chip(
         page = page_text(client, dataset)
         assert page.count(">gap shown</a>") == 1
         assert "/docs/contamination/" in page
-    assert 'href="/datasets/hidden/"' in page_text(client, public)
-    assert "Public half: " in page_text(client, hidden)
+    assert ">hidden half</a>" in page_text(client, public)
+    assert ">open half</a>" in page_text(client, hidden)
     chosen = client.get("/datasets/public/?columns=gap&columns=gap-interval&sort=gap").content.decode()
     assert "+0.200<" in chosen
 

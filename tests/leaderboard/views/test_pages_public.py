@@ -99,7 +99,7 @@ def test_a_system_stands_beside_bm25_over_word_pieces_of_its_own_job(client: Cli
         entry.configuration, entry.submission_reference = configuration, reference
         entry.save()
     page = client.get(f"/systems/{system.slug}/").content.decode()
-    assert ">Δ bm25-wordpiece</th>" in page
+    assert ">Δ vs bm25-wordpiece</th>" in page
     assert "+0.060" in page
     assert "+20.0" in page
     results = {
