@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from evaluation.archives.compression import open_blocks
@@ -14,21 +13,21 @@ from evaluation.runs.header import MAX_HEADER_BYTES, read_header
 from leaderboard.models import System
 from leaderboard.systems.records import SystemFields
 from submissions.core.errors import Refused
-from submissions.intake.files import RunFile
+from submissions.intake.files import CheckedFile
 
 CLOSED_INTERFACE = ProblemCode("closed_interface", "A run that says that it came from a closed interface, for a system "
     "that does not say that it runs behind somebody's paid API.", "Edit the system to say so, or submit the run as "
     "another system.", "# closed_interface: true")  # fmt: skip
 
 
-def as_runs_say(system: System | SystemFields, runs: Iterable[RunFile]) -> System | SystemFields:
+def as_runs_say(system: System | SystemFields, files: Iterable[CheckedFile]) -> System | SystemFields:
     """The system; a new one is marked as closed where the header of a run says so.
 
     Raises Refused for a system that there is and that says otherwise: its other results would be ranked apart too.
     """
     if system.closed_api:
         return system
-    closed = [run.name for run in runs if _says_closed(_metadata(run.path))]
+    closed = [file.run.name for file in files if _says_closed(_metadata(file))]
     if closed and isinstance(system, System):
         raise Refused.of(
             CLOSED_INTERFACE,
@@ -39,11 +38,13 @@ def as_runs_say(system: System | SystemFields, runs: Iterable[RunFile]) -> Syste
     return replace(system, closed_api=True) if closed and isinstance(system, SystemFields) else system
 
 
-def _metadata(path: Path) -> dict[str, Any]:
+def _metadata(file: CheckedFile) -> dict[str, Any]:
     """What stands before the run's first line; nothing where the file cannot be read, which others say."""
+    if file.text is not None:
+        return read_header(file.text[:MAX_HEADER_BYTES]).metadata
     start = b""
     try:
-        for block in open_blocks(path):
+        for block in open_blocks(file.run.path):
             start += block
             if len(start) >= MAX_HEADER_BYTES:
                 break

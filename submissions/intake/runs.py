@@ -85,7 +85,7 @@ def accept_submission(
             tags = [file.tag for file in checked]
             admission = check_admission(submitter, known_team, datasets, round_entry, tags)
             _refuse_wrong(checked, problems, admission.problems)
-            system = as_runs_say(system, runs)
+            system = as_runs_say(system, checked)
             arrivals = _store_all(checked)
         with transaction.atomic():
             # Those that list what waits for judgements. Before all else, and in one order.

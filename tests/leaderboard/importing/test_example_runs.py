@@ -35,7 +35,7 @@ def test_the_example_is_the_baseline_cut_to_its_first_documents(tmp_path: Path) 
     run = write_run(tmp_path / "run.txt", 3, EXAMPLE_DEPTH + 20)
     (example,) = store_example_runs(Dataset(slug="tiny"), run, tmp_path)
     assert (example.kind, example.name) == ("example_run", "tiny.bm25.run.txt.gz")
-    assert "100 documents a query" in example.description
+    assert "100 documents per query" in example.description
     expected = [line for line in run.read_text().splitlines() if int(line.split()[3]) <= EXAMPLE_DEPTH]
     assert gzip.decompress(content(example.kept)).decode().splitlines() == expected
     assert len(expected) == 3 * EXAMPLE_DEPTH

@@ -264,7 +264,7 @@ def test_the_board_of_trec_covid_round_1_shows_its_rank_intervals(
     }
     page = page_text(client, dataset)
     assert "over the 30 judged queries" in page
-    assert "Ties with the best: OHSU_RUN2, base.unipd.it, UP-rrf5rnd1, smith.rm3. " in page
+    assert "Tied with the best: OHSU_RUN2, base.unipd.it, UP-rrf5rnd1, smith.rm3. " in page
 
 
 def test_a_board_without_a_baseline_speaks_of_no_comparison_with_one(client: Client) -> None:

@@ -34,7 +34,7 @@ def test_candidates_are_offered_without_grades_and_ranked_among_themselves(tmp_p
     }  # fmt: skip
     assert len(imported.version.files.filter(kind="candidates")) == 1
     page = Client().get("/datasets/small/").content.decode()
-    assert "The judged documents of a query are its candidates" in page
+    assert "Runs re-rank the judged documents of each query" in page
     assert "--candidates-only --run run.txt" in page
 
 
