@@ -124,7 +124,8 @@ def _leave_out(queue: Any, lifecycle: Any) -> None:
         if not _orders.lacks("fence"):
             return bool(advance(job_id, to, fence=fence, **changes))
         if _orders.lacks("states"):
-            changes.pop("unless_cancelled", None)
+            for option in ("unless_cancelled", "charged"):
+                changes.pop(option, None)
             from submissions.models import TERMINAL, Job
 
             if to in TERMINAL:
