@@ -59,7 +59,8 @@ class Supervisor:
 
     def find(self, word: str) -> int:
         """The process id of the oldest descendant whose command line holds `word`; 0 if there is none."""
-        return min((pid for pid, line in self.descendants().items() if word in line), default=0)
+        found = [pid for pid, line in self.descendants().items() if word in line]
+        return min(found, key=_started, default=0)
 
     def stop(self, number: signal.Signals = signal.SIGTERM, patience: float = PATIENCE) -> None:
         """Send the signal, and wait for the end."""
@@ -75,6 +76,14 @@ class Supervisor:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
+
+
+def _started(pid: int) -> float:
+    """When a process began, as the kernel counts: ids begin anew on a busy machine. Infinite for one that has ended."""
+    try:
+        return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return float("inf")
 
 
 def marked(mark: Path) -> dict[int, str]:
