@@ -22,7 +22,7 @@ LABELS = {
     "architecture": "Architecture",
     "provenance": "Provenance",
     "training": "Training data",
-    "gap": "Better on public questions",
+    "gap": "Better on public queries",
     "weights": "Weights",
     "commercial": "Commercial use",
     "licence": "Licence",
@@ -44,7 +44,7 @@ THIS_SITE, HOUSE = "this-site", "this site"
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "architecture": {value: str(label) for value, label in Architecture.choices},
     "training": {value: str(label) for value, label in Entry.Training.choices},
-    "gap": {"not-shown": "not shown"},
+    "gap": {"shown": "significant", "not-shown": "not significant"},
     "weights": {"open": "open", "closed": "closed", UNKNOWN: "not declared"},
     "commercial": {"yes": "permitted", "no": "not permitted", UNKNOWN: "not declared"},
     "licence": {UNKNOWN: "not declared"},

@@ -17,7 +17,7 @@ from leaderboard.boards.columns.significance import ranks_text
 from leaderboard.boards.model import Board, Row, Value, reason_gone
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.kinds import GONE, REPORTED, STALE
+from leaderboard.results.kinds import GONE, REPORTED, SCORED, STALE
 
 #: How a result was obtained, and what state it or its system is in, in few words.
 PROVENANCES = {
@@ -39,20 +39,22 @@ STATES = {
 DOT = "\u00a0· "
 #: What may stand under a system's name: its team, what it is, how it was scored, how large it is.
 _BELOW = ("by", "architecture", "provenance", "declared-parameters")
-#: Those that a phone cuts short or leaves out, with their elements.
-_GIVES_WAY = {"by": '<span class="by">', "architecture": "<span>"}
+#: Those that a phone cuts short or leaves out, with their classes.
+_GIVES_WAY = {"by": ' class="by"', "architecture": ' class="kind"'}
 
 
 class Names(NamedTuple):
     """What stands at the names of a board: facts that no column shows, and the best with what ties with it, if any.
 
-    `without_page` are slugs of systems that have no page by now. Then come texts, which are looked up once for a board:
-    labels of buttons, with a place for the name, and what stands below a rank.
+    `without_page` are slugs of systems that have no page by now, `implied` is a provenance that is said above the board
+    and not in rows. Then come texts, which are looked up once for a board: labels of buttons, with a place for the
+    name, and what stands below a rank.
     """
 
     below: tuple[str, ...]
     tied: Collection[int]
     without_page: Collection[str]
+    implied: str
     pin: str
     unpin: str
     ties: str
@@ -69,6 +71,7 @@ class Names(NamedTuple):
             tuple(key for key in _BELOW if key not in shown),
             tied if len(tied) > 1 else (),
             board.without_page,
+            "" if board.counted and board.counted[0]["provenance"].get(REPORTED) else SCORED,
             _("Pin %s"),
             _("Unpin %s"),
             f'<small title="{_("tied with the best")}">{_("tied")}</small>',
@@ -91,13 +94,15 @@ class Names(NamedTuple):
 
 
 @lru_cache(4096)
-def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
+def _facts(keys: tuple[str, ...], values: tuple[Value, ...], implied: str) -> str:
     """Facts of a system in one line, as HTML; rows share them, board after board.
 
-    Team and architecture have a `<span>` with the sign that follows: where there is little room they give way.
+    Each has a `<span>` with the sign before it: where there is little room team and architecture give way.
     """
     said: list[tuple[str, str]] = []
     for key, value in zip(keys, values, strict=True):
+        if key == "provenance" and value == implied:
+            continue
         if isinstance(value, (float, int)):
             text = _("%s M parameters") % format_quantity(value)
         elif value is not None and key == "provenance":
@@ -107,10 +112,8 @@ def _facts(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
         else:
             continue
         said.append((_GIVES_WAY.get(key, ""), escape(text)))
-    dots = [*[DOT] * (len(said) - 1), ""]
     return "".join(
-        f"{opening}{text}{dot}{opening and '</span>'}"
-        for (opening, text), dot in zip(said, dots, strict=False)
+        f"<span{named}>{DOT if number else ''}{text}</span>" for number, (named, text) in enumerate(said)
     )
 
 
@@ -141,13 +144,13 @@ def row_head(names: Names, row: Row, pin: str, *classes: str) -> str:
         states.insert(0, "baseline")
     for state in states:
         after += f'&ensp;<span class="badge is-{state}">{STATES.get(state, state)}</span>'
-    if row.values.get(gaps.GAP_SHOWN) == gaps.SHOWN:
-        told = _("gap shown")
+    if row.values.get(gaps.GAP_SHOWN) == gaps.SIGNIFICANT:
+        told = _("significant gap")
         after += f'&ensp;<a class="badge is-gap" href="/docs/contamination/" title="{gaps.CLAIM}">{told}</a>'
     lacking = entry.missing_queries
     text = ngettext("%d judged query missing", "%d judged queries missing", lacking) if lacking else ""
     missing = text and text % lacking
-    facts = _facts(names.below, tuple(map(row.values.get, names.below)))
+    facts = _facts(names.below, tuple(map(row.values.get, names.below)), names.implied)
     further = [escaped(text) for text in (entry.configuration, missing, reason_gone(entry)) if text]
     if said := DOT.join([*([facts] if facts else []), *further]):
         after += f"<small>{said}</small>"

@@ -30,8 +30,9 @@ MOST_NAMED = 48
 
 #: Why the best has no latency, by how it was obtained.
 _NOT_TIMED = {
-    SCORED: gettext_lazy("not measured (uploaded run)"),
-    "measured": gettext_lazy("best system not timed"),
+    SCORED: gettext_lazy("not timed (uploaded run)"),
+    "measured": gettext_lazy("not timed"),
+    REPORTED: gettext_lazy("not reported"),
 }
 
 
@@ -120,7 +121,7 @@ def _unjudged(baseline: str, *, above: bool) -> Part:
     told = (
         _("cannot reverse the lead over %(baseline)s")
         if above
-        else _("at worst, could reverse the lead over %(baseline)s")
+        else _("worst case would reverse the lead over %(baseline)s")
     )
     return Part(_("Unjudged documents"), told % {"baseline": baseline})
 
@@ -159,7 +160,7 @@ def _lead(
 ) -> Part:
     """The lead over the baseline, and whether it is more than chance, if that is `tested` on such a board.
 
-    Over hidden judgements `least` is the smallest difference that is, of which a smaller one is not shown to be.
+    Over hidden judgements `least` is the smallest difference that is significant.
     """
     if best.entry.is_baseline:
         return Part(
@@ -174,8 +175,8 @@ def _lead(
     facts = {"lead": lead, "p": _p_value(said, correction)}
     if least is not None:
         facts |= {"delta": signed(_number(best, DELTA), 3), "least": f"{least:+.3f}"}
-        sure = _("%(lead)s, significant (%(delta)s; needs %(least)s)")
-        unsure = _("%(lead)s, not significant (%(delta)s; needs %(least)s)")
+        sure = _("%(lead)s (%(delta)s), significant (threshold %(least)s)")
+        unsure = _("%(lead)s (%(delta)s), not significant (threshold %(least)s)")
     elif said.p is not None:
         sure, unsure = _("%(lead)s, significant (%(p)s)"), _("%(lead)s, not significant (%(p)s)")
     else:
@@ -207,7 +208,7 @@ def _ties(tied: Sequence[Row], names: Counter[str], *, everything: bool) -> str:
         return _("none")
     if everything and len(tied) > 1:
         baseline = next((_name(row, names) for row in tied if row.entry.is_baseline), "")
-        text = _("all %(others)d others, %(baseline)s included") if baseline else _("all %(others)d others")
+        text = _("all %(others)d others, including %(baseline)s") if baseline else _("all %(others)d others")
         return text % {"others": len(tied), "baseline": baseline}
     named = [_name(row, names) for row in tied]
     room = [sum(map(len, named[: number + 1])) <= MOST_NAMED for number in range(len(named))]
@@ -224,7 +225,7 @@ def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool
     if len(rows) < 2:
         return ""
     if reported:
-        return _("not tested (no per-topic scores)")
+        return _("not tested (no per-query scores)")
     if not tested:
         return _("not tested over several datasets")
     return _("not known yet") if board.awaited else ""
@@ -242,7 +243,7 @@ def _cheapest(
         and (row in tied or (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST))
     ]  # fmt: skip
     own = next((_("%(time)s ms per query") % _time(latency) for latency, row in near if row is best), "")
-    own = own or _reported_cost(best) or str(_NOT_TIMED.get(best.entry.provenance, _("not measured")))
+    own = own or _reported_cost(best) or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
     if not near:
         return None, None, own
     latency, cheapest = min(near, key=lambda found: found[0])
@@ -254,12 +255,9 @@ def _cheapest(
 
 def _reported_cost(row: Row) -> str:
     """The latency that a publication reports; empty where it has none."""
-    on = (
-        ("latency-gpu", _("%(time)s ms per query on GPU")),
-        ("latency-cpu", _("%(time)s ms per query on CPU")),
-    )
+    on = (("latency-gpu", _("%(time)s ms (GPU)")), ("latency-cpu", _("%(time)s ms (CPU)")))
     told = [text % _time(latency) for key, text in on if (latency := _number(row, key)) is not None]
-    return _("%(cost)s (as reported)") % {"cost": ", ".join(told)} if told else ""
+    return _("%(cost)s per query, as reported") % {"cost": _(" or ").join(told)} if told else ""
 
 
 def _time(latency: float) -> dict[str, str]:

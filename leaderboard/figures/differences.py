@@ -131,7 +131,7 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         ("Dataset", [place.facts.name for place in places]),
         series,
         score_format(rows, "+"),
-        f"Difference in {board.measure} to {board.baseline} on each dataset of {titled(board)}, for {_listed(names)}.",
+        f"Difference in {board.measure} from {board.baseline} by dataset of {titled(board)}, for {_listed(names)}.",
         f"{', '.join(names)}: {board.title}, {board.measure}",
         _notes(page.board, places, chosen=bool(slugs)),
         lower=lower,
@@ -162,7 +162,7 @@ def build_system(request: FigureRequest) -> Plot:
         ("Dataset", heads),
         [series],
         f"+.{DECIMALS}f",
-        f"Difference of {facts['name']} to {baseline} by dataset, in {list_names(measures)}.",
+        f"Difference of {facts['name']} from {baseline} in {list_names(measures)}, by dataset.",
         f"{facts['name']}, {list_names(measures)}",
         lower=better(measures[0]) == "lower",
     )
@@ -265,7 +265,7 @@ def _axes(measure: str, baseline: str, numbers: Sequence[float], *, lower: bool)
         span = high - low or 0.1
         bounds = low - 0.04 * span, high + share * span
         arrow = "← better" if lower else "better →"
-        title = {"text": f"Δ {measure} to {baseline} ({arrow})"}
+        title = {"text": f"Δ {measure} vs {baseline} ({arrow})"}
         ticks = linear_ticks(*bounds, signed=True, most=most)
         return {"title": title, "range": list(bounds), "zeroline": True, **ticks}
 

@@ -21,11 +21,13 @@ from leaderboard.boards import formatting, rendering
 from leaderboard.boards.columns.costs import WITH_SPREAD
 from leaderboard.boards.columns.significance import CALLED, WINS
 from leaderboard.boards.facets import LABELS, Facet, Option
-from leaderboard.boards.model import Board, Column
+from leaderboard.boards.model import DELTA, Board, Column
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
 from leaderboard.models import Entry
 from leaderboard.views.board_views import export_links
 
+#: So many letters of a baseline fit the head of a phone's column.
+SHORT_NAME = 8
 #: Where more systems than these are compared, the legend says how many differ by chance alone.
 FEW_COMPARED = 20
 #: So many values of a facet are offered as boxes; text search finds the rows of the others.
@@ -94,9 +96,12 @@ def _head(board: Board, state: BoardState, path: str, place: int, rooms: Mapping
         classes += " first"
     room = rendering.spread_box(rooms.get(column.key, 0))
     unit = f'<span class="unit">{escape(_(column.unit))}{room}</span>' if column.unit else ""
+    versus = ""  # on a phone, which has no heads of groups
+    if column.key == DELTA and len(board.baseline) <= SHORT_NAME:
+        versus = f' <span class="vs">{escape(_("vs %(baseline)s") % {"baseline": board.baseline})}</span>'
     return (
         f'<th scope="col" class="{classes}"{sorting}>'
-        f'<a href="{href}" id="by-{escape(column.key)}"{note}>{escape(column.head)}</a>{room}{unit}</th>'
+        f'<a href="{href}" id="by-{escape(column.key)}"{note}>{escape(column.head)}</a>{versus}{room}{unit}</th>'
     )
 
 
@@ -221,6 +226,7 @@ def _legend(board: Board) -> dict[str, Any]:
     return {
         "differences": any(column.kind in ("delta", "relative") for column in shown),
         "least": "" if least is None else f"{least:+.3f}",
+        "within": "" if published is None else f"{published.tied_within:.3f}",
         "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
         "wins": next((c.note for c in shown if c.key == WINS), ""),
         "coarse": " and ".join(coarse),

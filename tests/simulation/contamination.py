@@ -204,13 +204,21 @@ def _of_models(figures: Figures, given: World) -> dict[str, list[Values]]:
             bound = figures.bound(f"trained on {name}, shown", found, FALSE)
         rows.append(
             [f"on {name}", *(f"{each:+.3f}" for each in (mean[1], mean[2], mean[0])),
-             f"{found} of {SEEDS}", f"{bound} {'not shown' if place == 0 else 'shown'}", f"{byways} of {SEEDS}"]
+             f"{found} of {SEEDS}", f"{bound} {'not ' if place == 0 else ''}significant", f"{byways} of {SEEDS}"]
         )  # fmt: skip
     figures.say(
         f"{SEEDS} seeds of static embeddings that were trained on {TOPICS} topics; {TOPICS} topics a half:"
     )
     figures.table(
-        ["trained", "Δ BM25, open", "Δ BM25, hidden", "gap", "shown", "bound", "by hidden values by topic"],
+        [
+            "trained",
+            "Δ BM25, open",
+            "Δ BM25, hidden",
+            "gap",
+            "significant",
+            "bound",
+            "by hidden values by topic",
+        ],
         rows,
     )
     return values
@@ -237,8 +245,8 @@ def _power(figures: Figures, given: World, values: Sequence[Values]) -> None:
                 figures.bound(f"shown without a gap, {size} topics", shown[0] / DRAWN, ALPHA)
         rows.append([f"{added:+.2f}", *cells])
     figures.say(
-        f"How often a gap is shown, of {DRAWN:,} draws of topics; in brackets by the hidden half's values by topic, "
-        "which are not read:"
+        f"How often a gap is significant, of {DRAWN:,} draws of topics; in brackets by the hidden half's values by "
+        "topic, which are not read:"
     )
     figures.table(["true gap", *(f"{size:,} topics a half" for size in SIZES)], rows)
 

@@ -264,7 +264,7 @@ def _on_ranks(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[st
     notes.append(
         "Δ compares with the baseline of the same source, dataset version and judgements."
         + (
-            " Δ of means (%) is the ratio of the two means, Mean of Δ (%) the mean of the ratios; W/T/L counts counted "
+            " Δ mean (%) is the ratio of the two means, Mean of Δ (%) the mean of the ratios; W/T/L counts counted "
             "datasets won, tied and lost."
             if several
             else ""

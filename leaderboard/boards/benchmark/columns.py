@@ -50,6 +50,11 @@ class OverAll:
         """The column of an aggregate, with what makes its cells; that of the common mean depends on the view."""
         if column.key == COMMON:
             return column
+        if column.key == WINS:  # of the baseline against itself none, as on a dataset's board
+            return replace(
+                column,
+                cell=lambda line: None if line.about.is_baseline else self._aggregates[WINS][line.number],
+            )
         return replace(column, cell=lambda line: self._aggregates[column.key][line.number])
 
     @cached_property
@@ -144,7 +149,7 @@ def _differences(facts: BenchmarkFacts, good: Direction, head: str, *, several: 
     of_ratios = f"mean of ratios: the mean of the differences relative to the baseline, {over(facts)}"
     won = "datasets won, tied and lost against the baseline"
     return [
-        Column(AVERAGE, _("Δ of means (%)"), head, "relative", good, note=of_means),
+        Column(AVERAGE, _("Δ mean (%)"), head, "relative", good, note=of_means),
         Column(MEAN_RELATIVE, _("Mean of Δ (%)"), head, "relative", good, note=of_ratios),
         Column(WINS, "W/T/L", head, "count", "higher", note=won),
     ]

@@ -17,14 +17,14 @@ GAP, GAP_INTERVAL, GAP_SHOWN = "gap", "gap-interval", "gap-shown"
 KEYS = frozenset({GAP, GAP_INTERVAL, GAP_SHOWN})
 #: The head of their group.
 GROUP = _("Public against hidden")
-#: What the chip claims, and the two answers, which are values of the facet too.
-CLAIM = _("scores better on public questions than on hidden ones")
-SHOWN, NOT_SHOWN = "shown", "not-shown"
+#: What the chip claims, the two values of the facet, and the answer of a column where the gap is shown.
+CLAIM = _("scores better on public queries than on hidden ones")
+SHOWN, NOT_SHOWN, SIGNIFICANT = "shown", "not-shown", "significant"
 
 
 def answer(gap: Gap) -> str:
-    """`shown` or `not shown`."""
-    return "shown" if gap.shown else "not shown"
+    """`significant` or `not significant`."""
+    return SIGNIFICANT if gap.shown else "not significant"
 
 
 def gap_texts(gap: Gap | None) -> tuple[str, str] | None:
@@ -51,7 +51,7 @@ def gap_columns(baseline: str) -> Sequence[Column]:
     return (
         Column(
             GAP, _("Gap"), GROUP, "delta",
-            note=f"gain over {baseline} on public questions minus that on hidden ones",
+            note=f"gain over {baseline} on public queries minus that on hidden ones",
             cell=_of_gap(
                 lambda gap: Cell(
                     gap.value,
@@ -64,7 +64,7 @@ def gap_columns(baseline: str) -> Sequence[Column]:
             note=_("of the gap; sorted by its lower end"),
             cell=_of_gap(lambda gap: Cell(gap.low, interval_text(gap))),
         ),
-        Column(GAP_SHOWN, _("Better on public questions"), GROUP, "text", note=CLAIM, cell=_of_gap(answer)),
+        Column(GAP_SHOWN, _("Better on public queries"), GROUP, "text", note=CLAIM, cell=_of_gap(answer)),
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def notes(found: bool, baseline: str) -> list[str]:
     if not found:
         return []
     return [
-        f"Gap: the gain over {baseline} on the public questions of this collection minus that on the hidden ones. It "
-        "is shown where its 95% interval lies above 0. Not shown clears nobody: a system that was trained on neither "
-        "half has no gap."
+        f"Gap: the gain over {baseline} on the public queries of this collection minus that on the hidden ones. It "
+        "is significant where its 95% interval lies above 0. One that is not clears nobody: a system that was trained "
+        "on neither half has no gap."
     ]

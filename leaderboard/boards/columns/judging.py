@@ -85,7 +85,7 @@ def notes_on_judges(facts: DatasetFacts) -> Iterator[str]:
         yield " ".join([f"Judged by: {', '.join(facts.judges)}.", *facts.agreement])
     if facts.relevant_per_query is not None and facts.relevant_per_query < SPARSE:
         yield (
-            f"Sparse labels: {facts.relevant_per_query:.1f} judged relevant documents a topic. Others are relevant, "
+            f"Sparse labels: {facts.relevant_per_query:.1f} judged relevant documents per query. Others are relevant, "
             "too, and count as not relevant: systems that find these are marked down."
         )
 

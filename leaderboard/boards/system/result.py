@@ -14,6 +14,7 @@ from leaderboard.boards.columns.significance import (
     ranks_text,
 )
 from leaderboard.boards.model import rank_label
+from leaderboard.boards.system.standing import tie_text
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
 from leaderboard.results.history.measurements import MeasuredEntry
@@ -76,6 +77,8 @@ class Result(NamedTuple):
     certainty: EntryCertainty | None = None
     better_than_baseline: bool | None = None
     tied_with_best: bool | None = None
+    #: What it ties with, in words; empty where that is not known.
+    ties: str = ""
     contamination_gap: Gap | None = None
     #: Where the file is that a reported figure was read from; empty where it is printed.
     address: str = ""
@@ -144,6 +147,7 @@ def with_certainty(results: Sequence[tuple[Mapping[str, Any], Result]]) -> list[
                 certainty=of_measure.of(row["pk"]) if of_measure is not None else None,
                 better_than_baseline=said.better,
                 tied_with_best=said.tied_with_best,
+                ties=tie_text(result.rank, said, len(board.tied_with_best(result.measure) - {row["pk"]})),
                 contamination_gap=said.gap,
             )
         )

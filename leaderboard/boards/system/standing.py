@@ -25,6 +25,18 @@ from leaderboard.results.significance.statements import BoardStatements, Stateme
 _TOLD = (Entry.Visibility.PUBLIC, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
 
 
+def tie_text(rank: int | None, said: Statement, others: int) -> str:
+    """What a result ties with, if it has a rank: `tied with ranks 2–4`; `others` may be the best beside it."""
+    if rank is None:
+        return ""
+    if said.ranks is not None:
+        low, high = said.ranks
+        return f"tied with ranks {low}–{high}" if low < high else "no ties"
+    if said.tied_with_best is None or rank > 1:
+        return "tied with the best" if said.tied_with_best else ""
+    return f"tied with {others} other{'s' if others > 1 else ''}" if others else "no ties"
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A result's place by its dataset's primary measure.
@@ -86,15 +98,7 @@ class Standing:
     @property
     def tie_text(self) -> str:
         """`tied with ranks 2–4`, `no ties`; empty where nothing is known or told."""
-        if self.ties is not None:
-            low, high = self.ties
-            return f"tied with ranks {low}–{high}" if low < high else "no ties"
-        if self.rank is None or self.said.tied_with_best is None:
-            return ""
-        if self.rank > 1:
-            return "tied with the best" if self.said.tied_with_best else ""
-        others = f"{self.others_tied} other{'s' if self.others_tied > 1 else ''}"
-        return f"tied with {others}" if self.others_tied else "no ties"
+        return tie_text(self.rank, self.said, self.others_tied)
 
     @property
     def sentence(self) -> str:

@@ -41,11 +41,12 @@ class PublishedComparison:
 
     `differences` are those to the `baseline`, which is not among them, more being better; `better` says of each whether
     it is significant. `step` is that in which the scores are published. `tied` are those of `ranked` that tests of all
-    pairs do not find worse than the best, and the best.
+    pairs do not find worse than the best, as they are behind it by less than `tied_within`, and the best.
     """
 
     measure: str
     least_difference: float
+    tied_within: float
     step: float
     baseline: int | None
     differences: Mapping[int, float]
@@ -117,7 +118,8 @@ def _hold(
     ranked: frozenset[int],
 ) -> PublishedComparison:
     """Hold the scores, of which more is better, against the baseline's, and the ranked ones against the best."""
-    nearest = max((scores[entry] for entry in ranked), default=0.0) - among(least, len(ranked), alpha=ALPHA)
+    within = among(least, len(ranked), alpha=ALPHA)
+    nearest = max((scores[entry] for entry in ranked), default=0.0) - within
     differences = {
         entry: score - scores[baseline]
         for entry, score in scores.items()
@@ -126,6 +128,7 @@ def _hold(
     return PublishedComparison(
         measure,
         least,
+        within,
         step,
         baseline,
         differences,

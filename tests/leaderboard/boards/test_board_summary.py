@@ -24,9 +24,9 @@ from tests.leaderboard.entries import (
 from tests.leaderboard.entries_by_query import make_board, score_queries, spread
 
 pytestmark = pytest.mark.django_db
-UNTESTED = "Tied with the best: not tested (no per-topic scores)."
-UNMEASURED = "Cost: not measured."
-UPLOADED = "Cost: not measured (uploaded run)."
+UNTESTED = "Tied with the best: not tested (no per-query scores)."
+UNMEASURED = "Cost: not reported."
+UPLOADED = "Cost: not timed (uploaded run)."
 UNKNOWN = "Tied with the best: not known yet."
 ALONE = "Lead: no baseline to compare with."
 LEAD = "vs BM25: +{}%, significant (Holm-corrected p < 0.001)."
@@ -114,7 +114,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "below the baseline's upper bound": (
         lambda: bounded(0.65),
         f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Tied with the best: none. "
-        f"Unjudged documents: at worst, could reverse the lead over BM25. {UPLOADED}",
+        f"Unjudged documents: worst case would reverse the lead over BM25. {UPLOADED}",
         {"better": True, "above_bound": False},
     ),
     "nothing of the baseline is unjudged": (
@@ -130,7 +130,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "everything ties": (
         lambda: tested(BM25=0.4, First=0.4012, Second=0.4006),
         "Best: First, nDCG@10 0.401. vs BM25: +0.3%, not significant (Holm-corrected p = {p}). "
-        f"Tied with the best: all 2 others, BM25 included. {UPLOADED}",
+        f"Tied with the best: all 2 others, including BM25. {UPLOADED}",
         {"better": False, "tied": ["Second", "BM25"]},
     ),
     "two ties": (
@@ -145,13 +145,13 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "hidden, significant": (
         lambda: protected(BM25=0.4, First=0.601, Second=0.59),
-        "Best: First, nDCG@10 0.601. vs BM25: +50.2%, significant (+0.201; needs {least}). "
+        "Best: First, nDCG@10 0.601. vs BM25: +50.2% (+0.201), significant (threshold {least}). "
         f"Tied with the best: Second. {UPLOADED}",
         {"better": True, "p": None, "tied": ["Second"]},
     ),
-    "hidden, not shown": (
+    "hidden, not significant": (
         lambda: protected(BM25=0.4, Little=0.405),
-        "Best: Little, nDCG@10 0.405. vs BM25: +1.2%, not significant (+0.005; needs {least}). "
+        "Best: Little, nDCG@10 0.405. vs BM25: +1.2% (+0.005), not significant (threshold {least}). "
         f"Tied with the best: BM25. {UPLOADED}",
         {"better": False, "p": None, "tied": ["BM25"]},
     ),
@@ -189,7 +189,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "the best was uploaded, others were measured": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, None), quick=(0.57, 8.0)),
         f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
-        "Cost: not measured (uploaded run); close but faster: quick, 8.0 ms.",
+        "Cost: not timed (uploaded run); close but faster: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "more ties than can be named": (
@@ -271,3 +271,14 @@ def test_more_than_twenty_comparisons_say_how_many_chance_colours(client: Client
     assert said in client.get(f"/datasets/{large.slug}/").content.decode()
     assert said in client.get(f"/datasets/{large.slug}/?q=20").content.decode(), "of the whole board"
     assert "Chance alone" not in client.get(f"/datasets/{small.slug}/").content.decode()
+
+
+def test_the_legend_over_hidden_judgements_says_both_thresholds(client: Client) -> None:
+    dataset = protected(BM25=0.4, First=0.601, Second=0.59)
+    said = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["least_difference"]
+    page = " ".join(client.get(f"/datasets/{dataset.slug}/").content.decode().split())
+    within = re.search(r"behind by less than (\d\.\d{3}), a higher threshold", page)
+    assert within is not None
+    assert float(within[1]) > said
+    assert f"by at least {said:+.3f}, which is significant" in page
+    assert "not tested" not in page

@@ -123,15 +123,15 @@ def test_boards_have_it_as_columns_that_are_off_a_facet_and_a_chip(
         reader = row_of(board, "Reader")
         assert reader.value("gap") == pytest.approx(0.2)
         assert (reader.value("gap-shown"), row_of(board, "Honest").value("gap-shown")) == (
-            "shown",
-            "not shown",
+            "significant",
+            "not significant",
         )
         assert [row.entry.system for row in shown(dataset, facets=(("gap", ("shown",)),)).rows] == ["Reader"]
         page = page_text(client, dataset)
-        assert page.count(">gap shown</a>") == 1
+        assert page.count(">significant gap</a>") == 1
         assert "/docs/contamination/" in page
-    assert ">hidden half</a>" in page_text(client, public)
-    assert ">open half</a>" in page_text(client, hidden)
+    assert "Hidden half</a>" in page_text(client, public)
+    assert "Open half</a>" in page_text(client, hidden)
     chosen = client.get("/datasets/public/?columns=gap&columns=gap-interval&sort=gap").content.decode()
     assert "+0.200<" in chosen
 
@@ -142,7 +142,7 @@ def test_api_and_exports_have_it(client: Client, twins: tuple[Dataset, Dataset])
     assert gap["value"] == pytest.approx(0.2)
     assert gap["shown"] is True
     assert rows["BM25"]["contamination_gap"] is None
-    assert rows["Reader"]["values"]["gap-shown"] == "shown"
+    assert rows["Reader"]["values"]["gap-shown"] == "significant"
     slug = System.objects.get(name="Reader").slug
     results = client.get(f"/api/v1/systems/{slug}/").json()["results"]
     assert [result["contamination_gap"] for result in results] == [gap, gap]
@@ -154,8 +154,8 @@ def test_api_and_exports_have_it(client: Client, twins: tuple[Dataset, Dataset])
 
 def test_the_systems_page_and_compare_say_it(client: Client, twins: tuple[Dataset, Dataset]) -> None:
     slugs = [System.objects.get(name=name).slug for name in ("Reader", "Honest")]
-    assert client.get(f"/systems/{slugs[0]}/").content.decode().count("gap +0.200: shown") == 2
-    assert client.get(f"/systems/{slugs[1]}/").content.decode().count("gap +0.001: not shown") == 2
+    assert client.get(f"/systems/{slugs[0]}/").content.decode().count("gap +0.200, significant") == 2
+    assert client.get(f"/systems/{slugs[1]}/").content.decode().count("gap +0.001, not significant") == 2
     for row in compare(slugs, entries_of_systems(slugs), "").rows:
         reader, honest = row.cells
         assert reader.gap == gap_of(twins[0], "Reader")
@@ -166,10 +166,10 @@ def test_the_systems_page_and_compare_say_it(client: Client, twins: tuple[Datase
 
 def test_a_kept_page_follows_the_other_half(client: Client, twins: tuple[Dataset, Dataset]) -> None:
     public, hidden = twins
-    assert page_text(client, public).count(">gap shown</a>") == 1
+    assert page_text(client, public).count(">significant gap</a>") == 1
     system = System.objects.get(name="Reader")
     score_queries(hidden, "Reader", spread(0.72, 30), system=system)
-    assert ">gap shown</a>" not in page_text(client, public)
+    assert ">significant gap</a>" not in page_text(client, public)
 
 
 def test_a_board_without_gaps_takes_the_order(client: Client, twins: tuple[Dataset, Dataset]) -> None:
