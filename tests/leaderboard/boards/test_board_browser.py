@@ -165,7 +165,7 @@ def test_columns_are_picked_without_javascript(browser: Browser, live_server: ob
     context.close()
 
 
-@pytest.mark.parametrize(("width", "height", "most"), [(1440, 900, 274), (390, 844, 324)])
+@pytest.mark.parametrize(("width", "height", "most"), [(1440, 900, 274), (390, 844, 350)])
 def test_the_first_row_is_on_the_first_screen_whatever_is_said_above_it(
     page: Page, live_server: Any, width: int, height: int, most: int
 ) -> None:

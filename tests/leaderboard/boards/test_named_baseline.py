@@ -131,7 +131,7 @@ def test_its_name_stands_where_differences_do(client: Client, dataset: Dataset) 
     system = visible(client.get(ours.get_absolute_url()).content.decode())
     assert f"Δ vs {NAME}" in system
     assert f"compare with {NAME}" in system.replace("C", "c")
-    assert f"to {NAME} (" in client.get(f"/figures/deltas.json?dataset={dataset.slug}").content.decode()
+    assert f"vs {NAME} (" in client.get(f"/figures/deltas.json?dataset={dataset.slug}").content.decode()
 
 
 @pytest.mark.parametrize(("file", "tags", "name"), [

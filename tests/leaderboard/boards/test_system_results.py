@@ -39,7 +39,7 @@ def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None
     _, slugs = board()
     page = client.get(f"/systems/{slugs['Last']}/").content.decode()
     assert '<span class="unit">95% interval</span>' in page
-    assert "3rd of 3 with nDCG@10 0.200; −50.0% vs BM25 (significant); no ties." in one_line(page)
+    assert "3rd of 3 with nDCG@10 0.200; −50.0% vs BM25 (significant); no ties" in one_line(page)
     found = cells(page, "Judged")
     assert found.count("&lt;0.001") == 2, "against BM25, and against the best"
     assert any(re.search(r"0\.200 0\.\d{3}–0\.\d{3}$", cell) for cell in found)
