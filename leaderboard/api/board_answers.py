@@ -106,8 +106,7 @@ class RowSerializer(Answer):
     quarantined = serializers.CharField(allow_null=True, help_text="Why, if it is.")
     challenged = serializers.BooleanField()
     better_than_baseline = serializers.BooleanField(
-        allow_null=True,
-        help_text="At 0.05, by the row's own comparison; false: not significant, null: not known.",
+        allow_null=True, help_text="At 0.05, by its own comparison; false: not significant, null: not known."
     )
     tied_with_best = serializers.BooleanField(
         allow_null=True, help_text="Whether tests leave open that it is the best; null: not known."

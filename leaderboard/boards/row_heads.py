@@ -46,9 +46,8 @@ _GIVES_WAY = {"by": ' class="by"', "architecture": ' class="kind"'}
 class Names(NamedTuple):
     """What stands at the names of a board: facts that no column shows, and the best with what ties with it, if any.
 
-    `without_page` are slugs of systems that have no page by now, `implied` is a provenance that is said above the board
-    and not in rows. Then come texts, which are looked up once for a board: labels of buttons, with a place for the
-    name, and what stands below a rank.
+    `without_page` are slugs of systems that have no page by now, `implied` is a provenance that rows need not say. Then
+    come texts, looked up once for a board: labels of buttons, with a place for the name, and what is below a rank.
     """
 
     below: tuple[str, ...]

@@ -50,12 +50,12 @@ class OverAll:
         """The column of an aggregate, with what makes its cells; that of the common mean depends on the view."""
         if column.key == COMMON:
             return column
-        if column.key == WINS:  # of the baseline against itself none, as on a dataset's board
-            return replace(
-                column,
-                cell=lambda line: None if line.about.is_baseline else self._aggregates[WINS][line.number],
-            )
-        return replace(column, cell=lambda line: self._aggregates[column.key][line.number])
+
+        def cell(line: BenchmarkLine) -> Cell | Value:
+            with_itself = column.key == WINS and line.about.is_baseline
+            return None if with_itself else self._aggregates[column.key][line.number]
+
+        return replace(column, cell=cell)
 
     @cached_property
     def _aggregates(self) -> Mapping[str, Sequence[Cell | Value]]:
