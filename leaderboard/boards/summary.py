@@ -28,10 +28,9 @@ LONGEST_NAME = 34
 #: So many letters of names of systems that tie are said, the first name always; further ones are counted.
 MOST_NAMED = 48
 
-#: Why the best has no latency, by how it was obtained.
+#: Why the best has no latency, by how it was obtained; one that ran here was not timed.
 _NOT_TIMED = {
     SCORED: gettext_lazy("not timed (uploaded run)"),
-    "measured": gettext_lazy("not timed"),
     REPORTED: gettext_lazy("not reported"),
 }
 
