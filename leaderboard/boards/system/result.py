@@ -39,7 +39,7 @@ class Result(NamedTuple):
     `word_pieces` is what BM25 over word pieces had in the same job, where that gives it. Of a seed set `value` is the
     mean over `seed_count` runs, `deviations` are the sample standard deviations by measure, and `seeds` the runs, of
     which nothing is told over hidden judgements. `certainty` is what was found of `measure`: None over hidden
-    judgements, of reported figures, and as long as nothing was found. `ties` says what it ties with, where that is known.
+    judgements, of reported figures, and as long as nothing was found. `ties` says what it ties with, if known.
     """
 
     dataset: str
