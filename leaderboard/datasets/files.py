@@ -22,7 +22,6 @@ from evaluation.judgements.qrels import read_grades
 from leaderboard.core.permissions import (
     DueAgreement,
     due_agreements,
-    has_agreement,
     may_read_judgements,
     sees,
 )
@@ -133,7 +132,7 @@ def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
 
 def keeping_out(dataset: Dataset, user: User | AnonymousUser) -> list[DueAgreement]:
     """The dataset's agreement, while it keeps this visitor from all of its files."""
-    return due_agreements(user, datasets=[dataset.pk]) if has_agreement(dataset) else []
+    return due_agreements(user, datasets=[dataset.pk])
 
 
 def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> DatasetFile | None:

@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from allauth.account.models import EmailAddress
+from allauth.account.signals import email_confirmed
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
+from django.dispatch import receiver
 from django.utils import timezone
 
 from leaderboard.core.audit import acting, record
@@ -156,8 +158,8 @@ def withdraw_registration(agreement: Agreement, person: User) -> bool:
 def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
     """Record that the person accepts this version of the text. Twice is once.
 
-    Whoever is on the agreement's list is approved at once. Raises AgreementChanged for another version than the
-    present one: the text has changed since it was shown.
+    Whoever is on the agreement's list is approved at once, or once the address on it is verified. Raises
+    AgreementChanged for another version than the present one: the text has changed since it was shown.
     """
     row = Agreement.objects.select_for_update(no_key=True, of=("self",)).get(pk=agreement.pk)
     if not row.in_force or row.version != version:
@@ -168,13 +170,21 @@ def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
     _, new = Acceptance.objects.get_or_create(
         agreement=row, person=person, version=version, defaults={"text_sha256": digest}
     )
-    if not new:
-        return
     with acting(person):
-        after = {"version": version, "text_sha256": digest}
-        record("agreement accepted", row, dataset=row.dataset_id, after=after)
-    if row.needs_approval and _is_listed(row, person):
-        approve_registration(row, person)
+        if new:
+            after = {"version": version, "text_sha256": digest}
+            record("agreement accepted", row, dataset=row.dataset_id, after=after)
+        if row.needs_approval and _is_listed(row, person):
+            approve_registration(row, person)
+
+
+@receiver(email_confirmed)
+def approve_the_listed(email_address: EmailAddress, **said: object) -> None:
+    """Approve whoever accepted an agreement before an address on its list was verified."""
+    with transaction.atomic(), acting(email_address.user):
+        for acceptance in waiting_acceptances().filter(person=email_address.user):
+            if _is_listed(acceptance.agreement, acceptance.person):
+                approve_registration(acceptance.agreement, acceptance.person)
 
 
 def _is_listed(agreement: Agreement, person: User) -> bool:

@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from leaderboard.core.permissions import due_agreements, may_see_dataset
+from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Acceptance, Agreement, User
 from leaderboard.rounds.lifecycle import listed_rounds
 from submissions.accounts.agreements import AgreementChanged, accept_agreement
@@ -48,7 +49,7 @@ def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
         try:
             if not request.POST.get("accept"):
                 raise AgreementChanged(_("Tick the box to accept the agreement."))
-            accept_agreement(request.user, agreement, int(version) if version.isdecimal() else 0)
+            accept_agreement(request.user, agreement, parse_number(version) or 0)
         except AgreementChanged as error:
             refused = str(error)
             agreement.refresh_from_db()

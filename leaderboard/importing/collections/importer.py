@@ -216,12 +216,7 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
                 f"Say --split {dataset.current_qrels.split}, or import the other split under another slug.",
             )
         )
-    problems += [
-        problem(
-            f"option_{name}", f"{name}: {message}", "Correct the option, or take the agreement out of force."
-        )
-        for name, message in opened_despite_agreement(dataset, options.columns()).items()
-    ]
+    problems += _opened(dataset, options)
     scored = dataset.entries.exclude(provenance=Entry.Provenance.REPORTED).exists()
     for name in _DECIDING:
         wanted = getattr(options, name)
@@ -316,10 +311,22 @@ def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
     )
 
 
+def _opened(dataset: Dataset, options: ImportOptions) -> list[Problem]:
+    """Options that would show what the dataset's agreement keeps back."""
+    hint = "Correct the option, or take the agreement out of force."
+    opened = opened_despite_agreement(dataset, options.columns())
+    return [problem(f"option_{name}", f"{name}: {message}", hint) for name, message in opened.items()]
+
+
 def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
-    """The dataset's row, locked, with its settings brought up to date, and what changed."""
+    """The dataset's row, locked, with its settings brought up to date, and what changed.
+
+    Raises InvalidContent where an agreement came into force meanwhile that the options would go against.
+    """
     lock_boards(Dataset.objects.filter(slug=options.slug).values_list("pk", flat=True))
     dataset = Dataset.objects.filter(slug=options.slug).first()
+    if dataset is not None and (opened := _opened(dataset, options)):
+        raise InvalidContent.of(*opened)
     wanted: dict[str, Any] = options.columns()
     if options.twin_of:
         wanted["twin_of_id"] = Dataset.objects.values_list("pk", flat=True).get(slug=options.twin_of)

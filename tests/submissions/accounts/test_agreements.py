@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from allauth.account.models import EmailAddress
+from allauth.account.signals import email_confirmed
 from django.test import Client
 from django.utils import timezone
 
@@ -193,6 +194,12 @@ def test_a_curator_approves_one_by_one_or_by_a_list(tiny: Dataset, client: Clien
         assert client.get(CORPUS).status_code == status, person
     assert "waits for a curator" in client.get(CORPUS).content.decode()
     assert "registrations wait for approval" in curating.get("/admin/").content.decode()
+    later = EmailAddress.objects.get(user=unverified)
+    later.set_verified()
+    email_confirmed.send(EmailAddress, email_address=later)
+    client.force_login(unverified)
+    assert client.get(CORPUS).status_code == 200
+    client.force_login(waiting)
     act = {"action": "approve", "_selected_action": Acceptance.objects.get(person=waiting).pk}
     page = curating.post("/admin/leaderboard/acceptance/", act)
     assert "Approve registrations" in page.content.decode()
@@ -253,6 +260,26 @@ def test_a_model_is_refused_as_a_run_is(tiny: Dataset, models_run_here: None) ->
         "submissions/", kind="model", system="M", architecture="lexical", engine="bm25", dataset="tiny"
     )
     assert refused.body["code"] == "agreement_required"
+
+
+def test_an_import_does_not_open_what_an_agreement_closed_meanwhile(tiny: Dataset, tmp_path: Path) -> None:
+    Agreement.objects.update(in_force=False)
+    asked = ImportOptions(
+        slug="tiny", hidden=False, queries_visibility="public", documents_visibility="public"
+    )
+
+    def meanwhile(stage: str, share: float) -> None:
+        Agreement.objects.update(in_force=True)
+
+    with pytest.raises(InvalidContent, match="agreement in force"):
+        import_dataset(write_folder(tmp_path / "again"), asked, meanwhile)
+    Dataset.objects.update(queries_visibility="public", documents_visibility="public")
+    assert Client().get(CORPUS).status_code == 403, "whatever the settings are"
+
+
+def test_a_version_of_thousands_of_digits_is_another_version(tiny: Dataset, client: Client) -> None:
+    client.force_login(make_user())
+    assert client.post(PAGE, {"accept": "yes", "version": "1" * 5000}).status_code == 409
 
 
 def test_acceptances_are_told_to_their_person_and_outlive_the_account(tiny: Dataset) -> None:
