@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from submissions.jobs.models import checking
 from tests.faults import forked
 from tests.faults.forked import ForkedService, forked_site
 from tests.faults.kills import HEAD, Tally, repetitions, repetitions_of_celery
@@ -104,7 +103,6 @@ def encoding_site(
     if connection.vendor != "postgresql":
         pytest.skip(NEEDS_POSTGRESQL)
     use_toy_engine(monkeypatch, settings)
-    monkeypatch.setattr(checking, "is_checked", lambda note: True)  # the toy's checkpoint has no weights
     settings.SHARD_SIZE, settings.TIMING_LOCK = 3, str(tmp_path / "timing.lock")
     names = {
         "scorer": "score",

@@ -9,8 +9,10 @@ from typing import Any
 
 from leaderboard.models import BoardChange, Dataset, Entry, Evaluation, Run
 from leaderboard.systems.records import SystemFields
+from submissions.checkpoints.service import folder_of
 from submissions.intake.files import IncomingFile
 from submissions.intake.runs import accept_submission
+from submissions.jobs.models import checking
 from submissions.models import TERMINAL, Job, Notice, QuotaUse, State, Submission
 from submissions.notifications.sending import has_notifications, send_notifications
 from tests.factories import make_user
@@ -56,6 +58,9 @@ class ModelWork:
         """One more model, of somebody new, so that nothing is found encoded."""
         self.count += 1
         submission = make_submission(f"Toy {self.count}", pause=0.01)
+        assert submission.checkpoint is not None
+        # It has no weights that the library could look at.
+        (folder_of(submission.checkpoint) / checking.NOTE).write_text(checking.releases())
         queue_model(self.open, submission)
         return submission
 

@@ -25,7 +25,8 @@ from submissions.queue.lifecycle import advance, write_log
 from submissions.sandbox.backends import SandboxLimits, UnprotectedBackend
 from submissions.sandbox.running import run_job
 
-_NOTE = "checked.txt"
+#: The file beside a checkpoint that says which releases of the libraries took it.
+NOTE = "checked.txt"
 _LIMITS = {"memory_bytes": 2 << 30, "output_bytes": 1 << 20}
 
 
@@ -50,7 +51,7 @@ def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
 
     Raises CheckpointRefused, ModelCrashed, and as `run_job`.
     """
-    note = folder_of(checkpoint) / _NOTE
+    note = folder_of(checkpoint) / NOTE
     if is_checked(note):
         return
     limits = SandboxLimits(wall_clock_seconds=settings.MODEL_CHECK_SECONDS, **_LIMITS)
@@ -73,14 +74,15 @@ def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
     if not report.valid:
         raise CheckpointRefused(report)
     with suppress(OSError):  # it is asked again next time
-        note.write_text(_releases(), encoding="utf-8")
+        note.write_text(releases(), encoding="utf-8")
 
 
 def is_checked(note: Path) -> bool:
     """Whether these releases of the libraries took the checkpoint before."""
-    return note.is_file() and note.read_text(encoding="utf-8") == _releases()
+    return note.is_file() and note.read_text(encoding="utf-8") == releases()
 
 
-def _releases() -> str:
+def releases() -> str:
+    """The libraries that check, in their versions: what stands in the note of a checkpoint that they took."""
     names = ("sentence-transformers", "tokenizers", "transformers")
     return "".join(f"{name} {version(name)}\n" for name in names)
