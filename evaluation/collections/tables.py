@@ -55,7 +55,17 @@ def convert_examples(paths: Sequence[Path], folder: Path, split: str) -> None:
     for none. Errors as `convert_texts`.
     """
     columns = ("_id", "query", "gold_ids", "excluded_ids")
-    examples = [(line, *values) for path in paths for line, values in _columns(path, columns)]
+    examples = [
+        (
+            line,
+            query,
+            text,
+            _listed(path, line, "gold_ids", gold),
+            _listed(path, line, "excluded_ids", excluded),
+        )
+        for path in paths
+        for line, (query, text, gold, excluded) in _columns(path, columns)
+    ]
     write_records(
         folder / "queries.jsonl",
         (Record(str(query), "", str(text), line) for line, query, text, *_ in examples),
@@ -64,6 +74,14 @@ def convert_examples(paths: Sequence[Path], folder: Path, split: str) -> None:
     write_judgements(folder / "qrels" / f"{split}.tsv", relevant)
     pairs = ((query, document) for _, query, _, _, listed in examples for document in listed)
     write_excluded(folder / "excluded.tsv", (pair for pair in pairs if pair[1] != "N/A"))
+
+
+def _listed(path: Path, line: int, column: str, value: Any) -> list[str]:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return value
+    raise wrong(
+        path, [line], f"{column} that is no list of ids", 'Write a list of texts, such as ["d1", "d2"].'
+    )
 
 
 def _graded(rows: Iterable[Row]) -> Iterator[Row]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from PIL import Image
+
 #: The least contrast of text with what is behind it (WCAG 2.2, 1.4.3).
 LEAST_CONTRAST = 4.5
 #: What links lie on, in the light and in the dark theme: page, raised and tinted areas, and the grounds of notices
@@ -20,6 +22,8 @@ THEMES = ("light", "dark")
 #: What a logo may be, and the largest, in bytes: every page shows it.
 LOGO_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 LARGEST_LOGO = 256 * 1024
+#: The widest and highest PNG logo, in pixels: pictures of boards decode it whole.
+LONGEST_SIDE = 4096
 
 
 def read_accent(text: str) -> tuple[str, str] | None:
@@ -81,8 +85,27 @@ def problem_of_logo(path: Path) -> str:
         return f"SITE_LOGO is {path}, which is neither .svg nor .png."
     if (size := path.stat().st_size) > LARGEST_LOGO:
         return f"SITE_LOGO is {path}, which has {size:,} bytes; {LARGEST_LOGO:,} are the most."
-    start = path.read_bytes()[:1024]
-    is_png = path.suffix.lower() == ".png"
-    if start.startswith(b"\x89PNG\r\n\x1a\n") if is_png else b"<svg" in start.lower() or b"<?xml" in start:
+    if path.suffix.lower() == ".png":
+        try:
+            read_png(path)
+        except ValueError as error:
+            return f"SITE_LOGO is {path}, {error}."
         return ""
-    return f"SITE_LOGO is {path}, whose content is not {'PNG' if is_png else 'SVG'}."
+    start = path.read_bytes()[:1024]
+    if b"<svg" in start.lower() or b"<?xml" in start:
+        return ""
+    return f"SITE_LOGO is {path}, whose content is not SVG."
+
+
+def read_png(path: Path) -> Image.Image:
+    """The decoded picture. Raises ValueError with what is wrong, also where the file is gone or too large to decode."""
+    try:
+        with Image.open(path, formats=["PNG"]) as file:
+            if max(file.size) <= LONGEST_SIDE:
+                return file.convert("RGBA")
+            width, height = file.size
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"which is larger than {LONGEST_SIDE:,} pixels a side") from error
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow raises each of them for broken files
+        raise ValueError("whose content is not PNG, or is broken") from error
+    raise ValueError(f"which has {width:,} × {height:,} pixels; {LONGEST_SIDE:,} a side are the most")

@@ -61,8 +61,11 @@ def check_site_pages(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
 
 
 def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Whether the logo can be shown, and links in the accent colour can be read in both themes."""
+    """Whether the name is one line, the logo can be shown, and links in the accent colour can be read."""
     found: list[CheckMessage] = []
+    if not settings.SITE_NAME.strip() or not settings.SITE_NAME.isprintable():
+        hint = "Write a name in one line: mails, feeds and titles have it."
+        found.append(Error("SITE_NAME is empty or not one line.", hint=hint, id="leaderboard.E004"))
     if settings.SITE_LOGO is not None and (problem := problem_of_logo(settings.SITE_LOGO)):
         hint = "Name an SVG or PNG file that the web processes can read."
         found.append(Error(problem, hint=hint, id="leaderboard.E002"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 from functools import cache
 from itertools import groupby
@@ -13,8 +14,11 @@ from django.contrib.staticfiles import finders
 from PIL import Image, ImageDraw, ImageFont
 
 from leaderboard.boards.model import Board, Row
+from leaderboard.core.branding import read_png
 from leaderboard.core.text.bibtex import to_latin
 from leaderboard.core.text.numbers import MINUS, format_value, signed_percent
+
+logger = logging.getLogger(__name__)
 
 #: Pixels, as Open Graph and Twitter want them, and the space around what is drawn.
 WIDTH, HEIGHT, MARGIN = 1200, 630, 72
@@ -48,8 +52,11 @@ def _draw_logo(image: Image.Image) -> int:
     """Paste the operator's logo, where it is a PNG file; how far the name moves to the right."""
     if settings.SITE_LOGO is None or settings.SITE_LOGO.suffix.lower() != ".png":
         return 0
-    with Image.open(settings.SITE_LOGO) as file:
-        logo = file.convert("RGBA")
+    try:
+        logo = read_png(settings.SITE_LOGO)
+    except ValueError as error:  # the file was removed or replaced after the start
+        logger.warning("The logo is left out of pictures of boards: SITE_LOGO is a file %s.", error)
+        return 0
     logo.thumbnail((240, 40))
     image.paste(logo, (MARGIN, 42), logo)
     return logo.width + 16

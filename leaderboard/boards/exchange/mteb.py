@@ -10,6 +10,7 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -123,20 +124,31 @@ def model_name(system: System) -> tuple[str, str]:
 
 
 def archive(system: System, results: Sequence[ExchangedResult], url: str) -> bytes:
-    """All of it as a zip. A configuration stands where MTEB has a model's revision."""
+    """All of it as a zip. A configuration stands where MTEB has a model's revision.
+
+    Configurations that are written alike there (`k1=1.2` and `k1=12`) are told apart by a number.
+    """
     folder = "results/" + "__".join(model_name(system))
     files: dict[str, Mapping[str, Any]] = {}
+    owners: dict[str, tuple[str, str]] = {}
     for result in results:
-        revision = slugify(result.configuration) or NO_REVISION
+        written = slugify(result.configuration) or NO_REVISION
         if result.provenance == "reported":
-            revision = "reported" if revision == NO_REVISION else f"{revision}-reported"
+            written = "reported" if written == NO_REVISION else f"{written}-reported"
+        task, owner = (
+            task_name(result.dataset_slug, result.dataset),
+            (result.configuration, result.provenance),
+        )
+        revision = next(
+            each
+            for each in (written if number == 1 else f"{written}-{number}" for number in count(1))
+            if owners.setdefault(each, owner) == owner and f"{folder}/{each}/{task}.json" not in files
+        )
         files[f"{folder}/{revision}/model_meta.json"] = {
             **model_meta(system, results, url),
             "revision": revision,
         }
-        files[f"{folder}/{revision}/{task_name(result.dataset_slug, result.dataset)}.json"] = task_result(
-            result
-        )
+        files[f"{folder}/{revision}/{task}.json"] = task_result(result)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in sorted(files):

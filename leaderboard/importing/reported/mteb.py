@@ -10,8 +10,9 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -51,6 +52,9 @@ _FIELDS = {
     "open_weights": "open_weights", "reference": "model_url", "public_training_code": "code_url",
     "adapted_from": "backbone", "citation": "bibtex",
 }  # fmt: skip
+_NAME = re.compile(r"[\w.-]+/[\w.-][\w.+ ()=,:-]*")
+#: The most that one answer names, of problems or of tasks.
+_NAMED = 100
 _ARCHITECTURES = {types[0]: each for each, types in MODEL_TYPES.items() if types} | {
     "router": Architecture.OTHER
 }
@@ -78,7 +82,7 @@ class MtebResults:
         """What was not taken, a sentence for each kind."""
         found = []
         if self.unknown_tasks:
-            names = ", ".join(sorted(self.unknown_tasks))
+            names = ", ".join(_first(sorted(self.unknown_tasks)))
             found.append(f"Left out, since no dataset here is known to be the task: {names}.")
         if self.experiments:
             found.append(
@@ -96,7 +100,7 @@ def read_mteb_results(
 ) -> MtebResults:
     """The results in a folder or a zip, which lies at the address `source`; `named` are tasks with their datasets.
 
-    A zip is expanded into `work`. Raises InvalidContent with all that is wrong, each with its file and its field.
+    A zip is expanded into `work`. Raises InvalidContent with what is wrong, by file and field, the first hundred.
     """
     results, wrong = MtebResults(), list[str]()
     files = _files(path, work)
@@ -132,8 +136,14 @@ def read_mteb_results(
             f"{path.name} has no result of a dataset that is here. {' '.join(results.left_out())}".strip()
         )
     if wrong:
-        raise InvalidContent.of(*(Problem("error", "mteb_result", 1, each, "") for each in wrong))
+        raise InvalidContent.of(*(Problem("error", "mteb_result", 1, each, "") for each in _first(wrong)))
     return results
+
+
+def _first(texts: Sequence[str]) -> list[str]:
+    """The first of them, and how many more there are."""
+    left = len(texts) - _NAMED
+    return [*texts[:_NAMED], *([f"and {left:,} more"] if left > 0 else [])]
 
 
 def _files(path: Path, work: Path) -> dict[str, Path]:
@@ -189,7 +199,7 @@ def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
         raise _Wrong("it is missing: mteb writes it beside the results, and it says what the model is")
     meta = _read(files[name])
     named, revision = meta.get("name"), meta.get("revision") or folder.rpartition("/")[2] or NO_REVISION
-    if not isinstance(named, str) or "/" not in named:
+    if not isinstance(named, str) or not _NAME.fullmatch(named):
         raise _Wrong(f"name is {_shown(named)}, and should be organisation/model")
     if not isinstance(revision, str):
         raise _Wrong(f"revision is {_shown(revision)}, and should be text")
@@ -198,13 +208,15 @@ def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
 
 def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     """What ModelMeta says, as the fields of a system. Raises _Wrong with every field that a system cannot have."""
+    if wrong := _wrong_types(meta):
+        raise _Wrong("; ".join(wrong))
     said = {field: meta[theirs] for theirs, field in _FIELDS.items() if meta.get(theirs) is not None}
     if isinstance(said.get("dimension"), list):  # Matryoshka: those that it can be cut to
-        said["dimension"] = max((each for each in said["dimension"] if isinstance(each, int)), default=None)
+        said["dimension"] = max(said["dimension"], default=None)
     if isinstance(longest := said.get("maximum_length"), float):
         said["maximum_length"] = int(longest) if math.isfinite(longest) else None
-    if re.fullmatch(r"\d{4}-\d\d-\d\d", str(meta.get("release_date"))):
-        said["year"] = int(meta["release_date"][:4])
+    if meta.get("release_date") is not None:
+        said["year"] = date.fromisoformat(meta["release_date"]).year
     if (trained := meta.get("training_datasets")) is not None:
         if not isinstance(trained, dict | list) or not all(isinstance(each, str) for each in trained):
             raise _Wrong(f"training_datasets is {_shown(trained)}, and should be names of tasks")
@@ -220,8 +232,49 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         raise _Wrong(f"model_type is {_shown(types)}, and should be one of {', '.join(_ARCHITECTURES)}")
     is_bm25 = name in BASELINES or ("bm25" in name.lower() and types == ["sparse"])
     said["architecture"] = Architecture.LEXICAL if is_bm25 else kind
-    said["closed_api"] = isinstance(framework, list) and "API" in framework
+    said["closed_api"] = "API" in framework
     return _cleaned(name, said)
+
+
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and value % 1 == 0
+
+
+def _is_date(value: Any) -> bool:
+    try:
+        return bool(re.fullmatch(r"\d{4}-\d\d-\d\d", value) and date.fromisoformat(value))
+    except (TypeError, ValueError):
+        return False
+
+
+#: A field of ModelMeta → whether a value can be its, and what it should be. `max_tokens` is infinite for some models.
+_TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "n_parameters": (_is_whole, "a whole number"),
+    "embed_dim": (
+        lambda value: all(map(_is_whole, value if isinstance(value, list) else [value])),
+        "a whole number, or a list of them",
+    ),
+    "max_tokens": (
+        lambda value: _is_whole(value) or (isinstance(value, float) and not math.isfinite(value)),
+        "a whole number",
+    ),
+    "open_weights": (lambda value: isinstance(value, bool), "true or false"),
+    "framework": (lambda value: isinstance(value, list), "a list of names"),
+    "release_date": (_is_date, "a date such as 2021-08-30"),
+    **dict.fromkeys(
+        ("license", "reference", "public_training_code", "adapted_from", "citation"),
+        (lambda value: isinstance(value, str), "text"),
+    ),
+}
+
+
+def _wrong_types(meta: Mapping[str, Any]) -> list[str]:
+    """The fields whose values are not of the type that ModelMeta gives them; null is nothing said."""
+    return [
+        f"{name} is {_shown(meta[name])}, and should be {right}"
+        for name, (fits, right) in _TYPES.items()
+        if meta.get(name) is not None and not fits(meta[name])
+    ]
 
 
 def _cleaned(name: str, said: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from django.test import Client
 from huggingface_hub import eval_result_entries_to_yaml, parse_eval_result_entries
 
 from leaderboard.boards.exchange import mteb
-from leaderboard.models import Architecture, System
+from leaderboard.models import Architecture, Entry, System
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.reported_boards import load_reported
 
@@ -189,6 +189,20 @@ def test_yaml_has_every_character_of_a_name(client: Client) -> None:
     answer = client.get(f"/systems/{system.slug}/eval_results.yaml")
     (result,) = yaml.safe_load(answer.content)
     assert result["dataset"]["id"] == f"BeIR/{name}"
+
+
+def test_configurations_that_are_written_alike_keep_their_results(client: Client) -> None:
+    dataset, system = scored_dataset(), make_system("Dense")
+    values = {"k1=1.2": 0.5, "k1=12": 0.75, "設定一": 0.125, "設定二": 0.25}
+    for configuration, value in values.items():
+        entry = score(dataset, system, ndcg=value)
+        Entry.objects.filter(pk=entry.pk).update(configuration=configuration)
+    files = archive_of(client, system.slug)
+    tasks = [file for name, file in files.items() if not name.endswith("/model_meta.json")]
+    assert sorted(file["scores"]["test"][0]["main_score"] for file in tasks) == sorted(values.values())
+    for name, file in files.items():
+        if name.endswith("/model_meta.json"):
+            assert file["revision"] == name.split("/")[2]
 
 
 def test_what_is_private_has_nothing_to_take_away(client: Client) -> None:

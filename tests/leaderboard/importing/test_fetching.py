@@ -125,6 +125,20 @@ def test_a_split_of_bright_comes_with_its_excluded_documents(mirror: FakeHub) ->
     assert not [path for path in mirror.asked if "pony" in path]
 
 
+@pytest.mark.parametrize(
+    ("gold", "excluded"), [(1, ["N/A"]), ("d1", ["N/A"]), ([["d1"]], []), (["d1"], "d2")]
+)
+def test_examples_of_bright_without_lists_of_ids_are_refused(
+    mirror: FakeHub, gold: Any, excluded: Any
+) -> None:
+    row = {"id": "1", "query": "a post", "gold_ids": gold, "excluded_ids": excluded}
+    mirror.files = {
+        "documents/biology-0.parquet": in_parquet([{"id": "d1", "content": "words"}]),
+        "examples/biology-0.parquet": in_parquet([row]),
+    }
+    assert "_ids that is no list of ids" in refused(f"hf:{NAME}", "--split=biology")
+
+
 def test_judgements_without_a_column_of_grades_are_of_grade_1(mirror: FakeHub) -> None:
     del mirror.files["qrels/test.jsonl"]
     pairs = [{name: row[name] for name in ("query-id", "corpus-id")} for row in QRELS]

@@ -185,7 +185,15 @@ def test_everything_that_is_wrong_is_told_in_one_answer(
     ("said", "expected"),
     [
         ({"name": "MiniLM"}, 'name is "MiniLM", and should be organisation/model'),
-        ({"n_parameters": "many"}, "n_parameters: “many” value must be an integer."),
+        ({"name": "a/b\u202e\nc"}, "and should be organisation/model"),
+        ({"n_parameters": "many"}, 'n_parameters is "many", and should be a whole number'),
+        (
+            {"n_parameters": float("inf"), "embed_dim": [True]},
+            "Infinity, and should be a whole number; embed_dim is",
+        ),
+        ({"max_tokens": "512"}, 'max_tokens is "512", and should be a whole number'),
+        ({"license": {"a": 1}}, 'license is {"a": 1}, and should be text'),
+        ({"release_date": "9999-99-99"}, "and should be a date such as 2021-08-30"),
         ({"reference": "nowhere", "adapted_from": "x" * 130}, "it has 130). reference: Enter a valid URL."),
         ({"model_type": ["oracle"]}, 'model_type is ["oracle"], and should be one of sparse, dense'),
         ({"training_datasets": 7}, "training_datasets is 7, and should be names of tasks"),
@@ -198,6 +206,21 @@ def test_a_model_that_no_system_can_be_is_refused_by_its_field(
     (_, line) = refusal(write(tmp_path, model_meta={**META, **said}), capsys)
     assert f"{FOLDER}/model_meta.json: " in line
     assert expected in line
+
+
+@pytest.mark.usefixtures("_boards")
+def test_an_answer_names_a_hundred_problems_and_counts_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(150):
+        folder = tmp_path / f"a__b{number}" / "1"
+        folder.mkdir(parents=True)
+        (folder / "SciFact.json").write_text("{}")
+    lines = refusal(tmp_path, capsys)
+    assert (len(lines), lines[-1]) == (102, "- and 50 more")
+    unknown = {f"Task{number:03}": {} for number in range(101)}
+    said = run(write(tmp_path / "results", **unknown), capsys)
+    assert "Task099, and 1 more." in said
 
 
 @pytest.mark.usefixtures("_boards")

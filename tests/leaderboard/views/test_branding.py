@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 from PIL import Image
 
@@ -85,12 +88,41 @@ def test_one_colour_is_made_lighter_for_the_dark_theme() -> None:
     assert least_contrast(accent[1], "dark") >= LEAST_CONTRAST
 
 
+def png(width: int, height: int) -> bytes:
+    """The head of a picture of that size, and no pixels."""
+    head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part))
+        for part in (head, b"IDAT")
+    )
+
+
+def test_pictures_of_boards_do_without_a_logo_that_is_gone(
+    client: Client, settings: Any, tmp_path: Path
+) -> None:
+    make_dataset(slug="ours")
+    settings.SITE_LOGO = tmp_path / "logo.png"
+    assert client.get("/datasets/ours/share.png").status_code == 200
+    settings.SITE_LOGO.write_bytes(png(30_000, 30_000))
+    cache.clear()
+    assert client.get("/datasets/ours/share.png").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["", " ", "My\nBoard"])
+def test_a_name_that_is_not_one_line_is_refused(settings: Any, name: str) -> None:
+    settings.SITE_NAME, settings.ACCENT, settings.SITE_LOGO = name, None, None
+    assert [each.msg for each in check_branding(None)] == ["SITE_NAME is empty or not one line."]
+
+
 def test_a_logo_that_is_none_is_named(settings: Any, tmp_path: Path) -> None:
     settings.ACCENT = None
     for name, content, said in (
         ("missing.svg", None, "no file"),
         ("logo.gif", b"GIF89a", "neither .svg nor .png"),
         ("logo.png", b"<svg/>", "not PNG"),
+        ("broken.png", b"\x89PNG\r\n\x1a\nnonsense", "not PNG"),
+        ("large.png", png(5000, 1), "5,000 × 1 pixels; 4,096 a side are the most"),
+        ("bomb.png", png(30_000, 30_000), "larger than 4,096 pixels"),
         ("logo.svg", b" " * 300_000, "300,000 bytes"),
     ):
         settings.SITE_LOGO = tmp_path / name
