@@ -75,7 +75,7 @@ def _add_datasets(command: AddCommand) -> None:
     _add_json(command("datasets", _datasets, "list the datasets"))
     download = command("download", _download, "download a dataset's files, each checked by its sha256")
     download.add_argument("dataset")
-    download.add_argument("--to", type=Path, default=Path(), help="folder (default: this one)")
+    download.add_argument("--to", type=Path, help="folder (default: one that is called as the dataset)")
     download.add_argument(
         "--kind", action="append", default=[], help="such as corpus or queries; all where left out"
     )
@@ -225,7 +225,8 @@ def _datasets(arguments: argparse.Namespace) -> int:
 
 
 def _download(arguments: argparse.Namespace) -> int:
-    for path in _client(arguments).download(arguments.dataset, arguments.to, arguments.kind, arguments.force):
+    folder = arguments.to or Path(arguments.dataset)
+    for path in _client(arguments).download(arguments.dataset, folder, arguments.kind, arguments.force):
         say(path)
     return 0
 

@@ -20,7 +20,7 @@ from urllib3.util import Retry
 
 from runboard import answers
 from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable, cause_of, seconds_to_wait, try_again
-from runboard.login import checked_token, site_address, token_for
+from runboard.login import Bearer, Session, checked_token, site_address, token_for
 from runboard.terminal import say
 from runboard.untrusted import T, content_of, fitting, parsed, require_plain_name
 from runboard.uploading import upload
@@ -64,10 +64,9 @@ class Client:
         self.url = site_address(url)
         token = checked_token((token_for(self.url) if token is None else token) or "")
         self._progress = progress
-        self._session = requests.Session()
+        self._session = Session()
         self._session.headers["User-Agent"] = "runboard-client"
-        if token:
-            self._session.headers["Authorization"] = f"Bearer {token}"
+        self._session.auth = self._credentials = Bearer(token)
         # Of connections alone: what the site answers is looked at in _request.
         passing = Retry(
             total=6, backoff_factor=0.5, allowed_methods=("GET", "HEAD"), respect_retry_after_header=False
@@ -107,10 +106,10 @@ class Client:
         Those that are there stay. Raises FileExistsError, before any is brought, where files of these names have other
         content, unless these may be replaced.
         """
-        folder.mkdir(parents=True, exist_ok=True)
         wanted = [
             (file, folder / file["name"]) for file in self.files(slug) if not kinds or file["kind"] in kinds
         ]
+        folder.mkdir(parents=True, exist_ok=True)
         missing = [(file, path) for file, path in wanted if not _is_there(path, file["sha256"])]
         others = [str(path) for _, path in missing if os.path.lexists(path)]
         if others and not replace:
@@ -245,7 +244,7 @@ class Client:
             return SiteUnavailable(told + try_again(wait), wait)
         if answer.status_code == 401:
             told = f"{_detail(body)} Run `runboard login {self.url}`.".lstrip()
-            if os.environ.get("RUNBOARD_TOKEN") and "Authorization" not in self._session.headers:
+            if os.environ.get("RUNBOARD_TOKEN") and not self._credentials.key:
                 told += f" RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone: set that to {self.url} too."
             return Refused(401, "unauthorised", told, [])
         return Refused.of(answer.status_code, body, answer.url, wait)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import numpy as np
 import requests
-from requests.auth import AuthBase, HTTPBasicAuth
+from requests.auth import HTTPBasicAuth
 
 from runboard.errors import Refused, SiteUnavailable, seconds_to_wait
+from runboard.login import Bearer, Session
+from runboard.untrusted import beginning_of
 from runboard.vectors import Encoded, Vectors
 
 #: The key of the interface is taken from the environment, since everybody on a machine can read a command's words.
 KEY = "OPENAI_API_KEY"
 _WAITS = (1, 2, 4, 8, 16, 30, 60)
 _TIMEOUT = (10.0, 300.0)
+#: Bytes of an answer for each text, which is a vector of some 40,000 dimensions; bytes that are read of a refusal.
+_MOST_PER_TEXT, _MOST_OF_REFUSAL = 1 << 20, 4096
 _ADDRESS = (
     "--endpoint is the address before /v1/embeddings, such as https://api.example.org, without what may follow a “?”: "
     f"a key is read from {KEY}."
@@ -35,13 +40,10 @@ class Endpoint:
         base, user = _without_user(address)
         self.url = f"{base.rstrip('/').removesuffix('/v1/embeddings').removesuffix('/v1')}/v1/embeddings"
         self.model = model
-        self._session = requests.Session()
+        self._session = _Session()
         if not (key.isascii() and key.isprintable()):
             raise ValueError(f"{KEY} has characters that no key has, such as a line break.")
-        if user is not None:
-            self._session.auth = HTTPBasicAuth(*user)
-        elif key:
-            self._session.auth = _Bearer(key)
+        self._session.auth = HTTPBasicAuth(*user) if user is not None else Bearer(key)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts, of length 1, and what they took. Raises Refused and SiteUnavailable."""
@@ -62,23 +64,20 @@ class Endpoint:
     def _ask(self, body: dict[str, Any]) -> tuple[Any, float]:
         """The answer, and the seconds that it and those before it took; pauses are not counted."""
         said, seconds = "", 0.0
+        most = len(body["input"]) * _MOST_PER_TEXT
         for pause in (*_WAITS, 0):
             wait: float = pause
             started = time.monotonic()
             try:
-                answer = self._session.post(self.url, json=body, timeout=_TIMEOUT)
+                answer = self._session.post(self.url, json=body, timeout=_TIMEOUT, stream=True)
+                content = beginning_of(answer, most + 1 if answer.ok else _MOST_OF_REFUSAL)
             except requests.RequestException as error:
                 said = type(error).__name__
             else:
                 seconds += time.monotonic() - started
                 if answer.ok:
-                    try:
-                        return answer.json(), seconds
-                    except (ValueError, RecursionError) as error:
-                        raise self.refusal(
-                            "answered no JSON: is this the address before /v1/embeddings?"
-                        ) from error
-                said = f"{answer.status_code} {_one_line(answer.text)}"
+                    return self._parsed(content, most), seconds
+                said = f"{answer.status_code} {_one_line(content.decode('utf-8', 'replace'))}"
                 if answer.status_code not in (408, 429) and answer.status_code < 500:
                     raise self.refusal(f"answered {said}")
                 wait = wait and max(wait, min(seconds_to_wait(answer, 0.0), 120.0))
@@ -88,16 +87,29 @@ class Endpoint:
             f"{self.url} cannot be used: {said}, {len(_WAITS) + 1} times. What was encoded is kept."
         )
 
+    def _parsed(self, content: bytes, most: int) -> Any:
+        """The JSON of an answer. Raises Refused for anything else, and for more bytes than `most`."""
+        if len(content) > most:
+            raise self.refusal(f"answered more than {most:,} bytes")
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise self.refusal("answered no JSON: is this the address before /v1/embeddings?") from error
 
-class _Bearer(AuthBase):
-    """A key in the header, which a netrc file does not replace."""
 
-    def __init__(self, key: str) -> None:
-        self._key = key
+class _Session(Session):
+    """Requests whose texts go no further than their key."""
 
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._key}"
-        return request
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Where a redirect leads, on the same host. Raises Refused for another."""
+        target = super().get_redirect_target(resp)
+        if target and self.should_strip_auth(resp.url, urljoin(resp.url, target)):
+            where = urlsplit(urljoin(resp.url, target)).hostname
+            told = (
+                f"{resp.url} sends its callers to another host, {_one_line(str(where))}, which gets no texts."
+            )
+            raise Refused(0, "endpoint", told, [])
+        return target
 
 
 def _without_user(address: str) -> tuple[str, tuple[bytes, bytes] | None]:

@@ -10,6 +10,7 @@ import requests
 
 #: Seconds that a site may ask to wait before the same is asked again; where it asks for more, that is said instead.
 LONGEST_WAIT = 60.0
+_WEEK = 7 * 86400.0
 
 
 class SiteUnavailable(Exception):
@@ -64,9 +65,9 @@ def _distinct(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def seconds_to_wait(answer: requests.Response, otherwise: float) -> float:
-    """What `Retry-After` asks for in seconds; a date, which it may also have, is not read."""
+    """What `Retry-After` asks for in seconds, a week at most; a date, which it may also have, is not read."""
     said = answer.headers.get("Retry-After", "")
-    return float(said) if said.isdecimal() else otherwise
+    return min(float(said), _WEEK) if said.isdecimal() else otherwise
 
 
 def try_again(wait: float) -> str:

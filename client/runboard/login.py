@@ -7,6 +7,9 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import requests
+from requests.auth import AuthBase
+
 
 def site_address(address: str | None) -> str:
     """The site's address, a slash at its end; without one that of RUNBOARD_URL, else of `login`. Raises ValueError."""
@@ -14,6 +17,12 @@ def site_address(address: str | None) -> str:
     if not address or urlsplit(address).scheme not in ("http", "https"):
         raise ValueError(
             "Which site? Name it (https://…), set RUNBOARD_URL, or run `runboard login https://…`."
+        )
+    parts = urlsplit(address)
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError(
+            "A site's address has no user, no password, and nothing after a “?” or “#”: write https://… alone. "
+            "`runboard login` asks for your token."
         )
     return address.split("/api/")[0].rstrip("/") + "/"
 
@@ -41,6 +50,35 @@ def checked_token(token: str) -> str:
             "The token has a line break, a blank or a letter that is not ASCII inside: copy it again, alone."
         )
     return token
+
+
+class Bearer(AuthBase):
+    """A token or key in the header; nothing where it is empty. Either way a netrc file adds no password."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """The request with the header."""
+        if self.key:
+            request.headers["Authorization"] = f"Bearer {self.key}"
+        return request
+
+
+class Session(requests.Session):
+    """Requests that carry no credentials but those of `auth`, to no other host than the first."""
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        """Take the credentials out where a redirect leads to another host; a netrc file's are not put in."""
+        if self.should_strip_auth(str(response.request.url), str(prepared_request.url)):
+            prepared_request.headers.pop("Authorization", None)
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Where a redirect leads, if the answer is one; its body, which may have no end, is not read."""
+        target = super().get_redirect_target(resp)
+        if target:
+            resp.close()
+        return target
 
 
 def config_path() -> Path:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Scores that differ by less are the same: sums are taken in another order on other machines.
 _EQUAL = 1e-9
+#: Documents for each query; no measure looks deeper.
+_DEEPEST = 100_000
 #: The kinds of files that every result is made of.
 _READ = {"corpus", "queries", "qrels"}
 
@@ -94,6 +96,10 @@ def reproduce(
         if not recipe["files"].keys() >= _READ:
             yield Reproduction(*where, reason="The site does not say which files it was made of.")
             continue
+        if not 1 <= recipe["depth"] <= _DEEPEST:
+            told = f"The site says a depth of {recipe['depth']:,}; 1 to {_DEEPEST:,} can be."
+            yield Reproduction(*where, reason=told)
+            continue
         files = {kind: place / by_sha256[sha256] for kind, sha256 in recipe["files"].items()}
         site.download(recipe["dataset"], place, list(files), replaces)
         model = checkpoint or _checkpoint(site, recipe, place, replaces)
@@ -122,6 +128,7 @@ def _compared(
     """Retrieve, unless a result of the same search was made already, and compare."""
     from runboard_eval.core.errors import InvalidContent, ModelFailure
     from runboard_eval.engines import InvalidParameter
+    from runboard_eval.measures.registry import UnknownMeasureError
 
     where, key = (recipe["dataset"], recipe["configuration"]), _search(recipe)
     try:
@@ -133,6 +140,8 @@ def _compared(
         return Reproduction(*where, reason=told)
     except (InvalidContent, ModelFailure) as error:
         return Reproduction(*where, reason=f"What it is made of cannot be read: {error}")
+    except UnknownMeasureError as error:
+        return Reproduction(*where, reason=f"The site has a measure that this version does not have: {error}")
     except InvalidParameter as error:
         return Reproduction(*where, differs=[f"the engine here has other parameters ({error})"])
 
@@ -207,7 +216,8 @@ def _other_model(wanted: Mapping[str, Any], found: CheckpointDescription) -> lis
     """That the model is another one, with the files that have other checksums; empty where it is the same."""
     if wanted.get("sha256", found.sha256) == found.sha256:
         return []
-    files: Mapping[str, str] = wanted.get("files", {})
+    said = wanted.get("files")
+    files: Mapping[str, str] = said if isinstance(said, Mapping) else {}
     names = sorted(name for name in {*files, *found.files} if files.get(name) != found.files.get(name))
     told = f": another checksum of {', '.join(names)}" if files else ""
     return [f"the checkpoint is another model{told}"]

@@ -36,16 +36,24 @@ _PLAIN_NAME = re.compile(r"\w[\w.+@=() -]{0,199}")
 
 def content_of(answer: requests.Response) -> bytes:
     """The body of an answer. Raises SiteUnavailable where it breaks off, or has more than MOST_BYTES."""
-    found = bytearray()
     try:
-        with answer:
-            for block in answer.iter_content(_BLOCK):
-                found += block
-                if len(found) > MOST_BYTES:
-                    raise SiteUnavailable(f"{answer.url} answered more than {MOST_BYTES:,} bytes.")
+        found = beginning_of(answer, MOST_BYTES + 1)
     except requests.RequestException as error:
         raise SiteUnavailable(f"The answer of {answer.url} broke off: {cause_of(error)}.") from error
-    return bytes(found)
+    if len(found) > MOST_BYTES:
+        raise SiteUnavailable(f"{answer.url} answered more than {MOST_BYTES:,} bytes.")
+    return found
+
+
+def beginning_of(answer: requests.Response, most: int) -> bytes:
+    """So many bytes of a body, or all that it has. Raises RequestException where it breaks off."""
+    found = bytearray()
+    with answer:
+        for block in answer.iter_content(_BLOCK):
+            found += block
+            if len(found) >= most:
+                break
+    return bytes(found[:most])
 
 
 def parsed(body: bytes, url: str) -> Any:

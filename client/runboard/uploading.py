@@ -42,7 +42,7 @@ def upload(site: Client, path: Path, kind: str, progress: Progress) -> str:
         length = os.fstat(file.fileno()).st_size
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         found = _with_retries(lambda: _find_or_create(site, path.name, length, kind, sha256))
-        while found["offset"] < length:
+        while found["offset"] != length:
             found = _with_retries(partial(_send_piece, site, found["id"], file, length, progress))
     found = _read_by_the_site(site, found)
     if found["sha256"] != sha256:
@@ -112,18 +112,25 @@ def _send_piece(
 ) -> Upload:
     """The upload after its next piece, from wherever it is."""
     path = f"uploads/{identifier}/"
-    start = site.ask_for(Upload, "GET", path, headers=_TUS)["offset"]
-    if start < length:
-        size = min(PIECE, length - start)
-        headers = {
-            **_TUS,
-            "Content-Type": "application/offset+octet-stream",
-            "Content-Length": str(size),
-            "Upload-Offset": str(start),
-        }
-        blocks = _blocks(file, start, size, length, progress)
-        site.ask("PATCH", path, headers=headers, data=_Sized(blocks, size))
-    return site.ask_for(Upload, "GET", path, headers=_TUS)
+    found = site.ask_for(Upload, "GET", path, headers=_TUS)
+    start = found["offset"]
+    if start == length:
+        return found
+    if not 0 <= start < length:
+        raise SiteUnavailable(f"{site.url} says that it has {start:,} of the file's {length:,} bytes.")
+    size = min(PIECE, length - start)
+    headers = {
+        **_TUS,
+        "Content-Type": "application/offset+octet-stream",
+        "Content-Length": str(size),
+        "Upload-Offset": str(start),
+    }
+    blocks = _blocks(file, start, size, length, progress)
+    site.ask("PATCH", path, headers=headers, data=_Sized(blocks, size))
+    found = site.ask_for(Upload, "GET", path, headers=_TUS)
+    if found["offset"] <= start:
+        raise SiteUnavailable(f"{site.url} accepted {size:,} bytes, and has no more of the file than before.")
+    return found
 
 
 class _Sized:

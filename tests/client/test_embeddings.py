@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sqlite3
 import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ class Interface:
                 for name, value in {**headers, "Content-Length": str(len(sent))}.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(sent)
+                with suppress(ConnectionError):  # the client reads no more than it needs
+                    self.wfile.write(sent)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Say nothing."""
@@ -150,6 +152,9 @@ def rows(count: int, **changed: Any) -> Answer:
         ((200, {}, {**rows(4)[2], "usage": {"total_tokens": -3}}), "no number of tokens"),
         ((200, {}, {**rows(4)[2], "usage": {"total_tokens": "many"}}), "no number of tokens"),
         ((200, {}, b"<html>Welcome</html>"), "no JSON"),
+        ((200, {}, b" " * (5 << 20)), "more than 4,194,304 bytes"),
+        ((200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(64 << 20))), "more than 4,194,304 bytes"),
+        ((400, {}, b"x" * (5 << 20)), "400 xxx"),
         ((200, {}, {"message": "hello"}), "without vectors"),
         ((401, {}, {"error": "no such key"}), "no such key"),
         ((401, {}, b"<html>\n<h1>\x1b[31mNo</h1>"), "401 <html> <h1>[31mNo</h1>"),
@@ -173,6 +178,16 @@ def test_an_interface_that_answers_badly_is_refused_in_a_line(
     (kept,) = (tmp_path / "run.txt.vectors").iterdir()
     with closing(sqlite3.connect(kept)) as file:
         assert file.execute("SELECT count(*) FROM vector").fetchone() == (0,)
+
+
+def test_texts_are_not_sent_to_another_host(
+    words: list[str], interface: Interface, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = interface.address.replace("127.0.0.1", "localhost")
+    interface.answer = lambda number, texts: (307, {"Location": f"{elsewhere}/v1/embeddings"}, {})
+    assert main(words) == 1
+    assert "to another host, localhost" in capsys.readouterr().err
+    assert len(interface.asked) == 1
 
 
 def test_other_dimensions_for_queries_are_refused(

@@ -78,6 +78,15 @@ def test_what_is_another_is_said(
     assert "differs" in str(found)
 
 
+def test_a_measure_of_a_later_version_ends_nothing(small: Dataset, site: str, tmp_path: Path) -> None:
+    client = Changed(site)
+    client.changes = {"scores": {"Foo@3": 1.0}}
+    (found,) = reproduce(client, "bm25", tmp_path / "again")
+    assert "cannot be made again. The site has a measure that this version does not have: 'Foo@3'" in str(
+        found
+    )
+
+
 def test_each_result_is_compared_with_a_search_of_its_own(small: Dataset, site: str, tmp_path: Path) -> None:
     class Twice(Client):
         def ask(self, method: str, path: str, **options: Any) -> Any:

@@ -106,7 +106,8 @@ def test_a_collection_that_is_none_is_no_traceback(
 def test_a_file_of_ones_own_is_not_replaced(
     server: Loopback, at_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine, words = at_home / "qrels.test.tsv.gz", ["--url", server.address, "download", "small"]
+    (at_home / "small").mkdir()
+    mine, words = at_home / "small" / "qrels.test.tsv.gz", ["--url", server.address, "download", "small"]
     mine.write_text("mine")
     assert main(words) == 2
     assert "--force" in capsys.readouterr().err
@@ -124,7 +125,25 @@ def test_no_more_is_written_than_was_said(
     site.file["size"] = 3
     assert main(["--url", server.address, "download", "small"]) == 3
     assert "longer than the 3 bytes" in capsys.readouterr().err
-    assert not list(at_home.iterdir())
+    assert not list((at_home / "small").iterdir())
+
+
+def test_a_sites_files_lie_in_a_folder_of_their_own(site: Site, server: Loopback, at_home: Path) -> None:
+    site.file["name"] = "json.py"
+    assert main(["--url", server.address, "download", "small"]) == 0
+    assert [path.name for path in at_home.iterdir()] == ["small"]
+    site.all = Answer({"detail": "Not found."}, 404)
+    assert main(["--url", server.address, "download", "mistyped"]) == 1
+    assert [path.name for path in at_home.iterdir()] == ["small"]
+
+
+@pytest.mark.usefixtures("package")
+def test_a_depth_that_no_machine_holds_is_not_believed(
+    site: Site, server: Loopback, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.recipe["depth"] = 10**12
+    assert main(["reproduce", f"{server.address}systems/x/"]) == 0
+    assert "cannot be made again. The site says a depth of 1,000,000,000,000" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("package")
@@ -279,6 +298,42 @@ def test_a_token_with_a_line_break_is_not_quoted(
     said = capsys.readouterr().err
     assert said.count("line break") == 2
     assert not any(part in said for part in ("first", "second", "fi rst"))
+    assert not server.asked
+
+
+@pytest.mark.parametrize("code", [200, 307])
+@pytest.mark.parametrize("token", ["", "SECRET"])
+def test_no_site_gets_a_netrc_password(
+    token: str, code: int, site: Site, server: Loopback, at_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = at_home / "netrc"
+    netrc.write_text("default login alice password s3cret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("RUNBOARD_URL", server.address)
+    monkeypatch.setenv("RUNBOARD_TOKEN", token)
+    with playing(site.answer) as other:
+        if code == 307:
+            site.all = Answer(b"", 307, {"Location": other.address.replace("127.0.0.1", "localhost")})
+        main(["download", "small"])
+    assert tokens(server) == {f"Bearer {token}" if token else ""}
+    assert tokens(other) <= {""}
+
+
+@pytest.mark.parametrize(
+    "address", ["http://bob:pw9@{}", "http://bob@{}", "http://{}?key=pw9", "http://{}#pw9"]
+)
+def test_an_address_with_a_password_is_refused(
+    address: str, server: Loopback, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = address.format(server.address.removeprefix("http://"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("tok123\n"))
+    assert main(["login", address]) == 2
+    assert main(["--url", address, "datasets"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("no password") == said.count("\n") == 2
+    assert "pw9" not in said
+    assert not config_path().exists()
     assert not server.asked
 
 

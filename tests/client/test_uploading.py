@@ -26,6 +26,7 @@ class Uploads:
         self.metadata: dict[str, str] = {}
         self.statuses: list[int] = []
         self.wait = "0"
+        self.kept: int | None = None  # the offset after any PATCH, where it is not what was sent
 
     def add(self, name: str, offset: int, sha256: str = "", announced: str = "") -> None:
         self.rows[name] = {
@@ -49,7 +50,7 @@ class Uploads:
                 return Answer(
                     {"detail": "Too many requests."}, self.statuses.pop(), {"Retry-After": self.wait}
                 )
-            row["offset"] += len(asked.body)
+            row["offset"] = row["offset"] + len(asked.body) if self.kept is None else self.kept
             return Answer(b"", 204)
         if asked.method == "GET" and row["offset"] == row["length"] and not row["complete"]:
             before = dict(row)
@@ -111,3 +112,13 @@ def test_a_site_that_is_busy_for_hours_is_said(
     uploads.statuses, uploads.wait = [status], "7200"
     with pytest.raises(error, match="Try again in 2 h"):
         sent(uploads, model)
+
+
+@pytest.mark.parametrize("kept", [0, -5, 10**6])
+def test_a_site_that_keeps_nothing_of_what_is_sent_is_not_sent_it_for_ever(
+    kept: int, uploads: Uploads, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uploads.kept = kept
+    with pytest.raises(SiteUnavailable, match=r"no more of the file than before|bytes\."):
+        sent(uploads, model)
+    assert "Trying again" in capsys.readouterr().err

@@ -57,6 +57,12 @@ def test_nobody_sleeps_for_a_day(
     assert "Try again in 24 h." in capsys.readouterr().err
 
 
+def test_no_wait_is_longer_than_a_week(capsys: pytest.CaptureFixture[str]) -> None:
+    with playing(busy(99, "9" * 400)) as site:
+        assert main(["--url", site.address, "datasets"]) == 1
+    assert "Try again in 168 h." in capsys.readouterr().err
+
+
 def test_a_large_run_is_not_sent_to_be_checked(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
