@@ -226,6 +226,8 @@ def _of_curation(demo: Dataset, sealed: Dataset, other: User, public: Submission
 
 def _of_team(team: Team, owner: User, other: User) -> Places:
     """What belongs to the owner's team and person."""
+    asking = Agreement.objects.get(dataset__slug="asking")
+    Acceptance.objects.create(agreement=asking, person=owner, version=1)
     now = timezone.now()
     invitation, secret = membership.invite(team, other.email, owner=False, by=owner)
     webhook = Webhook.objects.create(team=team, url="https://example.org/", secret="s" * 20, created_by=owner)
