@@ -16,7 +16,7 @@ LEAST_CONTRAST = 4.5
 #: (`static/css/base.css`).
 GROUNDS = (
     ("#fdfcf9", "#ffffff", "#f4f1ea", "#eae5d9", "#e7f3ec", "#fbf2dc", "#fbeae8", "#e8effa"),
-    ("#14161a", "#1a1d22", "#1e2228", "#272c34", "#16291f", "#2d2514", "#331a19", "#182437"),
+    ("#14161a", "#1a1d22", "#22272e", "#2e343d", "#16291f", "#2d2514", "#331a19", "#182437"),
 )
 THEMES = ("light", "dark")
 #: What a logo may be, and the largest, in bytes: every page shows it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -13,7 +14,7 @@ from django.core.cache import cache
 from django.test import Client
 from PIL import Image
 
-from leaderboard.core.branding import LEAST_CONTRAST, least_contrast, read_accent
+from leaderboard.core.branding import GROUNDS, LEAST_CONTRAST, least_contrast, read_accent
 from leaderboard.core.checks import check_branding
 from tests.factories import make_dataset
 
@@ -129,3 +130,10 @@ def test_a_logo_that_is_none_is_named(settings: Any, tmp_path: Path) -> None:
         if content is not None:
             settings.SITE_LOGO.write_bytes(content)
         assert said in check_branding(None)[0].msg
+
+
+def test_the_grounds_of_links_are_those_of_the_style_sheet(settings: Any) -> None:
+    css = (settings.BASE_DIR / "static/css/base.css").read_text()
+    names = ("paper", "raised", "tint", "tint-strong", "good-tint", "warn-tint", "bad-tint", "calm-tint")
+    found = [re.search(rf"--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\);", css) for name in names]
+    assert tuple(zip(*(each.groups() for each in found if each), strict=True)) == GROUNDS
