@@ -59,7 +59,12 @@ class KeptVectors:
 
     def missing(self, texts: Iterable[str]) -> list[str]:
         """Those whose vectors are not there, each once, in their order."""
-        return [text for text in dict.fromkeys(texts) if self._row(text) is None]
+        known = "SELECT 1 FROM vector WHERE text = ?"
+        return [
+            text
+            for text in dict.fromkeys(texts)
+            if self._rows.execute(known, (_key(text),)).fetchone() is None
+        ]
 
     def keep(self, texts: Sequence[str], found: Encoded) -> None:
         """Write what a request brought: all of it, or nothing where the process is killed meanwhile."""
@@ -77,7 +82,9 @@ class KeptVectors:
         """Vectors of texts that are there, from now on counted in `cost`."""
         numbers = []
         for text in texts:
-            row = self._row(text)
+            row = self._rows.execute(
+                "SELECT request, numbers FROM vector WHERE text = ?", (_key(text),)
+            ).fetchone()
             if row is None:
                 raise KeyError(text)
             request, vector = row
@@ -91,12 +98,6 @@ class KeptVectors:
         used = [row[1:] for row in rows if row[0] in self._used]
         tokens = None if any(said is None for said, _ in used) else sum(said for said, _ in used)
         return Cost(tokens, sum(seconds for _, seconds in used))
-
-    def _row(self, text: str) -> tuple[int, bytes] | None:
-        row: tuple[int, bytes] | None = self._rows.execute(
-            "SELECT request, numbers FROM vector WHERE text = ?", (_key(text),)
-        ).fetchone()
-        return row
 
 
 def _key(text: str) -> bytes:

@@ -26,10 +26,11 @@ class EndlessPattern(InvalidContent):
     The report names its line, and nothing of what it says.
     """
 
+    HINT = "Repeat nothing that repeats itself, as (a+)+ does; or write plain strings as `answers`."
+
     def __init__(self, line: int, why: str) -> None:
         message = f"answers.jsonl, line {line}: a pattern {why}"
-        hint = "Repeat nothing that repeats itself, as (a+)+ does; or write plain strings as `answers`."
-        super().__init__(Report((Problem("error", "endless_pattern", 1, message, hint),)))
+        super().__init__(Report((Problem("error", "endless_pattern", 1, message, self.HINT),)))
 
 
 class InvalidRun(InvalidContent):

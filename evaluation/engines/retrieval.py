@@ -89,8 +89,9 @@ def retrieve(
         built = perf_counter() - started
         options = [drop_self_matches, shard_size, *([sha256_of(excluded)] if excluded else [])]
         left_out = read_excluded(excluded).as_dict() if excluded else {}
-        named = part is not None or rankings is not None
-        whole = _made_from(description, complete, resources, corpus, queries, options) if named else ""
+        whole = ""
+        if part or rankings:
+            whole = _made_from(description, complete, resources, corpus, queries, options)
         kept = _kept_rankings(rankings, whole, k, part if _divides_shards(made) else None)
         with ExitStack() as files:
             new = partial(_new_writer, part, whole, tag, k, drop_self_matches, left_out)

@@ -9,6 +9,7 @@ pattern is searched in the text, in any case. Titles are not looked at.
 
 from __future__ import annotations
 
+import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,7 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import Document
-from evaluation.core.errors import InvalidContent
-from evaluation.core.pattern_search import PatternSearch
+from evaluation.core.errors import EndlessPattern, InvalidContent
 from evaluation.core.problems import LineProblems
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
@@ -33,6 +33,9 @@ _FLAGS = regex.IGNORECASE | regex.MULTILINE
 _TRIED, _TRIAL = 0.2, 1_000
 #: What is repeated in such texts, beside what a pattern has itself; and of how many kinds they are at most.
 _REPEATED, _MOST_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
+#: Seconds of the processor that one search of a text may take, and all slow ones of a run together; a search that takes
+#: longer than the last is a slow one.
+IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
 _PROBLEMS = {
     "malformed_answers": (
         "{lines} not an object with `_id` and a list of strings, `answers` or `patterns`",
@@ -53,9 +56,33 @@ _PROBLEMS = {
     "endless_pattern": (
         f"{{lines}} with a pattern that takes more than {_TRIED} s on a text of {_TRIAL:,} characters, and "
         "perhaps for ever on another",
-        "Repeat nothing that repeats itself, as (a+)+ does; or write plain strings as `answers`.",
+        EndlessPattern.HINT,
     ),
 }
+
+
+class PatternSearch:
+    """Searches that share a bound. Make a new one for each run that is scored."""
+
+    def __init__(self) -> None:
+        self._left = ALTOGETHER
+
+    def search(self, pattern: Any, text: str, line: int) -> Any:
+        """The first match of a pattern (of the package regex), None where there is none.
+
+        `line` is where the pattern stands in its file. Raises EndlessPattern.
+        """
+        begun = time.process_time()
+        try:
+            found = pattern.search(text, timeout=IN_ONE_TEXT)
+        except TimeoutError as error:
+            raise EndlessPattern(line, f"takes more than {IN_ONE_TEXT:g} s in one text") from error
+        took = time.process_time() - begun
+        if took > SLOW:
+            self._left -= took
+        if self._left < 0:
+            raise EndlessPattern(line, f"and others take more than {ALTOGETHER:g} s altogether")
+        return found
 
 
 def tokens_of(text: str) -> list[str]:

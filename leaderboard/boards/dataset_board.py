@@ -15,7 +15,7 @@ from leaderboard.boards.columns.about import ABOUT_SYSTEM, TRAINING, declared_co
 from leaderboard.boards.columns.baseline import BaselineColumns
 from leaderboard.boards.columns.costs import BoardCosts, CostLine, fill_costs
 from leaderboard.boards.columns.judging import judging_notes, left_out_columns, notes_on_judges
-from leaderboard.boards.columns.marks import SEEDS, has_seeds, notes_on_challenges
+from leaderboard.boards.columns.marks import DOUBTFUL, SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.measures import (
     PRIVATE_PART,
     REVEALED,
@@ -38,6 +38,7 @@ from leaderboard.boards.model import (
     Board,
     Column,
     Row,
+    Summary,
     Value,
     fill_cells,
 )
@@ -155,9 +156,7 @@ def dataset_board(
     board.statements, rows = said, board.rows
     on_weights = _weigh(board, base, state)
     revealed = [REVEALED] if any(column.group == PRIVATE_PART for column in board.columns) else []
-    if measure == facts.primary_measure or not is_about_judging(measure):  # that names no winner
-        lower = better(measure) == "lower"
-        board.summary = summarise(board, measure, said, lower_is_better=lower, filtered=state.filtered)
+    board.summary = _summary(board, facts, state)
     board.compared = sum(row.certainty is not None and row.certainty.delta is not None for row in board.rows)
     _leave_out_empty(board, state)
     apply_view(board, state, measure)
@@ -173,6 +172,15 @@ def dataset_board(
         *costs.notes(),
     ]
     return board
+
+
+def _summary(board: Board, facts: DatasetFacts, state: BoardState) -> Summary | None:
+    """What the board says in words; none of a measure that is about judging and so names no winner."""
+    measure = board.measure
+    if measure != facts.primary_measure and is_about_judging(measure):
+        return None
+    lower = better(measure) == "lower"
+    return summarise(board, measure, board.statements, lower_is_better=lower, filtered=state.filtered)
 
 
 def _gaps_in(measure: str, said: BoardStatements, state: BoardState) -> Mapping[int, Gap] | None:
@@ -441,7 +449,7 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: Basel
     if board.measure in shown and has_seeds(rows, [board.measure]):
         notes.append(f"{SEEDS} Tests use each query’s mean over the seeds.")
     if has_doubtful(rows, board.columns):
-        notes.append(_("?: as printed, but doubtful; never used to sort or plot."))
+        notes.append(DOUBTFUL)
     if facts.hidden:
         of_part = " over the public part of the judged queries" if facts.competition else ""
         notes.append(f"The judgements are hidden: scores are means{of_part}, published with three decimals.")

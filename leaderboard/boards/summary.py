@@ -52,10 +52,9 @@ def summarise(
     tested on a board of this kind, `filtered` whether the view is to hide some of the rows, which is then said.
     """
     key = key or board.measure
-    rows = [row for row in board.rows if row.ranked_in == SCORED and row.value(key) is not None]
-    reported = not rows
-    if reported:
-        rows = [row for row in board.rows if row.ranked_in == REPORTED and row.value(key) is not None]
+    valued = [row for row in board.rows if row.value(key) is not None]
+    scored = [row for row in valued if row.ranked_in == SCORED]
+    reported, rows = not scored, scored or [row for row in valued if row.ranked_in == REPORTED]
     if not rows:
         return None
     choose: Callable[..., Row] = min if lower_is_better else max
@@ -81,12 +80,10 @@ def summarise(
     above = _above_bound(rows, best, key, statement)
     if above is not None:
         parts.append(_unjudged(board.baseline, above=above))
-    about = [best.entry.team or "", _("challenged") if best.entry.challenged else ""]
-    said_of = ", ".join(filter(None, about))
     return Summary(
         _label(reported=reported, total=len(board.rows) if filtered else 1),
         _name(best, names),
-        f"{f' ({said_of})' if said_of else ''}, {measure} {format_value(score, 3)}",
+        f"{_about(best)}, {measure} {format_value(score, 3)}",
         [*parts, Part(_("Cost"), cost)],
         best.entry.slug,
         measure,
@@ -98,6 +95,12 @@ def summarise(
         latency,
         above,
     )
+
+
+def _about(best: Row) -> str:
+    """Its team, and whether it is challenged, in brackets; empty where there is neither."""
+    said = ", ".join(filter(None, [best.entry.team or "", _("challenged") if best.entry.challenged else ""]))
+    return f" ({said})" if said else ""
 
 
 def _above_bound(rows: Sequence[Row], best: Row, key: str, statement: Statement) -> bool | None:

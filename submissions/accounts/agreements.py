@@ -52,7 +52,7 @@ def due_for_submission(
 ) -> list[DueAgreement]:
     """The agreements that the person has yet to accept, or be approved for: the datasets' and their rounds'."""
     keys, now = {dataset.pk for dataset in datasets}, now or timezone.now()
-    asking = {row.pk for row in Agreement.objects.filter(in_force=True).exclude(round=None)}
+    asking = Agreement.objects.filter(in_force=True).exclude(round=None).exists()
     rounds = (
         [(row, {each.pk for each in listed_datasets(row)}) for row in announced_rounds(keys)]
         if asking

@@ -46,8 +46,8 @@ ANONYMITY = ProblemCode("anonymity", "A system that cannot be anonymous until th
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
     """The verdict on each file; nothing is stored. Raises Refused where files do not pair with datasets, or seeds."""
     with lock_for_reading(_uploads(files), shared=True), run_files(files) as found:
-        runs, problems = label_seeds(found, seeds)
-        reports = [checked.file_report for checked in check_files(runs)]
+        checked, problems = _check(found, seeds)
+        reports = [file.file_report for file in checked]
     refuse(problems, reports)
     return reports
 
@@ -80,13 +80,11 @@ def accept_submission(
             refuse_unapproved(known_team, datasets)
             if not bulk:
                 refuse_unaccepted(submitter, datasets)
-            runs, problems = label_seeds(found, seeds)
-            checked = list(check_files(runs))
+            checked, problems = _check(found, seeds)
             tags = [file.tag for file in checked]
             admission = check_admission(submitter, known_team, datasets, round_entry, tags)
             _refuse_wrong(checked, problems, admission.problems)
-            system = as_runs_say(system, checked)
-            arrivals = _store_all(checked)
+            system, arrivals = as_runs_say(system, checked), _store_all(checked)
         with transaction.atomic():
             # Those that list what waits for judgements. Before all else, and in one order.
             lock_boards(dataset.pk for dataset in datasets if dataset.awaits_judgements)
@@ -115,6 +113,12 @@ def accept_submission(
                 charge(submission, datasets)
             queue.wake_worker(Job.Queue.SCORE)
     return submission
+
+
+def _check(found: Sequence[RunFile], seeds: Sequence[str]) -> tuple[list[CheckedFile], list[Problem]]:
+    """The files, labelled where they are seeds, with the verdict on each; and what is wrong with the labels."""
+    runs, problems = label_seeds(found, seeds)
+    return list(check_files(runs)), problems
 
 
 def _uploads(files: Iterable[IncomingFile]) -> list[str]:

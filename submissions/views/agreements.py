@@ -58,8 +58,8 @@ def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
             return redirect(agreement)
     versions: Any = Agreement.history
     person = request.user
-    key = agreement.dataset_id, agreement.round_id
-    due = due_agreements(person, datasets=filter(None, key[:1]), rounds=filter(None, key[1:]))
+    datasets, rounds = ([key] if key else [] for key in (agreement.dataset_id, agreement.round_id))
+    due = due_agreements(person, datasets=datasets, rounds=rounds)
     accepted = (
         Acceptance.objects.filter(agreement=agreement, person=person, version=agreement.version).first()
         if isinstance(person, User)

@@ -27,7 +27,7 @@ from leaderboard.boards.benchmark.rows import NOTE, fill_common, private_rows, r
 from leaderboard.boards.benchmark.significance import add_significance
 from leaderboard.boards.columns.about import declared_columns
 from leaderboard.boards.columns.baseline import difference_to, notes_on_baselines
-from leaderboard.boards.columns.marks import SEEDS, has_seeds, notes_on_challenges
+from leaderboard.boards.columns.marks import DOUBTFUL, SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.reported import has_doubtful
 from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facets import OF_DATASETS
@@ -326,5 +326,5 @@ def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: BoardL
             )
         )
     if has_doubtful(rows, board.columns):
-        notes.append(_("?: as printed, but doubtful; never used to sort or plot."))
+        notes.append(DOUBTFUL)
     return notes + notes_on_challenges(rows)

@@ -329,13 +329,15 @@ def describe_costs(board: Board) -> None:
             continue
         for key in keys:
             value, noise = row.value(key), row[key].noise
-            spread = ""
-            if (
-                isinstance(value, float) and noise and math.isfinite(noise)
-            ):  # as exact as the value is written
-                decimals = len(format_quantity(value).partition(".")[2])
-                spread = f"± {max(noise, 10**-decimals):,.{decimals}f}"
-            row[key] = Cell(value, title=_title(key, row.measured), spread=spread, noise=noise)
+            row[key] = Cell(value, title=_title(key, row.measured), spread=_spread(value, noise), noise=noise)
+
+
+def _spread(value: Value, noise: float | None) -> str:
+    """How far a cost may be off, as exact as the cost itself is written; empty where that is not known."""
+    if not isinstance(value, float) or not noise or not math.isfinite(noise):
+        return ""
+    decimals = len(format_quantity(value).partition(".")[2])
+    return f"± {max(noise, 10**-decimals):,.{decimals}f}"
 
 
 def _title(key: str, measured: MeasuredEntry) -> str:

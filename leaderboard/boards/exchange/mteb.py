@@ -135,10 +135,8 @@ def archive(system: System, results: Sequence[ExchangedResult], url: str) -> byt
         written = slugify(result.configuration) or NO_REVISION
         if result.provenance == "reported":
             written = "reported" if written == NO_REVISION else f"{written}-reported"
-        task, owner = (
-            task_name(result.dataset_slug, result.dataset),
-            (result.configuration, result.provenance),
-        )
+        task = task_name(result.dataset_slug, result.dataset)
+        owner = (result.configuration, result.provenance)
         revision = next(
             each
             for each in (written if number == 1 else f"{written}-{number}" for number in count(1))

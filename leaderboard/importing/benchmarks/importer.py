@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
@@ -86,15 +87,15 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
 
 def _options(row: CataloguedDataset, dataset: Dataset | None) -> ImportOptions:
     """What the import says of the dataset; one that is known from reported figures keeps its own words and measures."""
+    licence = benchmarks()[row.benchmark].get("licence")
+    words: dict[str, Any] = {"name": row.name, "primary": row.primary, "licence": licence}
     return ImportOptions(
         slug=row.slug,
-        name=row.name if dataset is None else None,
-        primary=row.primary if dataset is None else None,
-        licence=benchmarks()[row.benchmark].get("licence") if dataset is None else None,
         language=row.language,
         split=row.split,
         hidden=False,
         drop_self_matches=row.drop_self_matches,
+        **(words if dataset is None else {}),
     )
 
 

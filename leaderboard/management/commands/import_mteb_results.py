@@ -52,7 +52,7 @@ class Command(CurationCommand):
         )  # fmt: skip
         try:
             # Also where the publication is here: the address is what the rows link to.
-            Source(key="x", title="x", authors="x", year=1, url=options["source"]).clean_fields()
+            Source(url=options["source"]).clean_fields(exclude=["key", "title", "authors", "year"])
             source.clean_fields()
             with work_folder("mteb") as work:
                 results = read_mteb_results(path, options["source"], work, dict(map(_task, options["tasks"])))

@@ -133,8 +133,7 @@ def accept_model(
     refuse_unaccepted(submitter, plan.datasets)
     refuse_beyond_quota(team, len(plan.datasets))
     admission = admit_to_round(submitter, team, plan.datasets, round_entry, ())
-    uploads = _uploads(request.model)
-    with lock_for_reading(uploads):
+    with lock_for_reading(uploads := _uploads(request.model)):
         with recording_refusals(submitter, plan.datasets):
             kept = _keep_files(request.model, plan.engine, team)
             _refuse_unfit(plan, kept)

@@ -208,13 +208,21 @@ def _retrieve(
             hardware=hardware["slug"],
             report=lease.report_stage,
         )
+    figures = _figures(result, work, task, encoded)
+    baseline = measure_bm25(lease, work, version, folder) if figures else {}
+    return _ModelRun(work.out, retrieval, hardware, figures, baseline)
+
+
+def _figures(
+    result: Mapping[str, Any], work: ExecutionJob, task: ModelTask, encoded: EncodedCorpus | None
+) -> dict[str, Any]:
+    """What was measured, by variant, with what was encoded before and without what was retrieved before."""
     figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
     if encoded:
         figures = {label: _with_encoding(values, encoded) for label, values in figures.items()}
     if work.runs:
         figures = {label: _over_stored_runs(values, work, task.engine) for label, values in figures.items()}
-    baseline = measure_bm25(lease, work, version, folder) if figures else {}
-    return _ModelRun(work.out, retrieval, hardware, figures, baseline)
+    return figures
 
 
 def _progress_totals(version: DatasetVersion) -> dict[str, tuple[int, str]]:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from evaluation.collections.beir import Document
-from evaluation.core import pattern_search
 from evaluation.core.errors import EndlessPattern, InvalidContent
+from evaluation.judgements import answers
 from evaluation.judgements.answers import Answers, find_answers, read_answers, tokens_of
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
@@ -176,7 +176,7 @@ def test_a_pattern_that_only_texts_show_to_be_endless_ends_the_scoring_with_its_
     bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the scorer and of the second reader alike."""
-    monkeypatch.setattr(pattern_search, bound, 0.05)
+    monkeypatch.setattr(answers, bound, 0.05)
     monkeypatch.setattr(answer_texts, bound, 0.05)
     monkeypatch.setitem(CORPUS, "d6", "common " * (130 if bound == "IN_ONE_TEXT" else 60) + "x #1 in 1889")
     folder = written(tmp_path, answers=[*ANSWERS[:3], {"_id": "q4", "patterns": ["18", PASSES]}, ANSWERS[4]])

@@ -8,7 +8,7 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.verification.comparing import REFERENCES, RankedQuery
+from evaluation.verification.references import REFERENCES, RankedQuery
 
 grades = st.lists(st.integers(0, 3), min_size=1, max_size=12)
 #: Documents by their place among the judged ones; those from 12 on are not judged.

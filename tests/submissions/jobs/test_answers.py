@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from django.test import Client
 
-from evaluation.core import pattern_search
+from evaluation.judgements import answers
 from evaluation.verification import answer_texts
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
@@ -88,7 +88,7 @@ def test_a_curator_cannot_choose_a_measure_whose_answers_are_not_there(tmp_path:
 @pytest.mark.parametrize(
     ("reader", "bound", "pattern"),
     [
-        (pattern_search, ("IN_ONE_TEXT", 0.05), r"((?:[b-d]\w{5} )+)+#"),
+        (answers, ("IN_ONE_TEXT", 0.05), r"((?:[b-d]\w{5} )+)+#"),
         (answer_texts, ("ALTOGETHER", -1.0), "common [b-d]"),
     ],
     ids=["scorer", "verification"],

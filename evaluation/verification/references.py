@@ -1,0 +1,175 @@
+"""What the measures are that pytrec_eval does not have: each as its source writes it, one query at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.verification.answer_texts import NO_TEXTS, ReadTokens
+
+#: The largest difference that summing in another order may make.
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class RankedQuery:
+    """A query's ranking, best first: the grade of each document (-1 if it is not judged for the query), and whether
+    it is judged for any query (empty where no measure asks). `judged` are all grades of the query, in no order,
+    `in_use` those that the judgements of any query have, rising. `read` has, where a measure asks, how many tokens are
+    read of each text until an answer ends, and how many it has."""
+
+    grades: NDArray[np.int64]
+    anywhere: NDArray[np.bool_]
+    judged: NDArray[np.int64]
+    read: ReadTokens = NO_TEXTS
+    in_use: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+_RANK_BIASED = re.compile(r"RBP\(p=([0-9.]+)\)")
+#: Value of a ranking at a cutoff (None for none), documents being relevant from a grade on.
+Reference = Callable[[RankedQuery, int | None, int], float]
+
+
+def capped_recall(query: RankedQuery, k: int | None, level: int) -> float:
+    """BEIR (Thakur et al., 2021), appendix G: R_cap@k = relevant documents among the first k / min(k, R)."""
+    relevant = int((query.judged >= level).sum())
+    possible = relevant if k is None else min(k, relevant)
+    return float((query.grades[:k] >= level).sum()) / possible if possible else 0.0
+
+
+def judged_share(query: RankedQuery, k: int | None, level: int) -> float:
+    """ir_measures, Judged@k: documents judged for the query, of those among the first k."""
+    return float((query.grades[:k] >= 0).mean()) if len(query.grades) else 0.0
+
+
+def hole(query: RankedQuery, k: int | None, level: int) -> float:
+    """Documents not judged for the query, of those among the first k."""
+    return float((query.grades[:k] < 0).mean()) if len(query.grades) else 0.0
+
+
+def hole_anywhere(query: RankedQuery, k: int | None, level: int) -> float:
+    """BEIR, table 4: Hole@k = documents judged for no query, of those among the first k."""
+    return float((~query.anywhere[:k]).mean()) if len(query.grades) else 0.0
+
+
+def exponential_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
+    """Burges et al. (ICML 2005): DCG = Σ (2^g - 1) / log2(i + 1), divided by that of the ideal ranking."""
+
+    def dcg(grades: NDArray[np.int64]) -> float:
+        gains = 2.0 ** np.maximum(grades[:k], 0) - 1
+        return float((gains / np.log2(np.arange(2, len(gains) + 2))).sum())
+
+    ideal = dcg(np.sort(query.judged)[::-1])
+    return dcg(query.grades) / ideal if ideal else 0.0
+
+
+def rank_biased_precision(persistence: float) -> Reference:
+    """Moffat & Zobel (TOIS 27(1), 2008): RBP = (1 - p) Σ rel_i · p^(i - 1), for one persistence p."""
+
+    def reference(query: RankedQuery, k: int | None, level: int) -> float:
+        relevant = query.grades[:k] >= level
+        return float((1 - persistence) * (relevant * persistence ** np.arange(len(relevant))).sum())
+
+    return reference
+
+
+def f1(query: RankedQuery, k: int | None, level: int) -> float:
+    """Van Rijsbergen (1979): 2 P R / (P + R), P of k documents and R of all relevant ones."""
+    found, relevant = float((query.grades[:k] >= level).sum()), float((query.judged >= level).sum())
+    precision, recall = found / (k or 1), found / (relevant or 1)
+    return 2 * precision * recall / (precision + recall) if found else 0.0
+
+
+def answer(query: RankedQuery, k: int | None, level: int) -> float:
+    """Karpukhin et al. (EMNLP 2020), section 5: whether one of the first k texts has an answer."""
+    return float((query.read[0][:k] > 0).any())
+
+
+def answer_within_tokens(query: RankedQuery, k: int | None, level: int) -> float:
+    """Asai et al. (NAACL 2021), section 4.1: whether an answer is among the first k thousand tokens retrieved."""
+    before = 0
+    for end, length in zip(*query.read, strict=True):
+        if end:
+            return float(before + end <= 1000 * (k or 0))
+        before += length
+    return 0.0
+
+
+#: Those that read texts, by the names below.
+ANSWERS = ("Answer", "R@kt")
+
+
+def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
+    """The highest nDCG@k over all grades of unjudged documents, as evaluation.measures.bounds defines it: by bisection.
+
+    A value v is reached where, summed over the grades in use, the most of gain − v · ideal gain is 0 or more.
+    """
+    head, in_use = query.grades[:k], query.in_use[query.in_use > 0]
+    grades = in_use if len(in_use) else np.array([max(level, 1)])
+    discounts = 1 / np.log2(np.arange(2, len(query.judged) + len(query.grades) + 3))
+    sums, shown = np.concatenate([[0.0], np.cumsum(discounts[:k])]), discounts[: len(head)]
+    added = np.concatenate([[0.0], np.cumsum(shown[head < 0])])
+    steps = np.diff(grades, prepend=0)[:, None]
+    gains = steps * np.array([shown[head >= grade].sum() + added for grade in grades])
+    there = (query.judged >= grades[:, None]).sum(axis=1)
+    ideals = steps * sums[np.minimum(there[:, None] + np.arange(len(added)), len(sums) - 1)]
+    if len(grades) == 1:
+        return float(np.divide(gains, ideals, out=np.zeros_like(gains), where=ideals > 0).max())
+    low, high = 0.0, 1.0 if ideals[:, -1].any() else 0.0
+    while high - low > TOLERANCE / 10:
+        middle = (low + high) / 2
+        low, high = (middle, high) if (gains - middle * ideals).max(axis=1).sum() >= 0 else (low, middle)
+    return low
+
+
+def upper_count(query: RankedQuery, k: int | None, level: int) -> RankedQuery:
+    """The query with every unjudged document among the first k judged relevant."""
+    head = query.grades[:k]
+    found = np.where(head < 0, max(level, 0), head)
+    return replace(query, grades=found, judged=np.concatenate([query.judged, found[head < 0]]))
+
+
+def _found(query: RankedQuery, k: int | None, level: int) -> NDArray[np.bool_]:
+    return query.grades[:k] >= level
+
+
+def upper(measure: Reference) -> Reference:
+    """The bound of a measure that no further relevant document among the first k lowers: all unjudged ones relevant."""
+    return lambda query, k, level: measure(upper_count(query, k, level), k, level)
+
+
+#: The one measure that asks what is judged for other queries.
+HOLE_ANYWHERE = "Hole(beir)"
+
+#: By the name of the measure without its cutoff and level; RBP is there for each p, see `reference_of`.
+REFERENCES: dict[str, Reference] = {
+    "R_cap": capped_recall,
+    "Judged": judged_share,
+    "Hole": hole,
+    HOLE_ANYWHERE: hole_anywhere,
+    "nDCG(dcg='exp-log2')": exponential_ndcg,
+    "F1": f1,
+    "Answer": answer,
+    "R@kt": answer_within_tokens,
+    "Upper(nDCG)": upper_ndcg,
+    "Upper(P)": upper(lambda query, k, level: float(_found(query, k, level).sum() / (k or 1))),
+    "Upper(R)": upper(
+        lambda query, k, level: float(_found(query, k, level).sum() / max(1, (query.judged >= level).sum()))
+    ),
+    "Upper(R_cap)": upper(capped_recall),
+    "Upper(RR)": upper(
+        lambda query, k, level: float(max(_found(query, k, level) / np.arange(1, len(query.grades[:k]) + 1)))
+    ),
+    "Upper(Success)": upper(lambda query, k, level: float(_found(query, k, level).any())),
+}
+
+
+def reference_of(family: str) -> Reference | None:
+    """The reference of a family of measures, None where there is none."""
+    if found := _RANK_BIASED.fullmatch(family):
+        return rank_biased_precision(float(found[1]))
+    return REFERENCES.get(family)
