@@ -87,11 +87,9 @@ def retrieve(
         started = perf_counter()
         encoded = _build(made, description, complete, corpus, folder, shards, shard_size, part, report)
         built = perf_counter() - started
-        options = [drop_self_matches, shard_size, *([sha256_of(excluded)] if excluded else [])]
         left_out = read_excluded(excluded).as_dict() if excluded else {}
-        whole = ""
-        if part or rankings:
-            whole = _made_from(description, complete, resources, corpus, queries, options)
+        work = (description, complete, resources, corpus, queries, excluded, [drop_self_matches, shard_size])
+        whole = _made_from(*work) if part or rankings else ""
         kept = _kept_rankings(rankings, whole, k, part if _divides_shards(made) else None)
         with ExitStack() as files:
             new = partial(_new_writer, part, whole, tag, k, drop_self_matches, left_out)
@@ -185,6 +183,7 @@ def _made_from(
     resources: Resources,
     corpus: Path,
     queries: Path,
+    excluded: Path | None,
     options: Sequence[object],
 ) -> str:
     """A checksum of what has to be the same for all parts of a run, and decides its rankings.
@@ -196,6 +195,7 @@ def _made_from(
     files = [queries, *resources.runs, *([corpus] if description.reads_corpus else [])]
     device = resources.device.partition(":")[0]
     read = [sha256_of(path) for path in files]
+    options = [*options, *([sha256_of(excluded)] if excluded else [])]
     values = [description.name, dict(parameters), model, device, resources.language, read, options]
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
