@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, open_checkpoint
 from evaluation.cli import Subparsers
+from evaluation.collections.blocks import fingerprint_of
 from evaluation.core.errors import InvalidContent, ModelFailure
-from evaluation.core.files import sha256_of
 from evaluation.core.problems import at_lines
 from evaluation.core.writing import DISK_FULL, complete_or_absent
 from evaluation.engines import (
@@ -284,7 +284,7 @@ def _claim_shards(arguments: argparse.Namespace, given: Mapping[str, object], re
     made_from = {
         "engine": description.name,
         "checkpoint": CheckpointDescription.read(resources.checkpoint).sha256,
-        "corpus": sha256_of(arguments.corpus),
+        "corpus": fingerprint_of(arguments.corpus),
         "device": resources.device,
         **{name: values[name] for name in description.encoding_parameters},
     }

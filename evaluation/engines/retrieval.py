@@ -13,6 +13,7 @@ from time import perf_counter
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Query, read_corpus, read_queries
+from evaluation.collections.blocks import fingerprint_of
 from evaluation.core.files import sha256_of
 from evaluation.engines.base import (
     SHARD_SIZE,
@@ -186,15 +187,11 @@ def _made_from(
     excluded: Path | None,
     options: Sequence[object],
 ) -> str:
-    """A checksum of what has to be the same for all parts of a run, and decides its rankings.
-
-    The whole corpus is read for it: a second for 1.6 GB, which take a minute to parse. What is noted beside a corpus
-    by its size and time would be right until somebody copies another file with them.
-    """
+    """A checksum of what has to be the same for all parts of a run, and decides its rankings."""
     model = CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else ""
-    files = [queries, *resources.runs, *([corpus] if description.reads_corpus else [])]
     device = resources.device.partition(":")[0]
-    read = [sha256_of(path) for path in files]
+    read = [sha256_of(path) for path in (queries, *resources.runs)]
+    read += [fingerprint_of(corpus)] if description.reads_corpus else []
     options = [*options, *([sha256_of(excluded)] if excluded else [])]
     values = [description.name, dict(parameters), model, device, resources.language, read, options]
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

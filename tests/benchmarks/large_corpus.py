@@ -60,7 +60,7 @@ def draw(number: int, count: int, words: int) -> np.ndarray:
     return np.minimum(np.searchsorted(share, drawn), VOCABULARY - 1)
 
 
-def make_collection(folder: Path, documents: int) -> None:
+def make_collection(folder: Path, documents: int, length: int = WORDS) -> None:
     """Write the collection in BEIR layout; each query is made of a passage, which is relevant to it."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     words = words_of()
@@ -72,7 +72,7 @@ def make_collection(folder: Path, documents: int) -> None:
     asked = {number * documents // QUERIES: number for number in range(QUERIES)}
     with (folder / "corpus.jsonl").open("w", encoding="utf-8") as corpus:
         for first in range(0, documents, AT_ONCE):
-            rows = draw(first // AT_ONCE, min(AT_ONCE, documents - first), WORDS)
+            rows = draw(first // AT_ONCE, min(AT_ONCE, documents - first), length)
             for number, row in enumerate(rows, first):
                 corpus.write(f'{{"_id": "p{number}", "title": "", "text": "{text(row)}"}}\n')
                 if number in asked:
@@ -152,7 +152,8 @@ class Trial:
         if not note.exists():
             print(name, flush=True)
             each = [
-                run([sys.executable, *words], self.folder / "log.txt", self.environment) for words in commands
+                run([sys.executable, *words], self.folder / f"{name}.log", self.environment)
+                for words in commands
             ]
             figures = {key: sum(one[key] for one in each) for key in ("wall", "cpu")}
             figures |= {"memory": max(one["memory"] for one in each), "disk": size_of(self.folder)}

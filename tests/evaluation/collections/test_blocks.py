@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from evaluation.collections import blocks
 from evaluation.collections.beir import count_documents, read_corpus
-from evaluation.collections.blocks import read_table, write_blocks
+from evaluation.collections.blocks import fingerprint_of, read_table, write_blocks
 
 
 def lines_of(count: int, words: int = 40) -> list[bytes]:
@@ -139,3 +139,15 @@ def test_other_files_have_no_table(tmp_path: Path, small_blocks: None) -> None:
 def test_the_same_lines_give_the_same_bytes(tmp_path: Path) -> None:
     first = in_blocks(tmp_path, lines_of(500)).read_bytes()
     assert in_blocks(tmp_path, lines_of(500)).read_bytes() == first
+
+
+def test_a_fingerprint_tells_texts_and_orders_apart(tmp_path: Path, small_blocks: None) -> None:
+    lines = lines_of(300)
+    changed = [lines[0].replace(b"word0", b"wurd0"), *lines[1:]]
+    texts = [lines, changed, lines[:-1], lines[::-1]]
+    assert len({fingerprint_of(in_blocks(tmp_path, text)) for text in texts}) == len(texts)
+    assert fingerprint_of(in_blocks(tmp_path, lines)) == fingerprint_of(in_blocks(tmp_path, lines))
+    plain, copy = tmp_path / "corpus.jsonl", tmp_path / "copy.jsonl"
+    plain.write_bytes(b"".join(lines))
+    copy.write_bytes(b"".join(changed))
+    assert fingerprint_of(plain) != fingerprint_of(copy)
