@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -13,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, open_checkpoint
 from evaluation.cli import Subparsers
-from evaluation.collections.blocks import fingerprint_of
 from evaluation.core.errors import InvalidContent, ModelFailure
 from evaluation.core.problems import at_lines
-from evaluation.core.writing import DISK_FULL, complete_or_absent
+from evaluation.core.writing import DISK_FULL
 from evaluation.engines import (
     ENGINES,
     FACTS,
@@ -208,8 +206,6 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
             given = {name: value for name, value in values.items() if value is not None}
             if _requires_pooling(arguments.engine):
                 given.pop(_POOLING, None)  # `_resources` saw to it
-            if arguments.shards is not None:
-                _claim_shards(arguments, given, resources)
             said = make(given, resources)
     except InvalidContent as error:
         return show_problems(error)
@@ -273,33 +269,6 @@ def _requires_pooling(engine: str) -> bool:
     description = describe(engine)
     own = any(parameter.name == _POOLING for parameter in description.parameters)
     return CheckpointKind.SPARSE_ENCODER in description.checkpoints and not own
-
-
-def _claim_shards(arguments: argparse.Namespace, given: Mapping[str, object], resources: Resources) -> None:
-    """Note in the folder what its shards are made from. Raises InvalidParameter where they are made from another."""
-    description = describe(arguments.engine)
-    if description.encoding_parameters is None or resources.checkpoint is None:
-        raise InvalidParameter(f"{description.name} encodes no shards; leave out --shards.")
-    values = description.complete(given)
-    made_from = {
-        "engine": description.name,
-        "checkpoint": CheckpointDescription.read(resources.checkpoint).sha256,
-        "corpus": fingerprint_of(arguments.corpus),
-        "device": resources.device,
-        **{name: values[name] for name in description.encoding_parameters},
-    }
-    note = arguments.shards / "made-from.json"
-    if note.exists():
-        before = json.loads(note.read_text("utf-8"))
-        other = ", ".join(sorted(name for name in made_from if before.get(name) != made_from[name]))
-        if other:
-            raise InvalidParameter(
-                f"The shards in {arguments.shards} are of another {other}; name a new folder."
-            )
-    else:
-        arguments.shards.mkdir(parents=True, exist_ok=True)
-        with complete_or_absent(note) as file:
-            json.dump(made_from, file, indent=1)
 
 
 def _device(asked: str) -> str:

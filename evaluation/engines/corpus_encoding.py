@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, count_documents, read_corpus
-from evaluation.core.writing import make_folder
+from evaluation.collections.blocks import fingerprint_of
+from evaluation.core.writing import complete_or_absent, make_folder
 from evaluation.engines.base import (
     SHARD_SIZE,
+    EngineDescription,
     InvalidParameter,
+    ParameterValue,
     Resources,
     ShardedEngine,
     StageProgress,
     shard_name,
 )
-from evaluation.engines.parts import Part, check_whole
+from evaluation.engines.parts import MADE_FROM, Part, check_whole
 from evaluation.engines.registry import describe
 
 
@@ -32,6 +37,42 @@ class EncodedCorpus(NamedTuple):
     documents: int
     seconds: float
     shards: int
+
+
+def claim_shards(
+    folder: Path,
+    description: EngineDescription,
+    parameters: Mapping[str, ParameterValue],
+    resources: Resources,
+    corpus: Path,
+    shard_size: int,
+) -> None:
+    """Note in the folder what its shards are made from. Raises InvalidParameter where they are made from another.
+
+    Shards without a note are taken as they are: whoever put them there answers for them.
+    """
+    if description.encoding_parameters is None:
+        raise InvalidParameter(f"{description.name} encodes no shards; leave them out.")
+    note = folder / MADE_FROM
+    if not note.exists() and any(folder.glob("[0-9]*")):
+        return
+    made_from = {
+        "engine": description.name,
+        "checkpoint": CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else "",
+        "corpus": fingerprint_of(corpus),
+        "device": resources.device.partition(":")[0],
+        "shard_size": shard_size,
+        **{name: parameters[name] for name in description.encoding_parameters},
+    }
+    if note.exists():
+        before = json.loads(note.read_text("utf-8"))
+        other = ", ".join(sorted(name for name in made_from if before.get(name) != made_from[name]))
+        if other:
+            raise InvalidParameter(f"The shards in {folder} are of another {other}; name a new folder.")
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        with complete_or_absent(note) as file:
+            json.dump(made_from, file, indent=1)
 
 
 def encode_corpus(
@@ -101,8 +142,8 @@ def encode(
     """
     description = describe(engine)
     description.check(resources)
-    if description.encoding_parameters is None:
-        raise InvalidParameter(f"{description.name} encodes no shards.")
-    made = description.create(description.complete(parameters), resources)
+    complete = description.complete(parameters)
+    claim_shards(shards, description, complete, resources, corpus, shard_size)
+    made = description.create(complete, resources)
     assert isinstance(made, ShardedEngine)
     return encode_corpus(made, corpus, shards, shard_size, progress or (lambda stage, share: None), part)

@@ -36,6 +36,8 @@ from evaluation.engines.base import (
     shard_name,
 )
 
+#: What the shards of a folder are made from (`corpus_encoding.claim_shards`).
+MADE_FROM = "made-from.json"
 _LEARNED = "learned"
 _HEADER = "# part: "
 #: Digits of the number of lines, at most.
@@ -144,7 +146,9 @@ def learned_for(
     """
     if not engine.learns:
         return own
-    name = sha256(json.dumps([parameters, count], sort_keys=True).encode()).hexdigest()[:16]
+    note = shards / MADE_FROM
+    made_from = note.read_text("utf-8") if note.exists() else ""
+    name = sha256(json.dumps([parameters, count, made_from], sort_keys=True).encode()).hexdigest()[:16]
     kept = shards / f"{_LEARNED}-{name}"
     if not kept.is_dir():
         folders = [shards / shard_name(number) for number in range(count)]

@@ -27,7 +27,7 @@ from evaluation.engines.base import (
     ShardedEngine,
     StageProgress,
 )
-from evaluation.engines.corpus_encoding import EncodedCorpus, encode_corpus
+from evaluation.engines.corpus_encoding import EncodedCorpus, claim_shards, encode_corpus
 from evaluation.engines.kept_rankings import KeptRankings
 from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for, merge_runs, read_parts
 from evaluation.engines.precision import computed_in, precision_loss
@@ -70,8 +70,9 @@ def retrieve(
     `progress` may raise to stop: nothing is left then.
 
     An engine that encodes documents finds encoded shards in the folder `shards`, and leaves there what it encodes
-    itself; without it they are as temporary as the index. Of an engine with variants the main one is written to `out`,
-    and the others beside it (`Retrieval.variants`). `afterwards` is called while the index is still there.
+    itself; without it they are as temporary as the index. The folder notes what its shards are made from, and is
+    refused for anything else. Of an engine with variants the main one is written to `out`, and the others beside it
+    (`Retrieval.variants`). `afterwards` is called while the index is still there.
 
     Of a `part` alone the shards are encoded and searched, or for engines that cannot divide them the queries; `merge`
     makes of all parts the bytes of one run. In the folder `rankings`, which belongs to this very work, each group of
@@ -82,6 +83,9 @@ def retrieve(
     complete, tag = description.complete(parameters or {}), tag or description.name
     report = progress or (lambda stage, share: None)
     _check_run_options(k, tag)
+    description.check(resources)
+    if shards is not None:
+        claim_shards(shards, description, complete, resources, corpus, shard_size)
     made, asked = _load(description, complete, resources, queries, report)
     with tempfile.TemporaryDirectory(prefix="index-", dir=work_folder) as name:
         folder = Path(name)
@@ -135,7 +139,6 @@ def _load(
     report: StageProgress,
 ) -> tuple[Engine, list[Query]]:
     """The engine with its model, and the queries. Raises InvalidParameter, InvalidContent and ModelFailure."""
-    description.check(resources)
     report("loading", 0.0)
     engine = description.create(parameters, resources)
     asked = list(read_queries(queries))

@@ -99,8 +99,8 @@ def encoded_elsewhere(name: str, checkpoint: Path, folder: Path, **parameters: A
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
-    """All files below a folder."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    """All files of the shards in a folder."""
+    files = (path for path in sorted(folder.glob("0*/**/*")) if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 

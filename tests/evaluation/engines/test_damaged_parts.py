@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.core.errors import InvalidContent
-from evaluation.engines import Part, Resources, merge, retrieve
+from evaluation.engines import InvalidParameter, Part, Resources, encode, merge, retrieve
 from evaluation.engines.dense import DenseRetrieval
 from tests.evaluation.neural import rebuilt
 from tests.evaluation.tiny_models import tiny_dense
@@ -204,3 +205,40 @@ def test_what_two_parts_learn_at_once_is_one_index(
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(InvalidContent, match=damaged.name):
         part(1)
+
+
+def test_shards_of_something_else_are_refused(
+    files: tuple[Path, Path], dense: Resources, tmp_path: Path
+) -> None:
+    """Wherever they are given to: else a run would name the documents of another corpus."""
+    shards = tmp_path / "shards"
+    other = tmp_path / "other.jsonl"
+    other.write_text(files[0].read_text().replace('"d', '"e'))
+
+    def refused(corpus: Path, parameters: dict[str, object] | None = None, size: int = 10) -> str:
+        given: dict[str, Any] = {"shards": shards, "part": Part(1, 2), "resources": dense, "shard_size": size}
+        with pytest.raises(InvalidParameter) as refusal:
+            retrieve("dense", corpus, files[1], tmp_path / "run.txt", parameters, **given)
+        with pytest.raises(InvalidParameter) as again:
+            encode("dense", corpus, shards, parameters or {}, dense, shard_size=size)
+        assert str(again.value) == str(refusal.value)
+        return str(refusal.value).removeprefix(f"The shards in {shards} are of another ")
+
+    encode("dense", files[0], shards, {}, dense, shard_size=10)
+    assert refused(other) == "corpus; name a new folder."
+    assert refused(files[0], size=20) == "shard_size; name a new folder."
+    given: dict[str, object] = {"fields": "title", "maximum_length": 3}
+    assert refused(files[0], given) == "fields, maximum_length; name a new folder."
+    assert not (tmp_path / "run.txt").exists()
+
+    def learn(corpus: Path) -> int:
+        encode("dense", corpus, shards, {}, dense, shard_size=10)
+        given: dict[str, Any] = {"shards": shards, "part": Part(1, 2), "resources": dense, "shard_size": 10}
+        retrieve("dense", corpus, files[1], tmp_path / "run.txt", {"search": "ivf"}, **given)
+        return len(list(shards.glob("learned-*")))
+
+    assert learn(files[0]) == 1
+    (shards / "made-from.json").unlink()
+    for folder in shards.glob("0*"):
+        shutil.rmtree(folder)
+    assert learn(other) == 2  # what was learned from the first corpus is not taken for it

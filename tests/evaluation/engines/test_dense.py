@@ -269,7 +269,7 @@ def test_shards_give_the_bytes_of_one(
         make_folder(apart / shard_name(number), partial(engine.encode_shard, documents))
     retrieve("dense", *collection, outs[1], resources=Resources(tiny), shards=apart, shard_size=7)
     assert outs[0].read_bytes() == outs[1].read_bytes()
-    files = sorted(path.relative_to(alone) for path in alone.rglob("*") if path.is_file())
+    files = sorted(path.relative_to(alone) for path in alone.glob("0*/**/*") if path.is_file())
     assert all((alone / name).read_bytes() == (apart / name).read_bytes() for name in files)
     assert_same(read_run(outs[0]), search(tiny)[0])
 

@@ -107,7 +107,7 @@ def test_shards_and_one_process_give_the_same_run(checkpoint: Path, tmp_path: Pa
         shards=tmp_path / "s",
     )
     assert (tmp_path / "a.run").read_bytes() == (tmp_path / "b.run").read_bytes()
-    assert len(list((tmp_path / "s").iterdir())) == 4
+    assert len(list((tmp_path / "s").glob("0*"))) == 4
     assert first.facts == again.facts
 
 
