@@ -175,6 +175,8 @@ POSTGRESQL_BIN = env.str("POSTGRESQL_BIN", default="")
 SHARD_SIZE = env.int("SHARD_SIZE", default=50_000)
 #: What kept embeddings may take on disk, in bytes; those that were used longest ago go first.
 EMBEDDINGS_CACHE_BYTES = env.int("EMBEDDINGS_CACHE_BYTES", default=50 * 2**30)
+#: The same for the bucket of `EMBEDDINGS_STORAGE`; 0: as much as there is.
+EMBEDDINGS_STORAGE_BYTES = env.int("EMBEDDINGS_STORAGE_BYTES", default=0)
 #: The same for kept indexes of BM25.
 INDEX_CACHE_BYTES = env.int("INDEX_CACHE_BYTES", default=50 * 2**30)
 #: What a host of workers alone may have of the store that `STORE_STORAGE` shares, in bytes; 0: everything stays.

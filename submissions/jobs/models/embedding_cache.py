@@ -1,4 +1,8 @@
-"""Keep what embeddings take within its bound: what was used longest ago goes first, what is in use stays."""
+"""Keep what embeddings take within its bound: what was used longest ago goes first, what is in use stays.
+
+A folder, the shared one or a host's own, has `EMBEDDINGS_CACHE_BYTES`; a bucket, which is everybody's, has
+`EMBEDDINGS_STORAGE_BYTES`: no host with a small disk decides what the others find there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import shutil
 import time
 
 from django.conf import settings
+from django.core.cache import cache
 from django.db import transaction
 from django.db.models import Sum
 
@@ -19,13 +24,14 @@ from submissions.sandbox.processes import size_of
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two sweeps of a storage elsewhere by one process.
+#: Seconds between two sweeps of a storage elsewhere: by anybody, and by one process where the cache is away.
 _PAUSE = 3600.0
+_SWEPT = "embeddings-swept"
 _swept_at = -_PAUSE
 
 
 def sweep_embeddings() -> int:
-    """Remove what no row names, and whole encodings beyond `EMBEDDINGS_CACHE_BYTES`; returns how many.
+    """Remove what no row names, and whole encodings beyond the bound; returns how many.
 
     A storage elsewhere is for workers that run models to sweep (`trim_cache`): one of them is woken.
     """
@@ -44,7 +50,8 @@ def trim_cache() -> None:
         _trim_local_copies()
         if time.monotonic() - _swept_at >= _PAUSE:
             _swept_at = time.monotonic()
-            _sweep()
+            if cache.add(_SWEPT, 1, _PAUSE):
+                _sweep()
     except Exception:
         logger.exception("the embeddings could not be swept")
 
@@ -53,9 +60,10 @@ def _sweep() -> int:
     count = _sweep_unnamed()
     sizes = dict(Encoding.objects.annotate(size=Sum("shards__size")).values_list("key", "size"))
     total = sum(size or 0 for size in sizes.values())
-    if total > settings.EMBEDDINGS_CACHE_BYTES:
+    bound = settings.EMBEDDINGS_CACHE_BYTES if not is_remote() else settings.EMBEDDINGS_STORAGE_BYTES or total
+    if total > bound:
         for key in sorted(sizes, key=_last_used):
-            if total <= settings.EMBEDDINGS_CACHE_BYTES:
+            if total <= bound:
                 break
             if _remove(key):
                 total -= sizes[key] or 0
@@ -98,10 +106,10 @@ def _trim_local_copies() -> None:
 
 
 def _remove(key: str) -> bool:
-    """Forget the encoding and delete its files, unless it is in use."""
+    """Forget the encoding and delete its files, unless it is in use, or will be."""
     with transaction.atomic():
         encoding = Encoding.objects.select_for_update().filter(key=key).first()
-        if encoding is None or _is_in_use(encoding):
+        if encoding is None or _is_in_use(encoding) or _is_wanted(encoding):
             return False
         encoding.delete()
         remove_embeddings(key)
@@ -114,3 +122,12 @@ def _is_in_use(encoding: Encoding) -> bool:
     """Whether a job uses it, waits for it, or makes a part of it."""
     made = encoding.shards.filter(job__isnull=False).exclude(job__state__in=TERMINAL)
     return encoding.waiting_jobs.exists() or made.exists()
+
+
+def _is_wanted(encoding: Encoding) -> bool:
+    """Whether a job that has not ended is of the same model and corpus: it may be about to ask for it."""
+    jobs = Job.objects.filter(
+        submission__checkpoint__model_sha256=encoding.checkpoint.model_sha256,
+        dataset__current_version__corpus_sha256=encoding.version.corpus_sha256,
+    )
+    return jobs.exclude(state__in=TERMINAL).exists()

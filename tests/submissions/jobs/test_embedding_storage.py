@@ -12,6 +12,7 @@ from typing import Any
 
 import boto3
 import pytest
+from django.core.cache import cache
 from django.core.exceptions import ImproperlyConfigured
 
 from leaderboard.core.storage.bundles import InvalidManifest, Manifest
@@ -35,7 +36,7 @@ from submissions.jobs.runner import run_job
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost
 from submissions.queue.queue import claim
-from tests.factories import make_dataset, make_job, make_version
+from tests.factories import make_dataset, make_job, make_model_submission, make_user, make_version, team_of
 from tests.servers import s3
 from tests.submissions.model_jobs import (
     by_one_process,
@@ -284,14 +285,33 @@ def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
     assert embeddings_folder(key).exists()
 
     Job.objects.filter(pk=job.pk).update(waits_for=None)
+    settings.EMBEDDINGS_STORAGE_BYTES = 1
     trim_cache()
     assert not embeddings_folder(key).exists()
     assert Encoding.objects.exists()  # the bucket's turn is once an hour
     monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
     monkeypatch.setattr(embedding_cache, "GRACE", -60)
     trim_cache()
+    assert Encoding.objects.exists()  # whichever worker comes by
+
+    def sweep() -> bool:
+        """An hour later; whether the embeddings are still there."""
+        monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
+        cache.clear()
+        trim_cache()
+        assert Encoding.objects.exists() == bool(storage.names("manifest.json"))
+        return Encoding.objects.exists()
+
+    Dataset.objects.update(current_version=setting.version)
+    submission = make_model_submission(team_of(make_user("ada")), checkpoint=setting.checkpoint)
+    Job.objects.filter(pk=job.pk).update(submission=submission, state=State.QUEUED)
+    assert sweep()  # a job over the same model has yet to begin
+    Job.objects.filter(pk=job.pk).update(state=State.DONE)
+    settings.EMBEDDINGS_STORAGE_BYTES = 0
+    assert sweep()  # that this machine has no room says nothing of the bucket
+    settings.EMBEDDINGS_STORAGE_BYTES = 1
+    assert not sweep()
     assert storage.names() == []
-    assert not Encoding.objects.exists()
 
 
 # --- single shards
