@@ -2,7 +2,7 @@
 
 The stdlib alone, so that asking costs nothing.
 
-`web`: the site answers /healthz. `worker`: it was heard of lately, by the file that it touches at each sign of life.
+`web`: the site answers /healthz. `worker`: it lives, by the file that it touches every ten seconds, whether its database answers or not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-#: Three signs of life that did not come.
+#: Seconds in which the file was to be touched four times.
 SILENCE = 45.0
 
 

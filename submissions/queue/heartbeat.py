@@ -54,9 +54,9 @@ class Heartbeat:
     def _run(self) -> None:
         while True:
             try:
-                self._write_row()
-                if settings.HEARTBEAT_FILE:
+                if settings.HEARTBEAT_FILE:  # first: while the database is away this process lives, and waits for it
                     Path(settings.HEARTBEAT_FILE).touch()
+                self._write_row()
                 if self._each_time is not None:
                     self._each_time()
             except DatabaseError as error:

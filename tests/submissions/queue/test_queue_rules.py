@@ -9,11 +9,12 @@ import tomllib
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings as site
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
@@ -96,6 +97,23 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
     Heartbeat("host:1", ["score"], VERSION)._write_row()
     assert (workers_alive("score"), count_workers("score")[1]) == (1, 0)
     assert claim(["score"], "host:1:2") is not None
+
+
+def test_a_worker_lives_while_the_database_is_away(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file says so: whoever watches it, such as Kubernetes, does not end a worker that waits."""
+    file = tmp_path / "heartbeat"
+    settings.HEARTBEAT_FILE = str(file)
+
+    def away(heartbeat: Heartbeat) -> None:
+        raise OperationalError("the connection was refused")
+
+    monkeypatch.setattr(Heartbeat, "_write_row", away)
+    heartbeat = Heartbeat("host:1", ["score"], VERSION)
+    heartbeat._ended.set()  # after one sign of life
+    heartbeat._run()
+    assert file.exists()
 
 
 def test_another_apps_leftovers_are_nobodys_version() -> None:
