@@ -9,12 +9,11 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from django.conf import settings
@@ -76,17 +75,23 @@ def local(path: Path) -> Path:
     """
     if not travels(path):
         return path
-    if not path.exists():
+    if not _is_used_now(path):
         with _one_at_a_time():
-            if not path.exists():
+            if not _is_used_now(path):
                 try:
                     _fetch(path)
                 except BundleDamaged as error:
                     logger.error("%s came back damaged: %s", path.relative_to(_root()), error)
                     _bundle(path).mark_damaged()
-    if path.exists():
-        os.utime(path)
     return path
+
+
+def _is_used_now(path: Path) -> bool:
+    """Whether the path is on this host; it is then marked as used, and stays."""
+    with suppress(FileNotFoundError):
+        os.utime(path)
+        return True
+    return False
 
 
 def fetch_all() -> None:
@@ -121,11 +126,17 @@ def trim_copies(largest: int) -> int:
     for path in sorted(copies, key=copies.__getitem__):
         if total <= largest or copies[path] > time.time() - GRACE:
             break
-        if _bundle(path).is_there():
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        if _bundle(path).is_there() and path.stat().st_mtime == copies[path]:  # nobody was given it meanwhile
+            _remove_copy(path)
             total -= sizes[path]
             count += 1
     return count
+
+
+def _remove_copy(path: Path) -> None:
+    """Of a removal that is cut off nothing is left under the name: half a checkpoint would be taken for a whole one."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=PARTIAL) as folder:
+        path.rename(Path(folder) / "leaving")
 
 
 def _fetch(path: Path) -> None:

@@ -147,7 +147,7 @@ def sweep_indexes() -> int:
     total, count = sum(sizes.values()), 0
     for place in sorted(used, key=lambda place: (_corpus(place) in current, used[place])):
         needed = _corpus(place) in current and total <= settings.INDEX_CACHE_BYTES
-        if not needed and used[place] < time.time() - GRACE:
+        if not needed and place.stat().st_mtime < time.time() - GRACE:
             remove(place)
             total -= sizes[place]
             count += 1

@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription
 from evaluation.core.errors import ModelFailure
 from evaluation.core.problems import Problem, Report
 from evaluation.engines import describe
@@ -124,6 +125,8 @@ def result_of(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> 
         raise ModelTimedOut
     if outcome.kind == "crashed":
         _require_whole_input(work)
+    if outcome.kind in ("crashed", "model_failed"):
+        _require_whole_checkpoint(work)
     if outcome.kind in ("crashed", "model_failed") and work.device == "cuda":
         _require_gpu()
     if outcome.kind == "crashed" and not trusted:
@@ -138,6 +141,16 @@ def _require_whole_input(work: ExecutionJob) -> None:
     for path in filter(None, (work.corpus, work.queries, work.excluded)):
         if not path.is_file() or sha256_of(path) != path.name:
             raise DamagedInput(f"{path} is damaged, or not there")
+
+
+def _require_whole_checkpoint(work: ExecutionJob) -> None:
+    """Raise DamagedInput where this host lacks a file of the checkpoint: its team sent a whole one."""
+    if work.checkpoint is None:
+        return
+    described = work.checkpoint / FILE_NAME
+    files = CheckpointDescription.read(work.checkpoint).files if described.is_file() else (FILE_NAME,)
+    if missing := [name for name in files if not (work.checkpoint / name).is_file()]:
+        raise DamagedInput(f"{work.checkpoint} lacks {', '.join(missing)}")
 
 
 def _require_gpu() -> None:

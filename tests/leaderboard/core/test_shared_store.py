@@ -149,6 +149,38 @@ def test_copies_go_when_they_take_too_much_and_come_back(be: Be, tmp_path: Path)
     assert local_path(Area.FILES, first).read_bytes() == b"first"
 
 
+def test_a_copy_that_is_used_meanwhile_stays_and_none_is_left_by_half(
+    be: Be, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker of the host begins with it; this one is killed while it removes it."""
+    folder = path_of(Area.CHECKPOINTS, "a" * 64)
+    folder.mkdir(parents=True)
+    for name in ("checkpoint.json", "model.safetensors"):
+        (folder / name).write_bytes(name.encode())
+    shared.send(folder)
+    make_old([folder])
+    is_there = shared.Bundle.is_there
+
+    def begins(bundle: shared.Bundle) -> bool:
+        shared.local(folder)
+        return is_there(bundle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shared.Bundle, "is_there", begins)
+        assert shared.trim_copies(0) == 0
+    assert len(list(folder.iterdir())) == 2
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    make_old([folder])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("shutil.rmtree", killed)
+        shared.trim_copies(0)
+    assert not folder.exists()
+    assert len(list(shared.local(folder).iterdir())) == 2
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_backup_has_what_other_hosts_stored(be: Be, tmp_path: Path) -> None:
     be("worker")

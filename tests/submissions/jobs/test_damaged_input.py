@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections import blocks
 from evaluation.collections.blocks import read_table
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset
+from submissions.checkpoints.service import folder_of
 from submissions.jobs import runner
 from submissions.jobs.models import kept_indexes
 from submissions.jobs.models.shard_jobs import settle_waiting_jobs
-from submissions.models import Job, Shard, State
+from submissions.models import Checkpoint, Job, Shard, State
 from tests.submissions.model_jobs import make_published, make_submission, queue_model, run_waiting
 
 pytestmark = pytest.mark.django_db
@@ -80,3 +83,16 @@ def test_a_baseline_of_a_damaged_corpus_is_none(dataset: Dataset, monkeypatch: p
     assert (job.state, job.error_code) == (State.FAILED, "fault"), job.log
     assert "BM25's index could not be kept (DamagedInput)." in job.log
     assert not list((Path(kept_indexes.settings.VAR) / Area.WORD_INDEXES.value).glob("*/*"))
+
+
+def test_a_checkpoint_that_lacks_a_file_here_is_a_fault_of_ours(dataset: Dataset) -> None:
+    """Its team sent a whole one; that the model does not run for it is not their affair."""
+    submission = make_submission(wrong="not_finite")
+    folder = folder_of(Checkpoint.objects.get())
+    described = CheckpointDescription.read(folder)
+    replace(described, files={"model/model.safetensors": "0" * 64}).write(folder)
+    job = queue_model(dataset, submission)
+    run_waiting()
+    settle_waiting_jobs()
+    job.refresh_from_db()
+    assert (job.state, job.error_code, job.report) == (State.FAILED, "fault", {}), job.log
