@@ -2,7 +2,8 @@
 
 The stdlib alone, so that asking costs nothing.
 
-`web`: the site answers /healthz. `worker`: it lives, by the file that it touches every ten seconds, whether its database answers or not.
+`web`: the site answers /healthz. `worker`: it lives, by the file that it touches every ten seconds, whether its
+database answers or not.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from submissions.checkpoints.service import folder_of, sweep_checkpoints
 from submissions.jobs.kinds.handover import RetrievalResult
 from submissions.jobs.models.embedding_cache import sweep_embeddings
 from submissions.jobs.models.kept_indexes import sweep_indexes
+from submissions.jobs.models.running import sweep_work
 from submissions.models import TERMINAL, Checkpoint, Job, Upload
 from submissions.sandbox.processes import remove
 from submissions.uploads import storage
@@ -62,10 +63,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         "expanded zips": lambda: _remove_folders(arriving, "zip-*", grace),
         "unfinished uploads": lambda: _sweep_files(arriving, set(), grace),
         "uploads in pieces": lambda: sweep_uploads(grace),
-        # The scratch folders of workers that were killed: a job takes no longer than its wall clock.
-        "work": lambda: _remove_folders(
-            Path(settings.VAR) / "work", "*", max(grace, settings.JOB_WALL_CLOCK_SECONDS)
-        ),
+        "work": lambda: sweep_work(grace),
         "embeddings": sweep_embeddings,
         "indexes of words": sweep_indexes,
         "checkpoints": lambda: sweep_checkpoints(grace),

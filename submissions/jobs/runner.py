@@ -25,7 +25,7 @@ from submissions.jobs import kinds, models
 from submissions.jobs.kinds.score import delete_upload
 from submissions.jobs.models.embedding_cache import trim_cache
 from submissions.jobs.models.kept_indexes import sweep_indexes
-from submissions.jobs.models.running import reject_model
+from submissions.jobs.models.running import reject_model, sweep_work
 from submissions.jobs.models.shard_jobs import settle_shard_waiters
 from submissions.jobs.models.shards import WARM
 from submissions.jobs.registry import WORK
@@ -46,6 +46,9 @@ _PATIENCE = 3600.0
 #: How often one job may be given back in this way: one that takes the database down with it ends all the same.
 _CLAIMS = 30
 
+#: Seconds between two looks at the disk by a worker that has much to do.
+_DISK_PAUSE = 60.0
+
 #: What PostgreSQL says when it ends a session: shut down, crashed, not up yet, a transaction that stood still.
 _ENDED = frozenset({"57P01", "57P02", "57P03", "25P03"})
 
@@ -56,7 +59,7 @@ for _package in (kinds, models):
 
 def drain_queue(queue: str, worker: str) -> int:
     """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
-    done = 0
+    done, swept_at = 0, time.monotonic()
     with keep_leases(), closing(WARM):
         while not refusal():
             job = claim(
@@ -68,23 +71,28 @@ def drain_queue(queue: str, worker: str) -> int:
                 WARM.close()
             run_job(job)
             done += 1
-            _trim_disk(queue)
-    if not done:  # woken for this, perhaps
-        _trim_disk(queue)
+            if time.monotonic() - swept_at > _DISK_PAUSE:  # it costs more than many a shard
+                _trim_disk(queue)
+                swept_at = time.monotonic()
+    _trim_disk(queue)  # without a job, too: perhaps it was woken for this
     return done
 
 
 def _trim_disk(queue: str) -> None:
-    """Keep what a worker that runs models brought to its host within its bounds. Logs what fails."""
+    """Keep what a worker that runs models brought to its host, or left there, within its bounds. Logs what fails."""
     if queue == Job.Queue.SCORE:
         return
     trim_cache()
-    if settings.STORE_COPIES_BYTES:
+    for step in (sweep_work, sweep_indexes, shared.remove_partial, _trim_copies):
         try:
-            shared.trim_copies(settings.STORE_COPIES_BYTES)
-            sweep_indexes()
+            step()
         except Exception:
-            logger.exception("copies of the store could not be trimmed")
+            logger.exception("%s: this host's disk could not be swept", step.__name__)
+
+
+def _trim_copies() -> None:
+    if settings.STORE_COPIES_BYTES:
+        shared.trim_copies(settings.STORE_COPIES_BYTES)
 
 
 def run_job(job: Job) -> None:

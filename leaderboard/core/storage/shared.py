@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -131,6 +132,15 @@ def trim_copies(largest: int) -> int:
             total -= sizes[path]
             count += 1
     return count
+
+
+def remove_partial() -> int:
+    """Remove what processes that were killed have left of copies on this host; returns how many."""
+    found = [path for area in AREAS for path in (_root() / area).glob(f"*/{PARTIAL}*")]
+    left = [path for path in found if path.stat().st_mtime < time.time() - GRACE]
+    for path in left:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return len(left)
 
 
 def _remove_copy(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.store import sha256_of
 from submissions import sandbox
+from submissions.jobs.models.embedding_files import GRACE
 from submissions.models import Job, State
 from submissions.queue.capability import own_capability, reset_own_capability
 from submissions.queue.lease import Lease, WorkEnded
@@ -73,6 +75,19 @@ def job_folder() -> Iterator[Path]:
         yield folder
     finally:
         remove(folder)  # a stranger wrote there: to any depth, under any mode
+
+
+def sweep_work(grace: float = GRACE) -> int:
+    """Remove the folders of jobs that processes which were killed have left on this host; returns how many.
+
+    A job takes no longer than its wall clock. Into the folder of a child that encodes shard after shard each one comes.
+    """
+    limit = time.time() - max(grace, settings.JOB_WALL_CLOCK_SECONDS)
+    folders = (Path(settings.VAR) / "work").glob("*")
+    left = [folder for folder in folders if folder.stat().st_mtime < limit]
+    for folder in left:
+        remove(folder)
+    return len(left)
 
 
 def device_of(job: Job) -> str:

@@ -20,9 +20,10 @@ from django.utils import timezone
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import User
-from submissions.jobs import cleanup
+from submissions.jobs import cleanup, runner
 from submissions.jobs.cleanup import GRACE, remove_unreferenced
 from submissions.jobs.kinds.score import delete_upload
+from submissions.jobs.runner import drain_queue
 from submissions.models import State
 from submissions.sandbox.processes import remove
 from submissions.tasks import sweep_files
@@ -68,6 +69,32 @@ def test_no_depth_stops_the_sweep() -> None:
     folders = [deep("work", "tmp1"), deep(Area.CHECKPOINTS.value, "7/" + "5" * 64)]
     assert remove_unreferenced() >= 2
     assert not any(folder.exists() for folder in folders)
+
+
+def test_a_host_of_workers_alone_keeps_its_disk_clean(tmp_path: Path, settings: Any) -> None:
+    """No scorer sweeps there: neither what killed jobs have left, nor indexes beyond their bound."""
+    settings.VAR = tmp_path / "var"
+    settings.INDEX_CACHE_BYTES = 1
+    names = ("work/tmp1", "store/checkpoints/7/.partial-x", f"store/word-indexes/ab/{'ab' * 32}")
+    killed, partial, index = (tmp_path / "var" / name for name in names)
+    for folder in (killed, partial, index):
+        (folder / "index").mkdir(parents=True)
+        os.utime(folder, (0, 0))
+    assert drain_queue("score", "scorer") == 0
+    assert all(path.exists() for path in (killed, partial, index))
+    assert drain_queue("cpu", "worker") == 0
+    assert not any(path.exists() for path in (killed, partial, index))
+
+
+def test_the_disk_is_not_looked_at_after_each_of_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(runner, "_trim_disk", looks.append)
+    monkeypatch.setattr(runner, "run_job", lambda job: None)
+    dataset = make_dataset()
+    for _ in range(3):
+        make_job(dataset, queue="cpu")
+    assert drain_queue("cpu", "worker") == 3
+    assert looks == ["cpu"]
 
 
 def test_what_cannot_be_swept_does_not_keep_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
