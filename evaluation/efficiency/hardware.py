@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Self
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _GPUS = Path("/proc/driver/nvidia/gpus")
+_DEVICES = Path("/dev")
 #: What decides how fast a search is, if it is installed.
 LIBRARIES = (
     "numpy",
@@ -109,34 +111,68 @@ def gpu_model(gpus: Path = _GPUS) -> str:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return _short(torch.cuda.get_device_name(0))
-    known = {number: name for number, _, name in gpus_of_machine(gpus)}
+    known = {number: name for number, _, name in gpus_given(gpus)}
     return known.get(own_gpu(gpus), "unknown GPU")
 
 
 def own_gpu(gpus: Path = _GPUS) -> str:
-    """The GPU of this process: its number in the order of the bus, else as CUDA_VISIBLE_DEVICES names it."""
+    """The GPU of this process: its number among those that it may open, else as CUDA_VISIBLE_DEVICES names it."""
     named = next(iter(visible_gpus(gpus)), "0")
-    return next((number for number, uuid, _ in gpus_of_machine(gpus) if uuid.startswith(named)), named)
+    return next((number for number, uuid, _ in gpus_given(gpus) if uuid.startswith(named)), named)
+
+
+def own_gpu_uuid(gpus: Path = _GPUS) -> str:
+    """What names the GPU of this process on the whole machine, where each job of a batch system has a number 0."""
+    number = own_gpu(gpus)
+    return next((uuid for known, uuid, _ in gpus_given(gpus) if known == number), number)
 
 
 def visible_gpus(gpus: Path = _GPUS) -> list[str]:
-    """The GPUs that this process may use: as CUDA_VISIBLE_DEVICES names them, or the numbers of all of the machine.
+    """The GPUs that this process may use: as CUDA_VISIBLE_DEVICES names them, or the numbers of all that it may open.
 
     The variable has numbers, in the order that CUDA_DEVICE_ORDER=PCI_BUS_ID gives, or beginnings of UUIDs.
     """
     named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    return [name for name in named if name] or [number for number, *_ in gpus_of_machine(gpus)]
+    return [name for name in named if name] or [number for number, *_ in gpus_given(gpus)]
 
 
 def gpus_of_machine(gpus: Path = _GPUS) -> list[tuple[str, str, str]]:
     """Number, UUID and name of each NVIDIA GPU, in the order of the bus, as the driver tells them."""
-    found = []
-    for number, information in enumerate(sorted(gpus.glob("*/information"))):
-        told = dict(re.findall(r"^([^:\n]+):\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE))
-        found.append(
-            (str(number), told.get("GPU UUID", "unknown"), _short(told.get("Model")) or "unknown GPU")
-        )
-    return found
+    return _numbered(_told_by_driver(gpus))
+
+
+def gpus_given(gpus: Path = _GPUS) -> list[tuple[str, str, str]]:
+    """As `gpus_of_machine`, of those alone that this process may open, numbered as CUDA and NVML number them.
+
+    Slurm's cgroups and containers keep the others from it. The driver tells of them all the same.
+    """
+    return _numbered(
+        told
+        for told in _told_by_driver(gpus)
+        if "Device Minor" not in told or _may_open(_DEVICES / f"nvidia{told['Device Minor']}")
+    )
+
+
+def _told_by_driver(gpus: Path) -> Iterator[dict[str, str]]:
+    for information in sorted(gpus.glob("*/information")):
+        yield dict(re.findall(r"^([^:\n]+):\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def _numbered(told: Iterable[Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    return [
+        (str(number), gpu.get("GPU UUID", "unknown"), _short(gpu.get("Model")) or "unknown GPU")
+        for number, gpu in enumerate(told)
+    ]
+
+
+@functools.cache
+def _may_open(device: Path) -> bool:
+    """Whether it can be opened: of what a cgroup says no permission tells. Asked once, since a GPU may have to wake."""
+    try:
+        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:  # any other: it is there, and does not work
+        return not isinstance(error, (FileNotFoundError, PermissionError))
+    return True
 
 
 def library_versions() -> dict[str, str]:

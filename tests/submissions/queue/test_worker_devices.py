@@ -28,7 +28,8 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         text = f"Model: \t\t {model}\nIRQ:   \t\t 18\nGPU UUID: \t {uuid}\nBus Location: \t {bus}\n"
         (folder / bus / "information").write_text(text)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for function in (hardware.gpu_model, hardware.own_gpu, hardware.visible_gpus, hardware.gpus_of_machine):
+    for name in ("gpu_model", "own_gpu", "own_gpu_uuid", "visible_gpus", "gpus_of_machine", "gpus_given"):
+        function = getattr(hardware, name)
         monkeypatch.setattr(function, "__defaults__", (folder,))
     return folder
 
@@ -74,3 +75,27 @@ def test_measuring_on_one_gpu_stops_nobody_else(
             assert second.try_acquire("exclusive")
             assert processor.try_acquire("exclusive")
             assert not same.try_acquire("shared")
+
+
+def test_jobs_of_a_batch_system_lock_the_gpu_that_each_was_given(
+    gpus: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
+) -> None:
+    """Slurm with ConstrainDevices gives each job one device, and the number 0."""
+    settings.TIMING_LOCK = str(tmp_path / "timing.lock")
+    for minor, bus in enumerate(CARDS):
+        with (gpus / bus / "information").open("a") as file:
+            file.write(f"Device Minor: \t {minor}\n")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+
+    def given(minor: int) -> MachineLock:
+        folder = tmp_path / f"job {minor}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"nvidia{minor}").touch()
+        monkeypatch.setattr(hardware, "_DEVICES", folder)
+        return MachineLock(device="cuda")
+
+    with closing(given(0)) as first, closing(given(1)) as second, closing(given(1)) as same:
+        assert (hardware.own_gpu(), hardware.gpu_model()) == ("0", "NVIDIA H100")
+        assert first.try_acquire("exclusive")
+        assert second.try_acquire("exclusive")
+        assert not same.try_acquire("shared")
