@@ -26,6 +26,9 @@ from evaluation.engines.base import (
 from evaluation.engines.parts import MADE_FROM, Part, check_whole
 from evaluation.engines.registry import describe
 
+#: To be raised by whoever changes what any engine writes into a shard: no older ones are then searched.
+SHARD_FORMAT = 1
+
 
 class EncodedCorpus(NamedTuple):
     """All encoded shards in corpus order; how many documents were encoded just now, and in how many wall seconds.
@@ -57,6 +60,7 @@ def claim_shards(
     if not note.exists() and any(folder.glob("[0-9]*")):
         return
     made_from = {
+        "format": SHARD_FORMAT,
         "engine": description.name,
         "checkpoint": CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else "",
         "corpus": fingerprint_of(corpus),

@@ -100,8 +100,8 @@ class Checkpoint(models.Model):
 class Encoding(models.Model):
     """A dataset version's documents through one model with one setting, in shards. Written by `encodings`.
 
-    `key` names what decides the bytes: model, corpus, engine, the parameters that matter, shard size, and the hardware
-    class, device and threads of the workers. Jobs with the same key share the shards.
+    `key` names what decides the bytes: model, corpus, engine, the parameters that matter, shard size, format, and the
+    hardware class, device and threads of the workers. Jobs with the same key share the shards.
     """
 
     key = models.CharField(max_length=64, unique=True)

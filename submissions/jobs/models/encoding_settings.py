@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Sum
 
+from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from leaderboard.models import DatasetVersion
 from submissions.jobs.models.embedding_files import embeddings_root
 from submissions.models import Checkpoint, Job, Shard
@@ -46,6 +47,7 @@ class EncodingSetting:
     def key(self) -> str:
         """The name of the embeddings: a sha256 over all of it."""
         what = {
+            "format": SHARD_FORMAT,
             "owner": self.checkpoint.team_id,
             "model": self.checkpoint.model_sha256,
             "corpus": self.version.corpus_sha256,

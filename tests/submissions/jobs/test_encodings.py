@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from leaderboard.models import Dataset
-from submissions.jobs.models import shard_jobs
+from submissions.jobs.models import encoding_settings, shard_jobs
 from submissions.jobs.models.encoding_settings import EncodingSetting
 from submissions.jobs.models.encodings import use_encoding, wait_for_shards
 from submissions.jobs.models.shard_jobs import settle_shard_waiters, settle_waiting_jobs
@@ -104,14 +104,19 @@ def test_a_third_job_finds_the_shards_there(
     assert late.waits_for is not None  # so that nothing removes them meanwhile
 
 
-@pytest.mark.parametrize("change", ["hardware", "parameters", "threads", "shard_size", "owner"])
-def test_another_setting_shares_nothing(setting: EncodingSetting, change: str) -> None:
+@pytest.mark.parametrize("change", ["hardware", "parameters", "threads", "shard_size", "owner", "format"])
+def test_another_setting_shares_nothing(
+    setting: EncodingSetting, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = setting.key
     values: dict[str, Any] = {name: getattr(setting, name) for name in EncodingSetting.__dataclass_fields__}
     if change == "owner":
         values["checkpoint"] = Checkpoint(team_id=7, model_sha256=setting.checkpoint.model_sha256)
+    elif change == "format":
+        monkeypatch.setattr(encoding_settings, "SHARD_FORMAT", 0)  # of another version of the code
     else:
         values[change] = {"hardware": "other", "parameters": {}, "threads": 1, "shard_size": 11}[change]
-    assert EncodingSetting(**values).key != setting.key
+    assert EncodingSetting(**values).key != key
 
 
 def test_the_dispatcher_wakes_a_job_whose_shards_are_all_there(
