@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.db.models import Sum
 
+from evaluation.core.errors import ModelFailure
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
+from evaluation.engines.index.vector_index import bytes_of_vector
+from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.models import DatasetVersion
 from submissions.jobs.models.embedding_files import embeddings_root
 from submissions.models import Checkpoint, Job, Shard
@@ -71,10 +76,24 @@ class EncodingSetting:
         return max(1, -(-self.documents // self.shard_size))
 
     @property
+    def dimension(self) -> int:
+        """Of the vectors; 0 where it is not known."""
+        found = self.parameters.get("truncate_dimension") or self.checkpoint.description.get("dimension")
+        return int(found or 0)
+
+    @property
     def least_bytes(self) -> int:
         """What the vectors take at least: one of float32 for each document; 0 where their dimension is not known."""
-        dimension = self.parameters.get("truncate_dimension") or self.checkpoint.description.get("dimension")
-        return self.documents * int(dimension or 0) * 4
+        return self.documents * self.dimension * 4
+
+    def least_index_bytes(self, parameters: Mapping[str, Any]) -> int:
+        """What a search with all these parameters writes beside the vectors, at least: copies of them, for one.
+
+        An index of lists is there twice while its groups become one.
+        """
+        stored = parameters.get("stored_dtype", "float32")
+        copies = {"exact": int(stored != "float32"), "hnsw": 1, "ivf": 2}.get(parameters.get("search", ""), 0)
+        return copies * self.documents * bytes_of_vector(self.dimension, stored)
 
 
 class DiskTooSmall(WorkEnded):
@@ -94,11 +113,25 @@ class DiskTooSmall(WorkEnded):
             logger.error("job %s waits for room on the disk: %s", job.pk, self)
 
 
-def require_room(setting: EncodingSetting) -> None:
-    """Raise DiskTooSmall where the embeddings will not fit, rather than after hours of encoding."""
+def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> None:
+    """Raise DiskTooSmall where embeddings and index will not fit, rather than after hours of encoding.
+
+    Raises ModelFailure where the index alone is more than a job may write.
+    """
+    index = setting.least_index_bytes(parameters)
+    if index > settings.MODEL_OUTPUT_BYTES:
+        raise ModelFailure("too_much_output", MODEL_FAILURES["too_much_output"].meaning)
     embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
     free = max(free_bytes(embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
     made = Shard.objects.filter(encoding__key=setting.key).exclude(done_at=None)
-    needed = setting.least_bytes - (made.aggregate(size=Sum("size"))["size"] or 0)
-    if needed > free:
+    found = made.aggregate(size=Sum("size", default=0), documents=Sum("documents", default=0))
+    # Of several vectors a document the first shards say more than its one.
+    expected = max(setting.least_bytes, setting.documents * found["size"] // max(found["documents"], 1))
+    if _on_one_disk(embeddings_root(), Path(settings.VAR)):
+        expected += index
+    if (needed := expected - found["size"]) > free:
         raise DiskTooSmall(needed, free)
+
+
+def _on_one_disk(*folders: Path) -> bool:
+    return len({folder.stat().st_dev for folder in folders}) == 1

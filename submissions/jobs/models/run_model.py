@@ -117,7 +117,7 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     setting = _setting(job, task, version)
     encoded = use_encoding(job, setting, lease.report_stage) if setting else None
     if setting and not encoded:
-        require_room(setting)
+        require_room(setting, task.parameters)
         if setting.shards > 1:
             raise WaitsForShards(setting)
     write_log(job.pk, f"{task.engine.label} over {version}")

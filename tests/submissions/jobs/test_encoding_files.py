@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from django.conf import LazySettings
 
+from evaluation.core.errors import ModelFailure
 from leaderboard.models import Dataset
 from submissions.jobs.models import encoding_settings
 from submissions.jobs.models.embedding_cache import sweep_embeddings
@@ -115,10 +116,36 @@ def test_room_is_asked_for_what_is_not_there_yet(
         encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"]
     )
     with pytest.raises(DiskTooSmall):
-        require_room(setting)
+        require_room(setting, {})
     wait_for_shards(model_job(dataset), setting)
     encode(next_shard())
-    require_room(setting)
+    require_room(setting, {})
     free["bytes"] = 699
     with pytest.raises(DiskTooSmall):
-        require_room(setting)
+        require_room(setting, {})
+
+
+def test_room_is_asked_for_the_index_too(
+    setting: EncodingSetting, monkeypatch: pytest.MonkeyPatch, settings: LazySettings
+) -> None:
+    setting.checkpoint.description = {
+        "dimension": 8
+    }  # 25 documents: 800 bytes, and again as much in lists twice
+    free = {"bytes": 1200}
+    monkeypatch.setattr(
+        encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"]
+    )
+    require_room(setting, {"search": "exact", "stored_dtype": "float32"})
+    require_room(setting, {"search": "exact", "stored_dtype": "float16"})
+    for search, stored, needed in (
+        ("hnsw", "float32", 1600),
+        ("ivf", "float32", 2400),
+        ("ivf", "float16", 1600),
+    ):
+        with pytest.raises(DiskTooSmall) as refusal:
+            require_room(setting, {"search": search, "stored_dtype": stored})
+        assert refusal.value.needed == needed
+    settings.MODEL_OUTPUT_BYTES = 399
+    with pytest.raises(ModelFailure) as failure:  # and not once all is encoded
+        require_room(setting, {"search": "exact", "stored_dtype": "float16"})
+    assert failure.value.code == "too_much_output"
