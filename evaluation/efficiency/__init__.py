@@ -1,7 +1,16 @@
 """What a system costs, measured: latency, throughput, memory and size under a published protocol."""
 
 from evaluation.efficiency.hardware import Hardware, describe
-from evaluation.efficiency.measurements import is_unsettled
+from evaluation.efficiency.measurements import is_brief, is_unsettled
 from evaluation.efficiency.protocol import PROTOCOL, EfficiencyFigures, Latency, measure
 
-__all__ = ["PROTOCOL", "EfficiencyFigures", "Hardware", "Latency", "describe", "is_unsettled", "measure"]
+__all__ = [
+    "PROTOCOL",
+    "EfficiencyFigures",
+    "Hardware",
+    "Latency",
+    "describe",
+    "is_brief",
+    "is_unsettled",
+    "measure",
+]

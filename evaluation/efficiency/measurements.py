@@ -9,6 +9,7 @@ from typing import Any, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
+from evaluation.efficiency.effort import OF_VARIANT
 from evaluation.engines.base import SearchPart
 
 #: Fields that a measurement always has, and those that may be missing, each as a number that is not negative.
@@ -28,7 +29,7 @@ _PERHAPS = (
     "flops_per_document",
 )
 #: Those that measurements under protocol v1 lack, and what holds for them.
-_SINCE = {"stored_runs": 0, "rounds": 1, "unsettled": 0}
+_SINCE = {"stored_runs": 0, "rounds": 1, "unsettled": 0, "batched": 0}
 _LONGEST_TEXT = 40
 #: From which share of the queries on a measurement was disturbed.
 MOST_UNSETTLED = 0.1
@@ -56,7 +57,8 @@ class Latency:
 class EfficiencyFigures:
     """What a system cost under a protocol. None is what was not measured, or what there is not, never 0.
 
-    `queries` counts the different ones that were timed, in `searches` searches of one query each. `latency_ms` and
+    `queries` counts the different ones that were timed, in `searches` searches of one query each; `batched` those that
+    throughput is over, 0 where that is not told. `latency_ms` and
     `parts_ms` are of one search; parts need not add up to the whole. `peak_memory_bytes` is the resident memory of the
     whole process since its start, `energy_source` what `energy_joules_per_query` is the energy of. `stored_runs` counts
     the runs that the system began with: these were searched before, and that is in no figure.
@@ -91,6 +93,7 @@ class EfficiencyFigures:
     rounds: int = 1
     spread_ms: float | None = None
     unsettled: int = 0
+    batched: int = 0
     parts_ms: Mapping[str, float] = field(default_factory=dict)
     job_seconds: float | None = None
     flops_per_query: float | None = None
@@ -130,6 +133,11 @@ class EfficiencyFigures:
 def is_unsettled(figures: Mapping[str, Any]) -> bool:
     """Whether more than a tenth of the queries, by `EfficiencyFigures.as_data`, never settled."""
     return bool(figures.get("unsettled", 0) > MOST_UNSETTLED * figures["queries"])
+
+
+def is_brief(figures: Mapping[str, Any]) -> bool:
+    """Whether fewer searches, by `EfficiencyFigures.as_data`, were timed than of anything that there is time for."""
+    return bool(figures["searches"] < OF_VARIANT.searches)
 
 
 def _number(values: Mapping[Any, Any], name: str) -> float:

@@ -14,6 +14,12 @@ How many are left is told. How well the mean is known is told too: rounds are di
 the other, and the spread is the most that the mean rises by where one group is left out.
 
 Throughput is over all queries, or 1,000 that lie evenly over more, handed over in batches of 64, once.
+
+All of it takes a tenth of the seconds that building and searching took at most, or a minute where that is more. Where a
+search takes too long for this, warming up ends after a tenth of the time, fewer queries are timed, twice each, and
+throughput is over fewer or not told; where it does not suffice for two queries, nothing is told. `searches`, `queries`,
+`rounds` and `batched` say what was done.
+
 Floating point operations of a search are counted while it warms up, over those 20 searches, which lie evenly over the
 queries; of BM25, over all that are timed, searched once more. Those of a document are counted over a sample
 that is encoded again. Nothing is counted while it is timed.
@@ -25,9 +31,9 @@ A figure of one protocol is never compared with one of another.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from tempfile import TemporaryDirectory
@@ -39,6 +45,7 @@ import numpy.typing as npt
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, Query, count_documents, read_corpus
 from evaluation.collections.blocks import read_table
+from evaluation.efficiency.effort import BATCH, SHARE_OF_WARM_UP, WHOLE, Effort, affordable
 from evaluation.efficiency.measurements import EfficiencyFigures, Latency
 from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_gpu_memory, peak_memory
 from evaluation.engines import operations
@@ -50,12 +57,6 @@ __all__ = ["PROTOCOL", "EfficiencyFigures", "Latency", "measure", "parameters_of
 PROTOCOL = "v2"
 #: How deep a timed search goes.
 DEPTH = 100
-WARM_UP_SEARCHES = 20
-#: The least number of timed searches, and the most queries that they are of.
-TIMED_SEARCHES, TIMED_QUERIES = 200, 100
-#: Rounds that are wanted and the seconds that they may take; how many of both where queries do not settle.
-ROUNDS, ROUND_SECONDS = 10, 10.0
-MOST_ROUNDS, MOST_ROUND_SECONDS = 30, 30.0
 #: Seconds between two rounds: a short disturbance does not meet them all.
 PAUSE_SECONDS = 0.1
 #: Groups of rounds that the spread is over.
@@ -64,41 +65,6 @@ GROUPS = 5
 SETTLED = 0.1
 #: How many documents are encoded again to count operations: one of 200, within these bounds.
 _LEAST_DOCUMENTS, _MOST_DOCUMENTS = 4, 64
-#: The most queries that throughput is taken over, and how many the engine is handed at once.
-BATCHED_QUERIES = 1000
-BATCH = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How many searches warm up, and how many are timed at least, of how many queries at most.
-
-    `batched` is how many queries throughput is taken over at most. `rounds` and `seconds` are of the timed searches
-    of all queries, `most_rounds` and `most_seconds` where some of them do not settle.
-    """
-
-    warm_up: int
-    searches: int
-    queries: int
-    batched: int
-    rounds: int
-    seconds: float
-    most_rounds: int
-    most_seconds: float
-
-
-WHOLE = Effort(
-    WARM_UP_SEARCHES,
-    TIMED_SEARCHES,
-    TIMED_QUERIES,
-    BATCHED_QUERIES,
-    ROUNDS,
-    ROUND_SECONDS,
-    MOST_ROUNDS,
-    MOST_ROUND_SECONDS,
-)
-#: For what a system gives beside its main result: model and index are warm from the retrieval.
-OF_VARIANT = Effort(5, 50, 25, 2 * BATCH, 4, 2.0, 8, 4.0)
 
 #: Seconds of searches, shape (rounds, queries).
 Times = npt.NDArray[np.float64]
@@ -121,6 +87,7 @@ def measure(
     device: str = "cpu",
     checkpoint: Path | None = None,
     effort: Effort = WHOLE,
+    budget: float = math.inf,
     progress: MeasureProgress | None = None,
     meter: EnergyMeter | None = None,
     clock: Callable[[], float] = perf_counter,
@@ -129,15 +96,20 @@ def measure(
 ) -> EfficiencyFigures:
     """What the engine, whose index is open, costs. `retrieval` says how it was built, `checkpoint` what model it runs.
 
-    `threads` is how many cores it was given, which is declared, not found out. `meter` counts energy, by default with
-    what the machine offers. `clock` gives seconds, `interruptions` how often the process had to give up a processor.
-    Raises ValueError where there is no query.
+    `threads` is how many cores it was given, which is declared, not found out. It takes about `budget` seconds at most.
+    `meter` counts energy, by default with what the machine offers. `clock` gives seconds, `interruptions` how often the
+    process had to give up a processor. Raises ValueError where there is no query, and TooSlow.
     """
     if not queries:
         raise ValueError("there are no queries, so there is no search to time")
     report = progress or (lambda share: None)
     timed, counter = sample_evenly(queries, effort.queries), meter or open_meter(device)
-    flops = _warm_up(engine, timed, effort.warm_up, report)
+    flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
+    left, in_batches = budget - sum(warm), min(*warm, retrieval.search_seconds / max(retrieval.queries, 1))
+    batch = in_batches * min(BATCH, len(queries))
+    kept = batch if batch <= left / 2 else 0.0
+    effort = effort.within(left - kept, min(warm), len(queries))
+    timed = sample_evenly(queries, effort.queries)
     engine.clock.seconds.clear()
     before = counter.joules()
     rounds = _TimedRounds(engine, timed, effort, clock, interruptions, pause)
@@ -146,7 +118,9 @@ def measure(
     times = rounds.times()
     searches = int(np.isfinite(times).sum())
     energy, parts = _joules_per_search(before, after, searches), _parts(engine, times)
-    throughput = _throughput(engine, sample_evenly(queries, effort.batched), clock)
+    left = max(left - float(np.nansum(times)), kept)
+    batched = affordable(min(effort.batched, len(queries)), left, in_batches)
+    throughput = _throughput(engine, queries, batched, clock)
     if isinstance(engine, TermEngine) and checkpoint is None:  # quick, and differing more from query to query
         flops = _flops_of_searches(engine, timed)
     report(1.0)
@@ -164,6 +138,7 @@ def measure(
         unsettled=len(rounds.unsettled()),
         parts_ms=parts,
         queries_per_second=throughput,
+        batched=batched if throughput is not None else 0,
         documents_per_second=encoding_rate(retrieval),
         build_seconds=retrieval.build_seconds if retrieval.built_whole else None,
         index_bytes=retrieval.index_bytes,
@@ -179,11 +154,6 @@ def measure(
 
 def _joules_per_search(before: float | None, after: float | None, searches: int) -> float | None:
     return None if before is None or after is None else max(after - before, 0.0) / searches
-
-
-def plan_efforts(results: int) -> tuple[Effort, ...]:
-    """The effort for each of so many results of one system, the main one last; at least one."""
-    return (*[OF_VARIANT] * (results - 1), WHOLE)
 
 
 def sample_evenly(queries: Sequence[Query], most: int) -> list[Query]:
@@ -218,14 +188,28 @@ def _search(engine: Engine, queries: Sequence[Query]) -> None:
         pass
 
 
-def _warm_up(engine: Engine, timed: Sequence[Query], searches: int, report: MeasureProgress) -> float:
-    """Search so often, for queries that lie evenly over those that are timed; the mean operations of a search."""
+def _warm_up(
+    engine: Engine,
+    timed: Sequence[Query],
+    searches: int,
+    most_seconds: float,
+    clock: Callable[[], float],
+    report: MeasureProgress,
+) -> tuple[float, list[float]]:
+    """Search so often, or until the time is over, for queries that lie evenly over those that are timed.
+
+    Returns the mean operations of a search, and the seconds of each.
+    """
     report(0.0)
-    queries = sample_evenly(timed, searches)
+    queries, taken = sample_evenly(timed, searches), list[float]()
     with operations.counting() as counted:
         for query in (queries * -(-searches // len(queries)))[:searches]:
+            started = clock()
             _search(engine, [query])
-    return counted.flops / searches
+            taken.append(clock() - started)
+            if sum(taken) >= most_seconds:
+                break
+    return counted.flops / len(taken), taken
 
 
 def _flops_of_searches(engine: Engine, queries: Sequence[Query]) -> float:
@@ -342,8 +326,13 @@ def _parts(engine: Engine, times: Times) -> dict[str, float]:
     return {part: float(spent * share) for part, spent in engine.clock.seconds.items()}
 
 
-def _throughput(engine: Engine, queries: Sequence[Query], clock: Callable[[], float]) -> float | None:
-    """Queries a second, in batches; None where the clock is too coarse to say."""
+def _throughput(
+    engine: Engine, queries: Sequence[Query], most: int, clock: Callable[[], float]
+) -> float | None:
+    """Queries a second, in batches, over so many; None where that is no batch, or the clock is too coarse to say."""
+    if most < min(BATCH, len(queries)):
+        return None
+    queries = sample_evenly(queries, most)
     started = clock()
     for start in range(0, len(queries), BATCH):
         _search(engine, queries[start : start + BATCH])

@@ -22,8 +22,9 @@ from typing import Any
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.errors import ModelFailure, is_out_of_memory
 from evaluation.core.writing import DISK_FULL, appearing, make_folder
+from evaluation.efficiency.effort import TooSlow, measuring_seconds, plan_efforts
 from evaluation.efficiency.meters import peak_memory
-from evaluation.efficiency.protocol import flops_of_documents, measure, plan_efforts
+from evaluation.efficiency.protocol import flops_of_documents, measure
 from evaluation.engines import (
     Engine,
     InvalidParameter,
@@ -161,6 +162,9 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
 
     def afterwards(engine: Engine, asked: Sequence[Query], done: Retrieval) -> None:
         if job.measure and asked:
+            _write(
+                job.out / RESULT_NAME, {"retrieval": _told(done), **figures}
+            )  # whatever measuring comes to
             figures.update(_measure(job, channel, engine, asked, done))
 
     done = retrieve(
@@ -182,8 +186,11 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
         afterwards=afterwards,
     )
     shutil.rmtree(work)
-    retrieval = {**asdict(done), "variants": {label: path.name for label, path in done.variants.items()}}
-    return {"retrieval": retrieval, **figures}
+    return {"retrieval": _told(done), **figures}
+
+
+def _told(done: Retrieval) -> dict[str, Any]:
+    return {**asdict(done), "variants": {label: path.name for label, path in done.variants.items()}}
 
 
 def _measure(
@@ -191,24 +198,28 @@ def _measure(
 ) -> dict[str, Any]:
     """The figures of the engine, and of each variant, once the machine is free. The main variant is the last one.
 
-    None where the machine does not become free.
+    None where the machine does not become free, or a search takes too long to be timed.
     """
     if not channel.ask_to_measure():
         return {}
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
     assert job.corpus is not None
-    measured = {}
+    measured, until = {}, perf_counter() + measuring_seconds(done)
     for number, (label, effort) in enumerate(zip(engines, plan_efforts(len(engines)), strict=True)):
-        measured[label] = measure(
-            engines[label],
-            asked,
-            done.of_variant(label),
-            threads=job.threads,
-            device=job.device,
-            checkpoint=job.checkpoint,
-            effort=effort,
-            progress=partial(_report_measuring, channel, number, len(engines)),
-        ).as_data()
+        try:
+            measured[label] = measure(
+                engines[label],
+                asked,
+                done.of_variant(label),
+                threads=job.threads,
+                device=job.device,
+                checkpoint=job.checkpoint,
+                effort=effort,
+                budget=(until - perf_counter()) / (len(engines) - number),
+                progress=partial(_report_measuring, channel, number, len(engines)),
+            ).as_data()
+        except TooSlow:
+            return {}
     flops = flops_of_documents(engine, job.corpus, job.out / WORK_FOLDER)
     for figures in measured.values():
         figures["flops_per_document"] = flops

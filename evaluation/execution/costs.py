@@ -9,18 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from evaluation.efficiency.effort import BATCH, LEAST_QUERIES, WHOLE, Effort
 from evaluation.efficiency.measurements import EfficiencyFigures
-from evaluation.efficiency.protocol import (
-    BATCH,
-    DEPTH,
-    PROTOCOL,
-    WHOLE,
-    Effort,
-    encoding_rate,
-    job_seconds,
-    parameters_of,
-    plan_efforts,
-)
+from evaluation.efficiency.protocol import DEPTH, PROTOCOL, encoding_rate, job_seconds, parameters_of
 from evaluation.engines.base import Retrieval
 from evaluation.execution.job import ExecutionJob
 
@@ -50,29 +41,17 @@ def validate_figures(
     figures: EfficiencyFigures, known: JobFacts, retrieval: Retrieval, effort: Effort = WHOLE
 ) -> EfficiencyFigures:
     """The figures, with what follows from the retrieval taken from there. Raises ValueError, saying what cannot be."""
-    timed = min(known.queries, effort.queries)
-    if not timed:
-        raise ValueError("there was no query to time")
-    least = max(2, -(-effort.searches // timed))
-    if not least <= figures.rounds <= max(least, effort.most_rounds):
-        raise ValueError(f"{figures.rounds} rounds are not {least} to {max(least, effort.most_rounds)}")
+    _check_counts(figures, known.queries, effort)
     declared = {
         "protocol": PROTOCOL,
         "depth": DEPTH,
         "threads": known.job.threads,
         "device": known.job.device,
-        "queries": timed,
         "documents": retrieval.documents,
     }
     for name, value in declared.items():
         if getattr(figures, name) != value:
             raise ValueError(f"{name} is {getattr(figures, name)!r:.40}, and not {value!r}")
-    if not timed * least <= figures.searches <= timed * figures.rounds:
-        raise ValueError(
-            f"{figures.searches} searches are none of {timed} queries in {figures.rounds} rounds"
-        )
-    if figures.unsettled > timed or figures.spread_ms is None:
-        raise ValueError("it is not told how well the latency is known")
     _check_times(figures)
     _check_resources(figures)
     return replace(
@@ -94,14 +73,32 @@ def check_clock(figures: Sequence[EfficiencyFigures], known: JobFacts, retrieval
     """
     told = retrieval.build_seconds - known.job.index_seconds
     told += 0.0 if known.job.resumes else retrieval.search_seconds
-    for one, effort in zip(figures, plan_efforts(len(figures)) if figures else (), strict=True):
+    for one in figures:
         told += one.searches * one.latency_ms.mean / 1000
         if one.queries_per_second:
-            told += min(known.queries, effort.batched) / one.queries_per_second
+            told += one.batched / one.queries_per_second
     if told > known.seconds:
         raise ValueError(f"{told:.3g} s are told, and it ran for {known.seconds:.3g} s")
     if retrieval.encoding_seconds > _ROUNDING * retrieval.build_seconds:
         raise ValueError("encoding took longer than building, which it is a part of")
+
+
+def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> None:
+    """What was done is at most what the effort says, over so many queries; of a slow system it is less."""
+    timed, rounds = figures.queries, figures.rounds
+    if not min(LEAST_QUERIES, queries) <= timed <= min(queries, effort.queries) or not timed:
+        raise ValueError(f"{timed} of {queries} queries were timed")
+    most = max(2, -(-effort.searches // timed), effort.most_rounds)
+    if not 2 <= rounds <= most:
+        raise ValueError(f"{rounds} rounds are not 2 to {most}")
+    # The first two are over all queries, and none is over nothing.
+    if not 2 * timed + rounds - 2 <= figures.searches <= timed * rounds:
+        raise ValueError(f"{figures.searches} searches are none of {timed} queries in {rounds} rounds")
+    if figures.unsettled > timed or figures.spread_ms is None:
+        raise ValueError("it is not told how well the latency is known")
+    least = min(BATCH, queries) if figures.queries_per_second is not None else 0
+    if not least <= figures.batched <= (min(queries, effort.batched) if least else 0):
+        raise ValueError(f"throughput is over {figures.batched} of {queries} queries")
 
 
 def _check_times(figures: EfficiencyFigures) -> None:

@@ -3,7 +3,8 @@
 The child writes into its output folder alone: `run.txt` (and one file a variant beside it), `result.json`, for a shard
 the folder `shard`, for an index `index`, and `failure.json` instead of all of them. On standard output it writes lines
 of JSON: progress (`Progress`), `ASK_TO_MEASURE`, after which it waits for a line on standard input before it times
-anything, and `SHARD_DONE`, after which it waits for the number of the next shard.
+anything (its run and a result without figures are there by then), and `SHARD_DONE`, after which it waits for the number
+of the next shard.
 Whoever reads what it left treats it as a stranger's.
 """
 

@@ -16,9 +16,9 @@ from evaluation.collections.beir import read_queries
 from evaluation.core.errors import ModelFailure
 from evaluation.core.files import open_regular
 from evaluation.core.problems import Problem
+from evaluation.efficiency.effort import plan_efforts
 from evaluation.efficiency.hardware import describe as describe_hardware
 from evaluation.efficiency.measurements import EfficiencyFigures
-from evaluation.efficiency.protocol import plan_efforts
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
 from evaluation.engines.run_writing import variant_paths

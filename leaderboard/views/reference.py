@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from evaluation.archives.compression import FileLimits
 from evaluation.checkpoints.codes import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
-from evaluation.efficiency import protocol
+from evaluation.efficiency import effort, protocol
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.measures.registry import (
     DEFAULT_MEASURES,
@@ -92,12 +92,14 @@ def efficiency(request: HttpRequest) -> HttpResponse:
         "protocol": {
             "name": protocol.PROTOCOL,
             "depth": protocol.DEPTH,
-            "warm_up": protocol.WARM_UP_SEARCHES,
-            "searches": protocol.TIMED_SEARCHES,
-            "most_queries": protocol.BATCHED_QUERIES,
-            "batch": protocol.BATCH,
-            "whole": protocol.WHOLE,
-            "beside": protocol.OF_VARIANT,
+            "warm_up": effort.WHOLE.warm_up,
+            "searches": effort.WHOLE.searches,
+            "most_queries": effort.WHOLE.batched,
+            "batch": effort.BATCH,
+            "whole": effort.WHOLE,
+            "beside": effort.OF_VARIANT,
+            "share": 100 * effort.SHARE_OF_JOB,
+            "least_seconds": effort.LEAST_SECONDS,
             "groups": protocol.GROUPS,
             "settled": 100 * protocol.SETTLED,
             "off": 100 * OFF,

@@ -112,6 +112,11 @@ class Lease:
         #: For how many seconds the work has not stopped though it must.
         self.unheard = 0.0
 
+    @property
+    def seconds_left(self) -> float:
+        """For how many seconds the job may go on, beside those that it waits for the machine."""
+        return settings.JOB_WALL_CLOCK_SECONDS - (time.monotonic() - self.claimed_at - self.waited)
+
     def report(self, progress: float) -> None:
         """Note how far the work is, 0 to 1. Raises LeaseLost or Cancelled when it must stop."""
         self.progress = progress
@@ -226,7 +231,7 @@ def _extend(lease: Lease) -> None:
     """Say that we are alive, and hear whether the work must stop."""
     job = lease.job
     try:
-        if time.monotonic() - lease.claimed_at - lease.waited > settings.JOB_WALL_CLOCK_SECONDS:
+        if lease.seconds_left < 0:
             time_out(job)  # the dispatcher does so too, but it may be away
         now, stage = time.monotonic(), lease.stage
         # Nobody watches the progress of a shard, or waits for it to be cancelled: its row is written several times in a

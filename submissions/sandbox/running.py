@@ -68,7 +68,8 @@ class SandboxOutcome:
 
     Otherwise `failure_code` is one of MODEL_FAILURES, and `message` what was found, in words that may be shown to
     the model's owner. `peak_rss` is in bytes, of all processes together and of memory not shared with files.
-    `unmeasured` is why there are no figures, where they were asked for and the machine was not to be had.
+    `unmeasured` is why there are no figures, where they were asked for. Measuring comes last: whatever it ends with,
+    the job is done.
     """
 
     kind: Kind
@@ -305,16 +306,17 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Ending) -> Sandbo
         # Then it was not its own limit that it met, nor a page of a file that had no room (SIGBUS) its own fault.
         require_free_disk(job.out, limits)
     remove_unexpected_files(job.out)
-    if ending.breach is None and ending.status == 0:
+    ended_well = ending.breach is None and ending.status == 0
+    if not ended_well:
+        told = ending.status, ending.breach, ending.complaints[-2000:]
+        logger.warning("a child ended with %s (%s): %s", *told)
+    if ended_well or ending.asked:
         try:
-            result = read_result(job.out, job, ending.seconds)
-            return SandboxOutcome(
-                "done", ending.seconds, ending.peak_memory, result, unmeasured=ending.unmeasured
-            )
+            return _done(read_result(job.out, job, ending.seconds), ending)
         except InvalidOutcome as error:
             logger.warning("a child left no usable result: %s", error)
-            return _failed("crashed", "no_usable_result", ending)
-    logger.warning("a child ended with %s (%s): %s", ending.status, ending.breach, ending.complaints[-2000:])
+            if ended_well:
+                return _failed("crashed", "no_usable_result", ending)
     if ending.breach is not None:
         return _failed(ending.breach, _CODES[ending.breach], ending)
     if ending.status == EXIT_DISK_FULL:
@@ -324,6 +326,16 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Ending) -> Sandbo
     if (failure := read_failure(job.out, job)) is not None:
         return _failed("model_failed", failure.code, ending, failure.message)
     return _failed("crashed", "crashed", ending)
+
+
+def _done(result: dict[str, Any], ending: Ending) -> SandboxOutcome:
+    """The outcome of a child that left its result, and perhaps ended while it measured."""
+    unmeasured = ending.unmeasured
+    if ending.asked and not unmeasured and result["figures"] is None:
+        unmeasured = "its searches take too long for a tenth of the job"
+        if ending.breach is not None or ending.status != 0:
+            unmeasured = f"measuring it failed ({_CODES[ending.breach] if ending.breach else 'crashed'})"
+    return SandboxOutcome("done", ending.seconds, ending.peak_memory, result, unmeasured=unmeasured)
 
 
 def _failed(kind: Kind, code: str, ending: Ending, message: str = "") -> SandboxOutcome:

@@ -42,7 +42,7 @@ _WAITING = "until nothing else runs on this machine, to be timed"
 class Ending:
     """How the child ended: by itself with an exit status, or for something that it used too much of.
 
-    `unmeasured` is why it was told to do without measuring, where it asked and the answer was no.
+    `asked` is whether it asked to measure, its run being there, and `unmeasured` why the answer was no, where it was.
     """
 
     status: int
@@ -50,6 +50,7 @@ class Ending:
     seconds: float
     peak_memory: int
     complaints: str
+    asked: bool = False
     unmeasured: str = ""
 
 
@@ -84,6 +85,11 @@ class MeasuringTurn:
     def ask(self) -> None:
         """Note the child's question, the first one."""
         self._asked_at = self._asked_at or time.monotonic()
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether the child had something to measure, and asked."""
+        return self._wanted and self._asked_at is not None
 
     @property
     def waits(self) -> bool:
@@ -217,9 +223,14 @@ class Supervision:
         self._read_rest(process.stderr)
         if breach is None and self._contained.ran_out_of_memory():
             breach = "memory"
-        complaints = self._tail.decode(errors="replace")
         return Ending(
-            process.returncode, breach, self.seconds, self.peak_memory, complaints, self._turn.refusal
+            process.returncode,
+            breach,
+            self.seconds,
+            self.peak_memory,
+            self._tail.decode(errors="replace"),
+            self._turn.was_asked,
+            self._turn.refusal,
         )
 
     @property

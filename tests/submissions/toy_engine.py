@@ -82,6 +82,8 @@ class ToyEngine(ShardedEngine):
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """By inner product, equal scores by descending id."""
+        if len(queries) == 1:
+            misbehave(self._wrong.removesuffix(" when timed"))
         for query in queries:
             scores = self._vectors @ vector(self._prompt + query.text)
             order = sorted(range(len(scores)), key=lambda place: self._ids[place].encode(), reverse=True)

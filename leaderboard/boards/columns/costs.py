@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from django.utils.translation import gettext_noop as _
 
-from evaluation.efficiency import PROTOCOL, is_unsettled
+from evaluation.efficiency import PROTOCOL, is_brief, is_unsettled
 from leaderboard.boards.columns.weighted import weighted_column
 from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row, Value, fill_cells
 from leaderboard.boards.state import BoardState
@@ -38,7 +38,7 @@ def no_noise(measured: MeasuredEntry) -> float:
 def latency_noise(measured: MeasuredEntry) -> float:
     """By what share the mean latency may be off: its spread over rounds, or as far as BM25 was off its usual one.
 
-    Unknown under protocol v1, and where too many queries never settled.
+    Unknown under protocol v1, where too many queries never settled, and of a system too slow for many searches.
     """
     spread = relative_spread(measured.figures)
     return max(spread, measured.baseline_off) if measured.baseline_off > OFF else spread
@@ -52,7 +52,7 @@ def ratio_noise(measured: MeasuredEntry) -> float:
 def relative_spread(figures: Mapping[str, Any]) -> float:
     """The spread of the mean latency over rounds, as a share of it; at least what two jobs on one machine differ by."""
     spread = figures.get("spread_ms")
-    if spread is None or is_unsettled(figures):
+    if spread is None or is_unsettled(figures) or is_brief(figures):
         return UNKNOWN
     return max(float(spread / figures["latency_ms"]["mean"]), BETWEEN_JOBS)
 
@@ -372,7 +372,10 @@ def spread_of_latency(measured: MeasuredEntry) -> str:
     """How latency varies over queries, and how far its mean may be off, in few words."""
     latency, spread = measured.latency, measured.figures.get("spread_ms")
     over_queries = " · ".join(f"{name} {format_quantity(latency[name])}" for name in ("p50", "p95", "p99"))
-    return f"{over_queries} ms" + ("" if spread is None else f" · mean ± {format_quantity(spread, 2)} ms")
+    few = f" · of {measured.figures['queries']} queries alone" if is_brief(measured.figures) else ""
+    return f"{over_queries} ms{few}" + (
+        "" if spread is None else f" · mean ± {format_quantity(spread, 2)} ms"
+    )
 
 
 def currency_of(measured: Iterable[MeasuredEntry]) -> str:

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,13 @@ def run_child(
     `counted`: what is counted in a stage, and of what, for notes such as "12,000 of 50,000 documents". `trusted`: the
     model is the site's own, which may run where no sandbox works. Raises ModelFailure, ModelTimedOut,
     ModelCrashed, RuntimeError for a fault of ours, and LeaseLost or Cancelled when the work must stop; nothing of
-    the child lives on then.
+    the child lives on then. The child has nine tenths of the time that the job has left, so that what it found before
+    can be scored: BM25 is measured behind a model.
     """
+    limits = SandboxLimits.from_settings()
+    limits = replace(limits, wall_clock_seconds=min(limits.wall_clock_seconds, 0.9 * lease.seconds_left))
     report = reporter(lease, counted or {})
-    outcome = run_job(backend_for(trusted=trusted), work, SandboxLimits.from_settings(), report)
+    outcome = run_job(backend_for(trusted=trusted), work, limits, report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
     return result_of(outcome, work, trusted=trusted)

@@ -13,9 +13,10 @@ import pytest
 
 from evaluation.collections.beir import Document, Query
 from evaluation.efficiency import PROTOCOL, EfficiencyFigures, Hardware, Latency, describe, measure
+from evaluation.efficiency.effort import OF_VARIANT, WHOLE, TooSlow, measuring_seconds
 from evaluation.efficiency.hardware import cpu_model
 from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_memory
-from evaluation.efficiency.protocol import MOST_ROUNDS, OF_VARIANT, encoding_rate, mean_spread, sample_evenly
+from evaluation.efficiency.protocol import encoding_rate, mean_spread, sample_evenly
 from evaluation.engines import Engine, Resources, Retrieval, SearchResult, retrieve
 from evaluation.engines import describe as describe_engine
 
@@ -73,12 +74,14 @@ RETRIEVAL = Retrieval(
 )
 
 
-def figures_of(seconds: Sequence[float], **options: Any) -> tuple[EfficiencyFigures, Scripted]:
+def figures_of(
+    seconds: Sequence[float], retrieval: Retrieval = RETRIEVAL, **options: Any
+) -> tuple[EfficiencyFigures, Scripted]:
     clock = Ticking()
     engine = Scripted(clock)
     queries = [Query(f"q{number}", repr(taken)) for number, taken in enumerate(seconds)]
     quiet = {"clock": clock, "interruptions": lambda: 0, "pause": lambda seconds: None}
-    return measure(engine, queries, RETRIEVAL, threads=2, **{**quiet, **options}), engine
+    return measure(engine, queries, retrieval, threads=2, **{**quiet, **options}), engine
 
 
 def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not_counted() -> None:
@@ -105,6 +108,35 @@ def test_of_many_queries_a_hundred_are_timed_that_lie_evenly_over_them_in_ten_ro
 def test_a_slow_system_is_searched_in_two_rounds_and_no_more() -> None:
     figures, _ = figures_of([0.5] * 300)
     assert (figures.searches, figures.queries, figures.rounds) == (200, 100, 2)
+
+
+@pytest.mark.parametrize(
+    ("queries", "seconds", "timed", "searches", "batched"),
+    [
+        (93, 13.0, 4, 8, 0),  # twenty minutes of searching: two rounds, and no batch
+        (93, 1.3, 20, 40, 0),  # two minutes: a minute may be taken in any case
+        (6980, 1.3, 100, 200, 477),
+        (6980, 0.13, 100, 200, 478),  # fifteen minutes
+        (6980, 0.01, 100, 1000, 1000),
+    ],
+)
+def test_measuring_takes_a_tenth_of_the_job_and_says_how_often_was_searched(
+    queries: int, seconds: float, timed: int, searches: int, batched: int
+) -> None:
+    """Of a re-ranker, which takes as long for a query in a batch as for one alone."""
+    whole = replace(RETRIEVAL, queries=queries, build_seconds=0.0, search_seconds=queries * seconds)
+    budget = measuring_seconds(whole)
+    assert budget == pytest.approx(max(60, queries * seconds / 10))
+    figures, engine = figures_of([seconds] * queries, whole, budget=budget)
+    assert (figures.queries, figures.searches, figures.batched) == (timed, searches, batched)
+    assert (figures.queries_per_second is None) == (batched == 0)
+    assert figures.latency_ms.mean == pytest.approx(1000 * seconds)
+    assert engine.ticking.now <= budget
+
+
+def test_what_two_queries_cannot_be_timed_of_in_that_time_is_not_measured() -> None:
+    with pytest.raises(TooSlow):
+        figures_of([13.0] * 50, budget=60.0)
 
 
 class Disturbed:
@@ -147,7 +179,7 @@ def test_beside_others_a_system_takes_as_long_as_alone_and_the_spread_says_how_w
 
 def test_what_never_settles_is_told_and_measuring_ends() -> None:
     figures = Disturbed(lambda search: search % 100 < 30 if search < 1020 else True, 0.004).measured()
-    assert (figures.unsettled, figures.rounds) == (30, MOST_ROUNDS)
+    assert (figures.unsettled, figures.rounds) == (30, WHOLE.most_rounds)
     assert figures.searches == 1000 + 20 * 30
     assert figures.latency_ms.mean == pytest.approx(1.0 + 0.3 * 4)
 

@@ -15,7 +15,8 @@ from evaluation.checkpoints import open_checkpoint
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
 from evaluation.collections.blocks import write_blocks
-from evaluation.efficiency.protocol import OF_VARIANT, flops_of_documents, measure
+from evaluation.efficiency.effort import OF_VARIANT
+from evaluation.efficiency.protocol import flops_of_documents, measure
 from evaluation.engines import ENGINES, Engine, Resources
 from evaluation.engines.base import Retrieval
 from evaluation.engines.index import approximate

@@ -69,11 +69,12 @@ def test_a_run_its_figures_and_progress(job: ExecutionJob) -> None:
 
 
 def test_without_an_answer_nothing_is_measured(job: ExecutionJob) -> None:
-    """A parent that is gone gets no result."""
+    """The run is there, with a result that has no figures."""
     done = execute(replace(job, measure=True))
     assert done.returncode == 1
     assert ASK_TO_MEASURE in done.stdout.splitlines()
-    assert not (job.out / "result.json").exists()
+    result = json.loads((job.out / "result.json").read_text())
+    assert (result["retrieval"]["queries"], result["figures"]) == (2, None)
 
 
 def test_whoever_gets_no_turn_ends_without_figures(job: ExecutionJob) -> None:

@@ -173,7 +173,7 @@ FIGURES = {
     "rounds": 100, "spread_ms": 0.1, "unsettled": 0,
     "latency_ms": {"mean": 5.0, "p50": 4.0, "p95": 8.0, "p99": 9.0}, "parts_ms": {"search": 3.0},
     "queries_per_second": 300.0, "documents_per_second": 1e9, "build_seconds": 1e-9, "index_bytes": 1,
-    "peak_memory_bytes": 2**28, "parameters": 7 * 10**9, "stored_runs": 9,
+    "peak_memory_bytes": 2**28, "parameters": 7 * 10**9, "stored_runs": 9, "batched": 2,
 }  # fmt: skip
 
 
@@ -203,6 +203,7 @@ def test_what_a_kept_index_took_is_added_by_the_parent(job: ExecutionJob) -> Non
     "changes",
     [
         {"protocol": "v1"},
+        {"rounds": 1, "searches": 2},
         {"rounds": 99},
         {"rounds": 101, "searches": 202},
         {"spread_ms": None},
@@ -212,7 +213,10 @@ def test_what_a_kept_index_took_is_added_by_the_parent(job: ExecutionJob) -> Non
         {"device": "cuda"},
         {"searches": 10},
         {"queries": 0},
+        {"queries": 1, "rounds": 200},
         {"queries": 3},
+        {"batched": 1},
+        {"batched": 3},
         {"documents": 10**9},
         {"latency_ms": {"mean": 0, "p50": 0, "p95": 0, "p99": 0}},
         {"latency_ms": {"mean": 5.0, "p50": 4.0, "p95": 3.0, "p99": 9.0}},
@@ -236,6 +240,13 @@ def test_figures_that_cannot_be_are_refused(job: ExecutionJob, changes: dict[str
     left(job.out, {**FIGURES, **changes})
     with pytest.raises(InvalidOutcome):
         read_result(job.out, job, seconds=60)
+
+
+def test_a_slow_system_may_be_searched_less_often(job: ExecutionJob) -> None:
+    """Two rounds, and no throughput."""
+    left(job.out, {**FIGURES, "searches": 4, "rounds": 2, "queries_per_second": None, "batched": 0})
+    figures = read_result(job.out, job, seconds=60)["figures"]
+    assert (figures["searches"], figures["queries_per_second"]) == (4, None)
 
 
 @pytest.mark.parametrize("make", ["a link", "a pipe", "a folder", "nothing", "16 MiB", "half a pair"])

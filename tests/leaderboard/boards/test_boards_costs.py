@@ -296,16 +296,19 @@ def test_a_job_in_which_bm25_took_longer_than_usual_is_marked_and_its_latency_in
     assert not any("busy" in row["mean-latency"].title for row in others)
 
 
-def test_interruptions_and_the_earlier_protocol_leave_a_latency_unknown() -> None:
+def test_interruptions_few_searches_and_the_earlier_protocol_leave_a_latency_unknown() -> None:
     dataset = scored_dataset()
     cost(score(dataset, "unsettled", ndcg=0.5), 5.0, unsettled=20)
     cost(score(dataset, "earlier", ndcg=0.5), 5.0, spread_ms=None)
+    cost(score(dataset, "slow", ndcg=0.5), 13_000.0, queries=4, searches=8, rounds=2)
     cost(score(dataset, "known", ndcg=0.5), 50.0)
     Measurement.objects.filter(entry__system__name="earlier").update(protocol="v1")
     record_boards()
     board = board_of(dataset)
     cells = {row.entry.system: row["mean-latency"] for row in board.rows}
     assert cells["unsettled"].noise == cells["earlier"].noise == math.inf
+    assert cells["slow"].noise == math.inf
+    assert "of 4 queries alone" in cells["slow"].title
     assert "20 of 50 queries had no stable time" in cells["unsettled"].title
     assert set(_emphasised(board, "mean-latency").values()) == {""}
     assert "1 system was measured under an earlier protocol" in " ".join(board.notes)

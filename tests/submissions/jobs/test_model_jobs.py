@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from leaderboard.models import Dataset, Entry, Measurement, Run
 from submissions.intake.models.readiness import quota_of
 from submissions.jobs.models.embedding_files import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
+from submissions.queue import lease as leases
 from submissions.queue.queue import request_cancel
+from submissions.sandbox.backends import SandboxLimits
 from submissions.sandbox.running import SandboxOutcome, run_job
 from tests.submissions.model_jobs import make_submission, queue_model, run_waiting
 from tests.submissions.sandboxes import make_deep
@@ -188,6 +191,40 @@ def test_a_model_that_takes_too_long_is_stopped(small: Dataset, settings: Any) -
     assert (job.state, job.error_code) == (State.TIMED_OUT, "timed_out")
     assert job.report["problems"][0]["hint"]
     assert not children()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "seconds", "told"), [("hang", 0.5, "timed_out"), ("memory", 60.0, "crashed")]
+)
+def test_a_run_is_published_whatever_becomes_of_measuring(
+    small: Dataset, monkeypatch: pytest.MonkeyPatch, wrong: str, seconds: float, told: str
+) -> None:
+    limits = SandboxLimits.from_settings()
+    short = staticmethod(lambda: replace(limits, measuring_seconds=seconds))
+    monkeypatch.setattr(SandboxLimits, "from_settings", short)
+    job = finished(queue_model(small, make_submission(wrong=f"{wrong} when timed")))
+    assert (job.state, job.error_code) == (State.DONE, ""), job.log
+    assert job.entry is not None
+    assert run_of(job.entry).startswith("q1 Q0 d")
+    assert not job.entry.measurements.exists()
+    assert f"Toy was not timed: measuring it failed ({told})." in job.log
+
+
+def test_bm25_is_measured_only_while_the_job_has_time_left(
+    small: Dataset, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    def run_for_hours(backend: Any, work: ExecutionJob, limits: SandboxLimits, *given: Any) -> SandboxOutcome:
+        outcome = run_job(backend, work, limits, *given)
+        settings.JOB_WALL_CLOCK_SECONDS = 1
+        return outcome
+
+    monkeypatch.setattr(leases, "LOOK", 60.0)  # whoever looks meanwhile would end the job
+    monkeypatch.setattr("submissions.jobs.models.running.run_job", run_for_hours)
+    job = finished(queue_model(small, make_submission()))
+    assert job.state == State.DONE, job.log
+    assert "BM25 could not be measured beside it (ModelTimedOut)" in job.log
+    assert job.entry is not None
+    assert not job.entry.measurements.get().baseline
 
 
 def test_a_model_that_crashes_is_tried_once_more_and_counts(small: Dataset) -> None:
