@@ -22,11 +22,21 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def three_quarters_of_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
-    """Three quarters of the machine's memory, in bytes; of a container's where that has less."""
+def three_quarters_of_memory(
+    own: Path = Path("/proc/self/cgroup"), groups: Path = Path("/sys/fs/cgroup")
+) -> int:
+    """Three quarters of the machine's memory, in bytes; of less where a control group allows less.
+
+    Containers have such a limit, and so have Slurm's jobs: there it is of a group above our own.
+    """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, ValueError):  # no control group of our own, or one without a limit
-        memory = min(memory, int(limit.read_text()))
+    for line in own.read_text().splitlines() if own.exists() else ():
+        _, controllers, path = line.split(":", 2)
+        folder = groups / controllers / path.lstrip("/")  # version 2 names no controllers
+        for place in (folder, *folder.parents):
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                with contextlib.suppress(OSError, ValueError):  # there is none, or no limit
+                    memory = min(memory, int((place / name).read_text()))
     return memory * 3 // 4
 
 

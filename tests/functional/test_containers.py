@@ -186,12 +186,29 @@ def test_every_variable_of_the_docs_reaches_the_containers_or_is_named_as_one_th
     )
 
 
-def test_a_model_may_use_three_quarters_of_what_its_container_may(tmp_path: Path) -> None:
-    machine = three_quarters_of_memory(tmp_path / "no control group")
-    limit = tmp_path / "memory.max"
+@pytest.mark.parametrize(
+    ("group", "limit"),
+    [
+        ("0::/", "memory.max"),
+        (
+            "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0",
+            "system.slice/slurmstepd.scope/job_7/memory.max",
+        ),
+        ("4:memory:/slurm/job_7/step_0", "memory/slurm/job_7/memory.limit_in_bytes"),
+    ],
+    ids=["a container", "Slurm", "Slurm, version 1"],
+)
+def test_a_model_may_use_three_quarters_of_what_its_control_group_may(
+    tmp_path: Path, group: str, limit: str
+) -> None:
+    own, groups = tmp_path / "own", tmp_path / "groups"
+    machine = three_quarters_of_memory(own, groups)
+    own.write_text(f"3:cpuset:/elsewhere\n{group}\n")
+    place = groups / limit
+    place.parent.mkdir(parents=True)
     for text, expected in (("max\n", machine), ("1073741824\n", 3 * 2**28), (f"{2**60}\n", machine)):
-        limit.write_text(text)
-        assert three_quarters_of_memory(limit) == expected, text
+        place.write_text(text)
+        assert three_quarters_of_memory(own, groups) == expected, text
 
 
 def test_a_way_out_of_the_pages_is_for_them_alone() -> None:
