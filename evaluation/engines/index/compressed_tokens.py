@@ -64,9 +64,9 @@ class CompressedTokens:
         index.do_polysemous_training = False  # it orders codes for a filter that is not used
         index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
         sample = store.sample(max(lists * VECTORS_PER_LIST, CODES_LEARNED_FROM))
-        if not len(sample):
-            sample = np.zeros((1, dimension), np.float32)
-        index.train(np.resize(sample, (max(len(sample), _VALUES), dimension)))  # faiss wants as many as codes
+        if len(sample) < _VALUES:  # faiss wants as many as codes; of none there are zeros
+            sample = np.resize(sample, (_VALUES, dimension))
+        index.train(sample)
         faiss.write_index(index, str(folder / _LEARNED))
 
     def build(self, store: TokenStore, learned: Path, folder: Path) -> None:

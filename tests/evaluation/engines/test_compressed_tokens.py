@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,19 @@ def made(seed: int, count: int, alike: bool = False) -> tuple[list[Floats], Floa
         for n in random.integers(0, 12, count)
     ]
     return [text.astype(np.float32) for text in texts], random.normal(size=(4, 8)).astype(np.float32)
+
+
+def test_what_is_learned_from_is_in_memory_once(tmp_path: Path) -> None:
+    """It has up to 2 GiB. Reading a shard's part of it takes that part more."""
+    random = np.random.default_rng(1)
+    documents = [random.normal(size=(40, 64)).astype(np.float32) for _ in range(80)]
+    store = TokenStore(stored(tmp_path, documents, 8, 64))
+    importlib.import_module("faiss")
+    tracemalloc.start()
+    CompressedTokens(2, 8, 1).learn(store, 64, tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.5 * store.vectors * 64 * 4
 
 
 @settings(max_examples=15, deadline=None)
