@@ -241,6 +241,31 @@ def test_half_precision_gives_nearly_the_same(search: Search, tiny: Path, dtype:
         assert run[query] == pytest.approx(scores, abs=5e-2)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_halved_batches_change_no_top_ten(
+    search: Search, tiny: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    """Where memory does not suffice for more than three texts at once."""
+    import torch
+    from transformers import BertModel
+
+    whole, _ = search(tiny, compute_dtype=dtype)
+    forward, refused = BertModel.forward, []
+
+    def forward_few(model: Any, input_ids: Any = None, **options: Any) -> Any:
+        if len(input_ids) > 3:
+            refused.append(len(input_ids))
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(model, input_ids, **options)
+
+    monkeypatch.setattr(BertModel, "forward", forward_few)
+    halved, _ = search(tiny, compute_dtype=dtype)
+    assert max(refused) > 6, "some were halved twice"
+    for query, scores in whole.items():
+        assert list(halved[query])[:10] == list(scores)[:10]
+        assert halved[query] == pytest.approx(scores, abs=1e-3)
+
+
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "pq"])
 def test_an_approximate_search_says_its_recall(search: Search, tiny: Path, kind: str) -> None:
     run, done = search(tiny, search=kind, pq_bytes=4)
