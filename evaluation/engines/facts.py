@@ -42,7 +42,7 @@ FACTS: Mapping[str, Fact] = {
     "stored_dtype": Fact("Stored as", words=("float32", "float16", "int8", "binary", *RESIDUALS.values())),
     "compute_dtype": Fact("Computed in", words=("float32", "bfloat16", "float16")),
     "precision_loss": Fact("Share of float32's top 10 that is lost", 4, most=1),
-    "bytes_per_document": Fact("Vectors of a document", 1, unit="bytes", most=2**40),
+    "bytes_per_document": Fact("Vectors of a document", unit="bytes", most=2**40),
     "passages_per_document": Fact("Passages per document", 1, most=_MANY),
     "index_kind": Fact(
         "Search", words=("exact", "hnsw", "ivf", "pq", "candidates", "end-to-end", "compressed", "exhaustive")

@@ -58,8 +58,8 @@ DEPTH = ProblemCode("depth", "More than 1,000 documents for a query: the best 1,
 RANK_ORDER = ProblemCode("rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
     "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine", about="file",
     severity="warning")  # fmt: skip
-TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write scores with more digits, "
-    "so that your own order decides.", about="file", severity="warning")  # fmt: skip
+TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write more digits where "
+    "your scores differ beyond them, so that your own order decides.", about="file", severity="warning")  # fmt: skip
 SEVERAL_TAGS = ProblemCode("several_tags", "More than one tag in the last column.", "Check that files were not "
     "mixed.", about="file", severity="warning")  # fmt: skip
 
@@ -290,7 +290,8 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
         lines = number_of(ties.count, "line")
         message = f"{lines} with the same score (in single precision) as an earlier line of the query"
         hint = (
-            "Ties are ordered by document id, descending, as trec_eval does. Write scores with more digits."
+            "Ties are ordered by document id, descending, as trec_eval does. If your scores differ beyond the "
+            "digits in the file, write more digits."
         )
         yield TIES.problem(message, hint, ties.count, ties.lines)
     if tags.count > 1:

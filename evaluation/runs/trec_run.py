@@ -314,7 +314,7 @@ class _RunPass:
         lines_read, output = fields.line - first_line, fields.output.count
         return RunContents(
             counted=self._counted(lines_read),
-            lines=lines_read - reading.noted(_BLANK)[0],
+            lines=max(0, fields.last_text_line - self.header_lines),  # blank ones at the end are none
             cut_lines=fields.cut_lines,
             known_lines=lines_read - sum(reading.noted(name)[0] for name in _UNREAD),
             queries=int(np.count_nonzero(reading.seen[: fields.queries.count])),

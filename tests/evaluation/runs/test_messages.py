@@ -49,6 +49,11 @@ def test_a_document_of_another_corpus_is_named(tmp_path: Path) -> None:
     assert "line 2 names 'b': “1 Q0 b 2 2.5 tag”" in problem.message
 
 
+def test_blank_lines_between_others_are_among_the_lines_that_are_counted(tmp_path: Path) -> None:
+    report = check(tmp_path, "one\n\n\ntwo\n\n")
+    assert report.statistics.lines == only(report).count == 4
+
+
 @pytest.mark.parametrize(
     "header", ["query_id Q0 doc_id rank score tag", "qid docno score", "topic\titer\tdocno\trank"]
 )
