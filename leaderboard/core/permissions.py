@@ -77,9 +77,7 @@ class DueAgreement(NamedTuple):
             message = f"Your registration for {subject} has not been approved yet; see {address}"
             return AGREEMENT_REQUIRED.problem(message, "A curator approves it; you are told by mail.")
         message = f"{subject} asks you to accept its agreement first, at {address}"
-        return AGREEMENT_REQUIRED.problem(
-            message, "Sign in there, read the agreement and accept it; then try again."
-        )
+        return AGREEMENT_REQUIRED.problem(message, "Read the agreement there and accept it, then try again.")
 
 
 def has_agreement(dataset: Dataset) -> bool:

@@ -49,7 +49,7 @@ class Agreement(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"agreement of {self.subject}"
+        return f"Agreement of {self.subject}"
 
     def get_absolute_url(self) -> str:
         """The page where it is read and accepted."""

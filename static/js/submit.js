@@ -255,9 +255,9 @@
     showRounds();
     const shown = new Set([...lists.values()].flatMap((list) => list.uploads).map((upload) => upload.id));
     for (const box of main.querySelectorAll("input[name^='upload:']")) if (shown.has(box.value)) box.closest(".kept-upload").remove();
-    const found = main.querySelector("#verdict, .notice.is-error, .notice.is-warning") || main.querySelector("h1");
+    const found = ["#verdict", ".notice.is-error, .notice.is-warning", "h1"].map((each) => main.querySelector(each)).find(Boolean);
     found.tabIndex = -1;
-    found.focus({ preventScroll: Boolean(only) });
-    if (!only) found.scrollIntoView({ block: "start" });
+    found.focus({ preventScroll: true });
+    found.scrollIntoView({ block: only ? "nearest" : "start" });
   }
 })();

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from allauth.account.models import EmailAddress
 from allauth.account.signals import email_confirmed
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
@@ -134,9 +135,30 @@ def test_the_pages_say_that_registration_is_needed_and_where(tiny: Dataset, clie
         client.post(PAGE, {"accept": "yes", "version": 1}).headers["Location"].startswith("/account/login/")
     )
     client.force_login(make_user())
-    assert PAGE in client.get("/submit/").content.decode()
     assert client.post(PAGE, {"version": 1}).status_code == 409
     assert not Acceptance.objects.exists()
+
+
+def test_the_submit_pages_say_it_of_the_dataset_that_is_meant(tiny: Dataset, client: Client) -> None:
+    client.force_login(make_user())
+    for path in ("/submit/", "/submit/model/"):
+        page = client.get(path).content.decode()
+        assert PAGE in page, "in the dataset's own row"
+        assert "notice is-warning" not in page
+        assert "notice is-warning" in client.get(f"{path}?dataset=tiny").content.decode()
+    for action in ("check", "submit"):
+        run = SimpleUploadedFile("tiny.txt", RUN.encode())
+        sent = {
+            "action": action,
+            "several": run,
+            "new-name": "One",
+            "new-architecture": "dense",
+            "public": "yes",
+        }
+        answer = client.post("/submit/", sent)
+        said = answer.content.decode().split('id="verdict"')[1].split("</section>")[0]
+        assert f'href="{PAGE}"' in said, action
+    assert not Submission.objects.exists()
 
 
 def test_a_changed_text_is_a_new_version_and_asks_again(tiny: Dataset, client: Client) -> None:

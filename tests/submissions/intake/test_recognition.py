@@ -104,6 +104,6 @@ def test_a_file_that_fits_several_is_kept_until_its_dataset_is_chosen(
 
 def test_visitors_are_told_what_to_do_first(client: Client) -> None:
     page = client.get("/submit/?dataset=demo").content.decode()
-    assert "Sign in to submit; checking a file needs no quota." in page
+    assert "Checking a file does not count against your quota." in page
     assert "/formats/" in page
     assert client.post("/submit/").status_code == 302

@@ -12,7 +12,9 @@ from django.conf import settings
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from leaderboard.models import Dataset, User
+from leaderboard.models import Agreement, Dataset, User
+from submissions.models import Notice
+from tests.factories import make_dataset
 from tests.submissions.clients import Api
 from tests.submissions.collections import QUERIES, run_text
 from tests.submissions.workers import work
@@ -48,6 +50,17 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     demo: Dataset, alice: User, page: Page, live_server: Any, run: Path
 ) -> None:
     sign_in(page.context, alice, live_server.url)
+    # What is wrong with a file is said right below it, and has the focus, whatever stands above the form.
+    Agreement.objects.create(dataset=make_dataset(slug="licensed"), text="For research alone.")
+    broken = run.with_name("broken.txt")
+    broken.write_text(run_text() + "a line\n")
+    page.goto("/submit/?dataset=licensed")
+    expect(page.get_by_role("link", name="read and accept its agreement")).to_be_visible()
+    page.get_by_label("Run files").set_input_files(broken)
+    heading = page.get_by_role("heading", name="Check results")
+    expect(heading).to_be_focused()
+    expect(heading).to_be_in_viewport()
+    assert heading.evaluate("one => one.clientWidth") > 300
     fill_form(page, run)
     # What is chosen is checked at once, and kept: it is not chosen again.
     expect(page.get_by_text("It can be scored.")).to_be_visible()
@@ -84,6 +97,14 @@ def test_pages_are_accessible_and_fit_a_phone(
         violations = Axe().run(page).response["violations"]
         assert not violations, (path, [(each["id"], each["nodes"][0]["html"]) for each in violations])
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    Notice.objects.create(
+        person=api.user, kind="finished", subject="Scored", text="Scored.", key="a submission"
+    )
+    page.reload()
+    expect(page.locator(".account .count").first).to_have_text("1")
+    for width in (320, 342, 370, 400):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.locator(".site-head").evaluate("one => one.clientHeight") < 60, f"two rows at {width}"
 
 
 def test_everything_works_without_javascript(
