@@ -52,19 +52,19 @@ def build_sizes(request: FigureRequest) -> Plot:
     documents = log_axis("Documents", [one.documents for one in sizes if one.documents] or [1], sparse=True)
     queries = log_axis("Queries", [one.queries for one in sizes if one.queries] or [1], sparse=True)
     firsts = [next(of_task) for _, of_task in groupby(sizes, lambda one: one.task)]
-    across = {"range": [0, 1], "visible": False, "anchor": "y"}
     return Plot(
-        data=[*_size_traces(sizes), _task_names(firsts)],
+        data=_size_traces(sizes),
         layout=bar_layout(
             len(sizes),
             22,
             xaxis={**documents, "domain": [0.0, 0.46]},
             xaxis2={**queries, "domain": [0.5, 0.76], "anchor": "y"},
-            xaxis3={**across, "domain": [0.78, 1.0]},
+            annotations=[_task_name(one) for one in firsts],
             meta={
                 "narrow": {
                     "xaxis": {**documents, "domain": [0.0, 0.56]},
                     "xaxis2": {**queries, "domain": [0.64, 1.0], "anchor": "y"},
+                    "annotations": [],  # no room for them
                 }
             },
             showlegend=False,
@@ -122,20 +122,10 @@ def _size_traces(sizes: Sequence[_Size]) -> list[go.Scatter]:
     ]
 
 
-def _task_names(firsts: Sequence[_Size]) -> go.Scatter:
-    """The name of each task beside its first dataset; a phone has no room for them."""
-    return go.Scatter(
-        mode="text",
-        x=[0] * len(firsts),
-        y=[one.name for one in firsts],
-        xaxis="x3",
-        text=[one.task for one in firsts],
-        textposition="middle right",
-        textfont_color=SOFT,
-        cliponaxis=False,
-        hoverinfo="skip",
-        meta={"narrow": {"visible": False}},
-    )
+def _task_name(first: _Size) -> dict[str, Any]:
+    """The name of a task beside its first dataset, where no grid line runs."""
+    place = {"xref": "paper", "x": 0.78, "xanchor": "left", "y": first.name}
+    return {**place, "text": first.task, "font": {"color": SOFT}, "showarrow": False}
 
 
 def build_task_means(request: FigureRequest) -> Plot:

@@ -21,7 +21,7 @@ PHRASES = {
     "significance": "whether differences are real",
     "Overlap of the top 10": "What they find first",
     "Configuration": "Made here with",
-    "Other reported facts": "Beside the scores",
+    "Other facts": "Beside the scores",
     "Cite and export": "Take it away",
     "Similar collections": "Nearest collections",
     "Load the data": "Load it</h2>",

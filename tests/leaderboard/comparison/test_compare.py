@@ -52,7 +52,7 @@ def test_nothing_chosen_is_a_form_and_what_it_sends_leads_to_the_comparison(
     client: Client, slugs: tuple[str, str]
 ) -> None:
     page = client.get("/compare/").content.decode()
-    assert "Choose two to 6 systems" in page
+    assert "Choose two to six systems" in page
     assert f'<option value="{slugs[1]}">newcomer' in page
     sent = client.get(f"/compare/?system=BM25&system={slugs[1]}&system=&measure=")
     assert sent.status_code == 302

@@ -32,7 +32,7 @@ def entry(tmp_path: Path) -> Entry:
 def test_a_reader_compares_by_name_and_follows_a_query(entry: Entry, page: Page) -> None:
     page.goto("/compare/")
     page.get_by_label("System", exact=True).fill("Plain BM25")
-    page.get_by_label("and system").fill("newcomer")
+    page.get_by_label("Second system").fill("newcomer")
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("row", name="Tiny")).to_contain_text("2/0/0")
     expect(page.locator("#figure-query-differences .main-svg").first).to_be_visible(timeout=120_000)
