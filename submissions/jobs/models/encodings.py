@@ -39,6 +39,7 @@ from submissions.jobs.models.embedding_storage import (
 from submissions.jobs.models.encoding_settings import EncodingSetting
 from submissions.jobs.models.shard_jobs import (
     count_shards,
+    forget_failures,
     lock_encodings,
     make_shard_jobs,
     report_progress,
@@ -144,6 +145,7 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
         )
         if not moved:
             return end_cancelled(job)
+        forget_failures(encoding)
         counts = count_shards(encoding)
         wakeups = make_shard_jobs(encoding, job, counts["queued"])
         write_log(

@@ -88,6 +88,11 @@ def count_shards(encoding: Encoding) -> Mapping[str, float]:
     )
 
 
+def forget_failures(encoding: Encoding) -> None:
+    """Have shards that failed whoever waited before be tried anew, also those that get no job of theirs yet."""
+    encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).update(job=None)
+
+
 def make_shard_jobs(encoding: Encoding, like: Job, queued: float) -> int:
     """Jobs, in the queue of the one that waits, for shards that nobody makes, where few wait; returns how many.
 

@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from leaderboard.models import Dataset
+from submissions.jobs.models import shard_jobs
 from submissions.jobs.models.encoding_settings import EncodingSetting
 from submissions.jobs.models.encodings import wait_for_shards
 from submissions.jobs.models.shard_jobs import (
@@ -71,6 +72,21 @@ def test_a_job_that_comes_after_a_failure_has_its_shards_tried_anew(
     assert state_of(later) == State.RETRIEVING
     under_way = Job.objects.filter(kind=Job.Kind.SHARD, state=State.QUEUED, shard__isnull=False)
     assert under_way.count() == SHARDS
+
+
+def test_a_shard_that_failed_before_ends_no_later_job_untried(
+    dataset: Dataset, setting: EncodingSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor where it is so far behind that it gets no job of its own yet."""
+    wait_for_shards(model_job(dataset), setting)
+    Job.objects.filter(shard__number=SHARDS - 1).update(state=State.FAILED, error_code="worker_lost")
+    settle_waiting_jobs()
+    monkeypatch.setattr(shard_jobs, "_MOST_WAITING", SHARDS - 1)
+    later = model_job(dataset)
+    wait_for_shards(later, setting)
+    settle_waiting_jobs()
+    assert state_of(later) == State.RETRIEVING
+    assert not Shard.objects.filter(number=SHARDS - 1, job__isnull=False).exists()
 
 
 def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: EncodingSetting) -> None:
