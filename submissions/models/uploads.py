@@ -127,6 +127,9 @@ class Shard(models.Model):
     job = models.OneToOneField(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="shard")
     documents = models.PositiveIntegerField(default=0)
     size = models.PositiveBigIntegerField(default=0, help_text="Bytes on storage.")
+    manifest = models.CharField(
+        max_length=64, blank=True, help_text="Checksum of its manifest, where a bucket has it."
+    )
     seconds = models.FloatField(default=0.0, help_text="What encoding alone took.")
     hardware = models.CharField(max_length=160, blank=True, help_text="Slug of the hardware class.")
     done_at = models.DateTimeField(null=True, blank=True)

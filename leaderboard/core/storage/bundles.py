@@ -1,8 +1,9 @@
 """Files and folders on storage that is no folder of ours, such as a bucket: sent there whole, brought here to be read.
 
 Under the name of a bundle lie `<sha256>` for each of its files and, written last, `manifest.json`: a bundle is there
-once its manifest is. What comes back is checked against the manifest, byte for byte. The manifest itself comes back
-from a place that others may write to, so names and sizes are looked at before anything is done with them.
+once its manifest is; or, where somebody keeps the manifest's checksum, the manifest lies there under that. What comes
+back is checked against the manifest, byte for byte. The manifest itself comes back from a place that others may write
+to, so names and sizes are looked at before anything is done with them.
 """
 
 from __future__ import annotations
@@ -87,6 +88,11 @@ class Manifest:
         return cls(found)
 
     @property
+    def sha256(self) -> str:
+        """The checksum of `to_json`, which stands for all files."""
+        return hashlib.sha256(self.to_json()).hexdigest()
+
+    @property
     def size(self) -> int:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
@@ -119,6 +125,10 @@ class Bundle:
         if self.storage.exists(self._object(_DAMAGED)):
             self.storage.delete(self._object(_DAMAGED))
 
+    def send_manifest(self, manifest: Manifest) -> None:
+        """Send the manifest by the name of its checksum, for `manifest(sha256)`. It replaces no other manifest."""
+        self.storage.save(self._object(manifest.sha256), ContentFile(manifest.to_json()))
+
     def exists(self) -> bool:
         """Whether it was published."""
         return self.storage.exists(self._object(MANIFEST))
@@ -137,17 +147,20 @@ class Bundle:
         times = [self.storage.get_modified_time(self._object(name)).timestamp() for name in names]
         return max(times, default=0.0)
 
-    def manifest(self) -> Manifest:
-        """The manifest of what is there. Raises BundleDamaged."""
+    def manifest(self, sha256: str = "") -> Manifest:
+        """The manifest of what was published, or the one that was sent with this checksum. Raises BundleDamaged."""
         try:
-            with self.storage.open(self._object(MANIFEST)) as file:
+            with self.storage.open(self._object(sha256 or MANIFEST)) as file:
                 if file.size >= LARGEST:
                     raise BundleDamaged("its manifest is far too large")
-                return Manifest.from_json(file.read())
+                found = Manifest.from_json(file.read())
         except FileNotFoundError as error:
             raise BundleDamaged("it has no manifest") from error
         except InvalidManifest as error:
             raise BundleDamaged(f"its manifest is none: {error}") from error
+        if sha256 and found.sha256 != sha256:
+            raise BundleDamaged("its manifest is not what was written")
+        return found
 
     def fetch(self, manifest: Manifest, folder: Path, progress: Progress) -> None:
         """Bring all files into an empty folder. Raises BundleDamaged."""

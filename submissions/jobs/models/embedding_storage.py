@@ -45,9 +45,10 @@ def is_remote() -> bool:
 
 
 def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest | None:
-    """Send a shard's files; it is not there before `publish_shard`. None where a folder is all the storage there is.
+    """Send a shard's files and their manifest, last; None where a folder is all the storage there is.
 
-    Files are named by what they hold: two workers that make the same shard do not get into each other's way.
+    All are named by what they hold: two workers that make the same shard do not get into each other's way, and it is
+    there once its row has the manifest's checksum.
     Raises UnusableOutput, and whatever `report` does.
     """
     if not is_remote():
@@ -60,12 +61,8 @@ def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest 
     mark_used(key)
     progress = _Progress("storing", manifest.size, report)
     _bundle(key, number).send(folder, manifest, progress.add)
+    _bundle(key, number).send_manifest(manifest)
     return manifest
-
-
-def publish_shard(manifest: Manifest, key: str, number: int) -> None:
-    """Make the shard whose files were sent be there, in place of what was there before."""
-    _bundle(key, number).publish(manifest)
 
 
 def store_local_copy(folder: Path, manifest: Manifest, key: str, number: int) -> None:
@@ -79,18 +76,18 @@ def store_local_copy(folder: Path, manifest: Manifest, key: str, number: int) ->
         logger.warning("embeddings %s, shard %s was not stored locally: %s", key, number, error)
 
 
-def fetch_shards(key: str, sizes: Mapping[int, int], report: Report) -> frozenset[int]:
+def fetch_shards(key: str, manifests: Mapping[int, str], report: Report) -> frozenset[int]:
     """Bring the shards that this machine lacks into its folder; returns those that are missing or damaged.
 
-    `sizes`: bytes of each shard by its number, as its row has them. One process of a machine at a time. Raises whatever
-    `report` does, and the storage's errors where it is away.
+    `manifests`: the checksum of each shard's manifest by its number, as its row has it. One process of a machine at a
+    time. Raises whatever `report` does, and the storage's errors where it is away.
     """
     lost: set[int] = set()
     with _fetch_lock():
         wanted: dict[int, Manifest] = {}
-        for number, size in sizes.items():
+        for number, sha256 in manifests.items():
             try:
-                manifest = _read_manifest(key, number, size)
+                manifest = _bundle(key, number).manifest(sha256)
                 if not _has_local_copy(manifest, key, number):
                     wanted[number] = manifest
             except BundleDamaged as error:
@@ -137,14 +134,6 @@ class _Progress:
         self._done += size
         note = f"{self._done / 2**20:,.0f} of {self._total / 2**20:,.0f} MiB"
         self._report(self._stage, min(self._done / self._total, 1.0), note)
-
-
-def _read_manifest(key: str, number: int, size: int) -> Manifest:
-    """The manifest of a shard that has this many bytes."""
-    manifest = _bundle(key, number).manifest()
-    if manifest.size != size:
-        raise BundleDamaged(f"its manifest is of {manifest.size} bytes, not of {size}")
-    return manifest
 
 
 def _has_local_copy(manifest: Manifest, key: str, number: int) -> bool:

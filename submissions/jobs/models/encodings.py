@@ -32,7 +32,6 @@ from submissions.jobs.models.embedding_storage import (
     Report,
     fetch_shards,
     is_remote,
-    publish_shard,
     send_shard,
     store_local_copy,
 )
@@ -112,7 +111,7 @@ def use_encoding(
             return None
         Job.objects.filter(pk=job.pk, fence=job.fence).update(waits_for=encoding)
     if is_remote() and not _fetch_all_shards(
-        job, encoding, {shard.number: shard.size for shard in shards}, report
+        job, encoding, {shard.number: shard.manifest for shard in shards}, report
     ):
         return None
     mark_used(encoding.key)
@@ -171,7 +170,7 @@ def finish_shard(
 ) -> None:
     """Keep the encoded shard, end its job, and wake whoever waited for it alone. Raises LeaseLost or Cancelled.
 
-    Its bytes travel, and are synced, before the transaction, in which it is there or not.
+    Its bytes travel, and are synced, before the transaction, which speaks to no storage but that of a folder.
     """
     with (
         _arriving(folder, shard.encoding.key, shard.number, report) as arrival,
@@ -221,8 +220,13 @@ def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
     return encoding
 
 
-#: The bytes of a shard that has come where it stays, and what gives it its name there.
-_Arrival = tuple[int, Callable[[], None]]
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A shard that has come where it stays: its bytes, and the checksum of its manifest, or what gives it its name."""
+
+    size: int
+    manifest: str = ""
+    take_its_name: Callable[[], None] = lambda: None
 
 
 @contextmanager
@@ -230,22 +234,26 @@ def _arriving(folder: Path, key: str, number: int, report: Report) -> Iterator[_
     """Have the shard's bytes travel; around the transaction that names it. Raises UnusableOutput."""
     manifest = send_shard(folder, key, number, report)
     if manifest is not None:
-        yield manifest.size, partial(publish_shard, manifest, key, number)
+        yield _Arrival(manifest.size, manifest.sha256)
         store_local_copy(folder, manifest, key, number)
         return
     size = checked_size(folder)
     with arriving(folder, embeddings_root()) as arrived:
-        yield size, partial(take_name, arrived, shard_folder(key, number))
+        yield _Arrival(size, take_its_name=partial(take_name, arrived, shard_folder(key, number)))
     # Not while others wait for the row: a shard whose name a loss of power takes is made again.
     with suppress(FileNotFoundError):  # nobody needed it, and it was swept
         sync(embeddings_folder(key))
 
 
 def _store_shard(shard: Shard, arrival: _Arrival, *, documents: int, seconds: float, hardware: str) -> None:
-    size, take_its_name = arrival
-    take_its_name()
+    arrival.take_its_name()
     Shard.objects.filter(pk=shard.pk).update(
-        done_at=timezone.now(), documents=documents, size=size, seconds=seconds, hardware=hardware
+        done_at=timezone.now(),
+        documents=documents,
+        size=arrival.size,
+        manifest=arrival.manifest,
+        seconds=seconds,
+        hardware=hardware,
     )
 
 
@@ -257,10 +265,10 @@ def _reset_lost_shards(encoding: Encoding) -> None:
             Shard.objects.filter(pk=shard.pk).update(done_at=None)
 
 
-def _fetch_all_shards(job: Job, encoding: Encoding, sizes: Mapping[int, int], report: Report) -> bool:
+def _fetch_all_shards(job: Job, encoding: Encoding, manifests: Mapping[int, str], report: Report) -> bool:
     """Whether all shards of the encoding are on this machine now. Those that cannot be are to be made again."""
     embedding_storage.mark_used(encoding.key)
-    lost = fetch_shards(encoding.key, sizes, report)
+    lost = fetch_shards(encoding.key, manifests, report)
     with transaction.atomic():
         lock_encodings(Encoding.objects.filter(pk=encoding.pk))
         encoding.shards.filter(number__in=lost).update(done_at=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -25,7 +26,6 @@ from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_f
 from submissions.jobs.models.embedding_storage import (
     fetch_shards,
     mark_used,
-    publish_shard,
     send_shard,
     stored_keys,
 )
@@ -76,11 +76,10 @@ class Storage:
         """Be another machine: one with a folder of its own."""
         self._settings.EMBEDDINGS_FOLDER = str(self._folder / machine)
 
-    def names(self, ending: str = "") -> list[str]:
+    def names(self) -> list[str]:
         """The objects, without the prefix."""
         found = self._client.list_objects_v2(Bucket=BUCKET, Prefix=f"{self.prefix}/").get("Contents", [])
-        names = [entry["Key"].removeprefix(f"{self.prefix}/") for entry in found]
-        return [name for name in names if name.endswith(ending)]
+        return [entry["Key"].removeprefix(f"{self.prefix}/") for entry in found]
 
     def read(self, name: str) -> bytes:
         body: bytes = self._client.get_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")["Body"].read()
@@ -108,16 +107,15 @@ def silent(stage: str, share: float, note: str) -> None:
     """Report to nobody."""
 
 
-def send(tmp_path: Path, files: dict[str, bytes], report: Callable[[str, float, str], None] = silent) -> int:
-    """Send shard 0 of KEY and make it be there; returns its bytes."""
+def send(tmp_path: Path, files: dict[str, bytes], report: Callable[[str, float, str], None] = silent) -> str:
+    """Send shard 0 of KEY; returns the checksum of its manifest."""
     folder = tmp_path / "encoded"
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     manifest = send_shard(folder, KEY, 0, report)
     assert manifest is not None
-    publish_shard(manifest, KEY, 0)
-    return manifest.size
+    return manifest.sha256
 
 
 # --- whole jobs
@@ -171,8 +169,8 @@ def test_two_machines_with_a_bucket_between_them_write_the_run_of_one_process(
     assert work(storage, "a", Job.Kind.MODEL).state == State.RETRIEVING
     for machine in ("a", "b", "a"):
         assert work(storage, machine, Job.Kind.SHARD).state == State.DONE
-    assert len(storage.names("/manifest.json")) == 3
     key = Encoding.objects.get().key
+    first, _, third = Shard.objects.order_by("number")
     storage.be("b")
     assert [folder.name for folder in embeddings_folder(key).iterdir()] == ["00001"]
     single = by_one_process(small, submission, tmp_path / "single.txt", SHARD_SIZE)
@@ -180,10 +178,10 @@ def test_two_machines_with_a_bucket_between_them_write_the_run_of_one_process(
     assert sorted(folder.name for folder in embeddings_folder(key).iterdir()) == ["00000", "00001", "00002"]
 
     # A third machine, where another shard is damaged in the bucket, and one was never sent whole.
-    shard = json.loads(storage.read(f"{key}/00000/manifest.json"))
+    shard = json.loads(storage.read(f"{key}/00000/{first.manifest}"))
     vectors = next(file for file in shard["files"] if file["name"] == "vectors.npy")
     storage.write(f"{key}/00000/{vectors['sha256']}", b"x" * vectors["size"])
-    storage.delete(f"{key}/00002/manifest.json")
+    storage.delete(f"{key}/00002/{third.manifest}")
     queue_model(small, submission)
     waiting = work(storage, "c", Job.Kind.MODEL)
     assert waiting.state == State.RETRIEVING
@@ -252,8 +250,7 @@ def test_a_small_corpus_is_encoded_once_for_all_machines(
     encoded = use_encoding(job, setting)
     assert encoded is not None
     assert (encoded.folder / "00000" / "embeddings.npy").read_bytes() == b"first"
-    for name in storage.names("/manifest.json"):
-        storage.delete(name)
+    storage.delete(f"{setting.key}/00000/{Shard.objects.get().manifest}")
     storage.be("c")
     assert use_encoding(job, setting) is None
     keep_encoded(setting, tmp_path / "second")
@@ -299,7 +296,7 @@ def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
         monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
         cache.clear()
         trim_cache()
-        assert Encoding.objects.exists() == bool(storage.names("manifest.json"))
+        assert Encoding.objects.exists() == any(name.startswith(f"{key}/0") for name in storage.names())
         return Encoding.objects.exists()
 
     Dataset.objects.update(current_version=setting.version)
@@ -319,14 +316,14 @@ def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
 
 def test_progress_is_told_both_ways(storage: Storage, tmp_path: Path) -> None:
     told: list[tuple[str, float, str]] = []
-    size = send(tmp_path, {"a.npy": b"a" * 300, "texts/b.npy": b"b" * 700}, lambda *what: told.append(what))
+    sha256 = send(tmp_path, {"a.npy": b"a" * 300, "texts/b.npy": b"b" * 700}, lambda *what: told.append(what))
     assert [(stage, share) for stage, share, _ in told] == [("storing", 0.3), ("storing", 1.0)]
     told.clear()
-    assert fetch_shards(KEY, {0: size}, lambda *what: told.append(what)) == frozenset()
+    assert fetch_shards(KEY, {0: sha256}, lambda *what: told.append(what)) == frozenset()
     assert [(stage, share) for stage, share, _ in told] == [("bringing", 0.3), ("bringing", 1.0)]
     assert (embeddings_folder(KEY) / "00000" / "texts" / "b.npy").read_bytes() == b"b" * 700
     told.clear()
-    assert fetch_shards(KEY, {0: size}, lambda *what: told.append(what)) == frozenset()
+    assert fetch_shards(KEY, {0: sha256}, lambda *what: told.append(what)) == frozenset()
     assert told == []  # it is here
 
 
@@ -337,7 +334,7 @@ def test_a_shard_that_was_sent_by_half_is_not_taken(storage: Storage, tmp_path: 
     with pytest.raises(LeaseLost):
         send(tmp_path, {"a.npy": b"a" * 300, "b.npy": b"b" * 700}, report)
     assert len(storage.names()) == 2  # one file of two, and the note of use
-    assert fetch_shards(KEY, {0: 1000}, silent) == {0}
+    assert fetch_shards(KEY, {0: Manifest.of(tmp_path / "encoded").sha256}, silent) == {0}
     assert not embeddings_folder(KEY).exists()
 
 
@@ -370,29 +367,30 @@ def test_a_manifest_names_plain_files_in_its_folder(text: bytes) -> None:
 
 
 def test_a_manifest_that_is_none_of_ours_brings_nothing(storage: Storage, tmp_path: Path) -> None:
-    assert send(tmp_path, {"a.npy": b"good"}) == 4
+    sha256 = send(tmp_path, {"a.npy": b"good"})
     wrong = [
         manifest_of(("../../a.npy", 4, "a" * 64)),
         manifest_of(("a.npy", 2**50, "a" * 64)),
+        manifest_of(("b.npy", 4, hashlib.sha256(b"good").hexdigest())),
         b" " * (1 << 20),
     ]
     for manifest in wrong:
-        storage.write(f"{KEY}/00000/manifest.json", manifest)
-        assert fetch_shards(KEY, {0: 4}, silent) == {0}
+        storage.write(f"{KEY}/00000/{sha256}", manifest)
+        assert fetch_shards(KEY, {0: sha256}, silent) == {0}
     assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", ".lock"]
 
 
 def test_an_object_that_is_not_what_was_written_is_not_taken(storage: Storage, tmp_path: Path) -> None:
-    size = send(tmp_path, {"a.npy": b"good"})
-    [name] = [name for name in storage.names() if len(Path(name).name) == 64]
+    sha256 = send(tmp_path, {"a.npy": b"good"})
+    name = f"{KEY}/00000/{hashlib.sha256(b'good').hexdigest()}"
     for damage in (b"", b"goo", b"goof", b"good and more"):
         storage.write(name, damage)
-        assert fetch_shards(KEY, {0: size}, silent) == {0}
+        assert fetch_shards(KEY, {0: sha256}, silent) == {0}
     storage.delete(name)
-    assert fetch_shards(KEY, {0: size}, silent) == {0}
+    assert fetch_shards(KEY, {0: sha256}, silent) == {0}
     assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", ".lock"]
     send(tmp_path, {"a.npy": b"good"})
-    assert fetch_shards(KEY, {0: size}, silent) == frozenset()
+    assert fetch_shards(KEY, {0: sha256}, silent) == frozenset()
     assert (embeddings_folder(KEY) / "00000" / "a.npy").read_bytes() == b"good"
 
 

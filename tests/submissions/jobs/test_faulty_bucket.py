@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.core.files.base import ContentFile, File
 from django.core.files.storage import FileSystemStorage
-from django.db import connections
+from django.db import connection, connections
 
 from submissions.jobs.kinds.score import begin
 from submissions.jobs.models.embedding_files import embeddings_folder
@@ -35,12 +35,18 @@ class FaultyBucket(FileSystemStorage):
     delay = 0.0
     dice = random.Random()
     done: list[str] = []  # of all its instances: Django makes them
+    #: Objects that were asked for or written while whoever did so held rows of the database.
+    in_transactions: list[str] = []
 
     def __init__(self, location: str) -> None:
         super().__init__(location, allow_overwrite=True)
 
+    def exists(self, name: str) -> bool:
+        self._travel(name)
+        return super().exists(name)
+
     def _save(self, name: str, content: File[bytes]) -> str:
-        time.sleep(self.delay)
+        self._travel(name)
         data = content.read()
         fault = self.dice.choice(["lost", "damaged", "cut"]) if self.dice.randrange(100) < self.odds else ""
         if fault:
@@ -51,6 +57,11 @@ class FaultyBucket(FileSystemStorage):
             data = bytes([data[0] ^ 1]) + data[1:]
         return str(super()._save(name, ContentFile(data[:-1] if fault == "cut" else data)))
 
+    def _travel(self, name: str) -> None:
+        if connection.in_atomic_block:
+            self.in_transactions.append(name)
+        time.sleep(self.delay)
+
 
 @pytest.fixture
 def bucket(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[FaultyBucket]:
@@ -58,7 +69,9 @@ def bucket(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ty
     entry = {"BACKEND": f"{__name__}.FaultyBucket", "OPTIONS": {"location": str(tmp_path / "bucket")}}
     settings.STORAGES = {**settings.STORAGES, "embeddings": entry}
     settings.VAR = tmp_path / "var"
+    monkeypatch.setattr(FaultyBucket, "odds", 0)
     monkeypatch.setattr(FaultyBucket, "done", [])
+    monkeypatch.setattr(FaultyBucket, "in_transactions", [])
     return FaultyBucket
 
 
@@ -138,6 +151,25 @@ def test_what_a_bucket_loses_cuts_or_damages_is_made_again(
         seen += attempts - SHARDS
     assert seen > 20, "the bucket's faults cost nothing"
     assert set(bucket.done) == {"lost", "cut", "damaged"}
+
+
+def test_nobody_waits_for_the_bucket_while_holding_rows(
+    bucket: type[FaultyBucket], setting: EncodingSetting, tmp_path: Path
+) -> None:
+    """One that takes 30 s for an answer would hold up every worker, and the database ends a transaction that stands."""
+    parent = make_job(setting.version.dataset, kind=Job.Kind.MODEL, queue="cpu")
+    job = claim(["cpu"], "reader")
+    assert job is not None
+    assert wait_for_shards(job, setting)
+    for _ in range(SHARDS):
+        shard = claim(["cpu"], "host:1:2")
+        assert shard is not None
+        encode(shard, tmp_path)
+    again = claim(["cpu"], "reader")
+    assert again is not None
+    assert again.pk == parent.pk
+    assert use_encoding(again, setting) is not None
+    assert bucket.in_transactions == []
 
 
 @pytest.mark.long
