@@ -10,6 +10,7 @@ import fcntl
 import logging
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from submissions.jobs.models.embedding_files import (
     move_into_place,
     shard_folder,
 )
+from submissions.sandbox.machine_lock import PAUSE, WAITING
 from submissions.sandbox.processes import remove
 
 logger = logging.getLogger(__name__)
@@ -65,25 +67,14 @@ def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest 
     return manifest
 
 
-def store_local_copy(folder: Path, manifest: Manifest, key: str, number: int) -> None:
-    """Keep what was just sent, so that this machine need not bring it. The folder is gone afterwards, or useless."""
-    try:
-        (folder / MANIFEST).write_bytes(manifest.to_json())
-        with _fetch_lock():
-            if not _has_local_copy(manifest, key, number):
-                move_into_place(folder, shard_folder(key, number))
-    except OSError as error:
-        logger.warning("embeddings %s, shard %s was not stored locally: %s", key, number, error)
-
-
 def fetch_shards(key: str, manifests: Mapping[int, str], report: Report) -> frozenset[int]:
     """Bring the shards that this machine lacks into its folder; returns those that are missing or damaged.
 
     `manifests`: the checksum of each shard's manifest by its number, as its row has it. One process of a machine at a
-    time. Raises whatever `report` does, and the storage's errors where it is away.
+    time brings the same ones. Raises whatever `report` does, and the storage's errors where it is away.
     """
     lost: set[int] = set()
-    with _fetch_lock():
+    with _fetch_lock(key, report):
         wanted: dict[int, Manifest] = {}
         for number, sha256 in manifests.items():
             try:
@@ -137,7 +128,7 @@ class _Progress:
 
 
 def _has_local_copy(manifest: Manifest, key: str, number: int) -> bool:
-    """Whether this machine has the very shard: it came from here, or was brought before."""
+    """Whether this machine has the very shard: it was brought before."""
     path = shard_folder(key, number) / MANIFEST
     return path.exists() and path.read_bytes() == manifest.to_json()
 
@@ -159,11 +150,17 @@ def _log_lost(key: str, number: int, error: BundleDamaged) -> int:
 
 
 @contextmanager
-def _fetch_lock() -> Iterator[None]:
-    """Wait until no other process of this machine brings shards."""
+def _fetch_lock(key: str, report: Report) -> Iterator[None]:
+    """Wait until no other process of this machine brings these shards. Raises whatever `report` does."""
     embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (embeddings_root() / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with (embeddings_root() / f".lock-{key}").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                report(WAITING, 0.0, "while another job brings the embeddings to this machine")
+                time.sleep(PAUSE)
         yield
 
 

@@ -33,7 +33,6 @@ from submissions.jobs.models.embedding_storage import (
     fetch_shards,
     is_remote,
     send_shard,
-    store_local_copy,
 )
 from submissions.jobs.models.encoding_settings import EncodingSetting
 from submissions.jobs.models.shard_jobs import (
@@ -235,7 +234,6 @@ def _arriving(folder: Path, key: str, number: int, report: Report) -> Iterator[_
     manifest = send_shard(folder, key, number, report)
     if manifest is not None:
         yield _Arrival(manifest.size, manifest.sha256)
-        store_local_copy(folder, manifest, key, number)
         return
     size = checked_size(folder)
     with arriving(folder, embeddings_root()) as arrived:

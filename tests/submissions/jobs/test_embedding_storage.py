@@ -172,7 +172,7 @@ def test_two_machines_with_a_bucket_between_them_write_the_run_of_one_process(
     key = Encoding.objects.get().key
     first, _, third = Shard.objects.order_by("number")
     storage.be("b")
-    assert [folder.name for folder in embeddings_folder(key).iterdir()] == ["00001"]
+    assert not embeddings_folder(key).exists()  # whoever encodes keeps nothing on its own disk
     single = by_one_process(small, submission, tmp_path / "single.txt", SHARD_SIZE)
     assert run_of(work(storage, "b", Job.Kind.MODEL)) == single
     assert sorted(folder.name for folder in embeddings_folder(key).iterdir()) == ["00000", "00001", "00002"]
@@ -272,7 +272,8 @@ def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
     keep_encoded(setting, tmp_path / "first")
     key = setting.key
     mark_used(KEY)  # of a row that is gone
-    job = make_job(setting.version.dataset, waits_for=Encoding.objects.get())
+    job = make_job(setting.version.dataset)
+    assert use_encoding(job, setting) is not None
     settings.EMBEDDINGS_CACHE_BYTES = 0
     monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
 
@@ -377,7 +378,7 @@ def test_a_manifest_that_is_none_of_ours_brings_nothing(storage: Storage, tmp_pa
     for manifest in wrong:
         storage.write(f"{KEY}/00000/{sha256}", manifest)
         assert fetch_shards(KEY, {0: sha256}, silent) == {0}
-    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", ".lock"]
+    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", f".lock-{KEY}"]
 
 
 def test_an_object_that_is_not_what_was_written_is_not_taken(storage: Storage, tmp_path: Path) -> None:
@@ -388,7 +389,7 @@ def test_an_object_that_is_not_what_was_written_is_not_taken(storage: Storage, t
         assert fetch_shards(KEY, {0: sha256}, silent) == {0}
     storage.delete(name)
     assert fetch_shards(KEY, {0: sha256}, silent) == {0}
-    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", ".lock"]
+    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", f".lock-{KEY}"]
     send(tmp_path, {"a.npy": b"good"})
     assert fetch_shards(KEY, {0: sha256}, silent) == frozenset()
     assert (embeddings_folder(KEY) / "00000" / "a.npy").read_bytes() == b"good"

@@ -15,11 +15,12 @@ from django.db import connection, connections
 
 from submissions.jobs.kinds.score import begin
 from submissions.jobs.models.embedding_files import embeddings_folder
+from submissions.jobs.models.embedding_storage import fetch_shards
 from submissions.jobs.models.encoding_settings import EncodingSetting
 from submissions.jobs.models.encodings import finish_shard, use_encoding, wait_for_shards
 from submissions.models import Checkpoint, Job, Shard, State
 from submissions.queue import lease as leases
-from submissions.queue.lease import hold_lease
+from submissions.queue.lease import LeaseLost, hold_lease
 from submissions.queue.queue import claim, reap
 from tests.factories import make_dataset, make_job, make_version
 
@@ -33,6 +34,7 @@ class FaultyBucket(FileSystemStorage):
 
     odds = 0
     delay = 0.0
+    answers = threading.Event()
     dice = random.Random()
     done: list[str] = []  # of all its instances: Django makes them
     #: Objects that were asked for or written while whoever did so held rows of the database.
@@ -40,6 +42,10 @@ class FaultyBucket(FileSystemStorage):
 
     def __init__(self, location: str) -> None:
         super().__init__(location, allow_overwrite=True)
+
+    def _open(self, name: str, mode: str = "rb") -> File[bytes]:
+        self.answers.wait()
+        return super()._open(name, mode)
 
     def exists(self, name: str) -> bool:
         self._travel(name)
@@ -69,6 +75,7 @@ def bucket(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ty
     entry = {"BACKEND": f"{__name__}.FaultyBucket", "OPTIONS": {"location": str(tmp_path / "bucket")}}
     settings.STORAGES = {**settings.STORAGES, "embeddings": entry}
     settings.VAR = tmp_path / "var"
+    FaultyBucket.answers.set()
     monkeypatch.setattr(FaultyBucket, "odds", 0)
     monkeypatch.setattr(FaultyBucket, "done", [])
     monkeypatch.setattr(FaultyBucket, "in_transactions", [])
@@ -170,6 +177,43 @@ def test_nobody_waits_for_the_bucket_while_holding_rows(
     assert again.pk == parent.pk
     assert use_encoding(again, setting) is not None
     assert bucket.in_transactions == []
+
+
+def test_nobody_waits_unheard_for_whoever_brings_embeddings(
+    bucket: type[FaultyBucket], setting: EncodingSetting, tmp_path: Path
+) -> None:
+    """That may take an hour: others of the machine go on encoding, and hear when to stop."""
+    make_job(setting.version.dataset, kind=Job.Kind.MODEL, queue="cpu")
+    job = claim(["cpu"], "reader")
+    assert job is not None
+    assert wait_for_shards(job, setting)
+    first, second = claim(["cpu"], "host:1:2"), claim(["cpu"], "host:1:3")
+    assert first is not None
+    assert second is not None
+    encode(first, tmp_path)
+    shard = Shard.objects.get(job=first.pk)
+    wanted = (setting.key, {shard.number: shard.manifest})
+    bucket.answers.clear()
+    brings = threading.Thread(target=fetch_shards, args=(*wanted, lambda *_: None))
+    too_late = threading.Timer(5.0, bucket.answers.set)
+    try:
+        brings.start()
+        too_late.start()
+        encode(second, tmp_path)
+        told: list[str] = []
+
+        def stop(stage: str, share: float, note: str) -> None:
+            told.append(note)
+            raise LeaseLost
+
+        with pytest.raises(LeaseLost):
+            fetch_shards(*wanted, stop)
+        assert told == ["while another job brings the embeddings to this machine"]
+        assert not bucket.answers.is_set(), "somebody waited for the embeddings"
+    finally:
+        too_late.cancel()
+        bucket.answers.set()
+        brings.join()
 
 
 @pytest.mark.long
