@@ -30,7 +30,12 @@ from submissions.jobs.models.shard_jobs import settle_shard_waiters
 from submissions.jobs.models.shards import WARM
 from submissions.jobs.registry import WORK
 from submissions.models import Job, State
-from submissions.queue.capability import own_capability, reset_own_capability, runs_models
+from submissions.queue.capability import (
+    own_capability,
+    pause_own_capability,
+    reset_own_capability,
+    runs_models,
+)
 from submissions.queue.lease import WorkEnded, hold_lease, keep_leases
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.process import STOPPING, refusal
@@ -43,7 +48,8 @@ logger = logging.getLogger(__name__)
 _SCORING = (Job.Kind.SCORE, Job.Kind.RETRIEVE, Job.Kind.BASELINE, Job.Kind.MODEL)
 #: How long a worker waits for the database to give its job back, in seconds; then the reaper finds the job.
 _PATIENCE = 3600.0
-#: How often one job may be given back in this way: one that takes the database down with it ends all the same.
+#: How often one job may be given back in this way, or because a worker cannot run models: one that takes the database
+#: down with it, or fills the disk, ends all the same.
 _CLAIMS = 30
 
 #: Seconds between two looks at the disk by a worker that has much to do.
@@ -140,10 +146,17 @@ def _settle_outcome(job: Job) -> bool:
     except Exception as error:
         if is_connection_lost(error):
             raise
+        if job.kind == Job.Kind.SHARD:
+            # What ails this worker would take an attempt of each shard that waits, faster than others encode them.
+            pause_own_capability(BACKOFF[-1].total_seconds())
         if isinstance(error, SandboxUnavailable):
             reset_own_capability()
         if shared.is_away(error):
-            _wait_for_storage(job, error)
+            line = "The site's storage cannot be reached: a fault of ours. The job waits for it."
+            _put_back(job, line, BACKOFF[-1], error)
+        elif isinstance(error, SandboxUnavailable) and job.fence < _CLAIMS:
+            line = "This worker cannot run models now: a fault of ours. The job waits for one that can."
+            _put_back(job, line, BACKOFF[-1], error)
         else:
             _fail(job, error)
     return False
@@ -152,17 +165,13 @@ def _settle_outcome(job: Job) -> bool:
 def _wait_for_judgements(job: Job) -> None:
     """Open judgements are laid out by the dispatcher, within seconds where one is alive: no fault of anybody's."""
     line = "The judgements are not laid out here yet: the job waits for them."
-    if requeue(job, counted=False, delay=timedelta(seconds=2 * settings.DISPATCH_SECONDS)):
-        logger.info("job %s: open qrels are not copied yet", job.pk)
-        if line not in job.log:
-            write_log(job.pk, line)
+    _put_back(job, line, timedelta(seconds=2 * settings.DISPATCH_SECONDS))
 
 
-def _wait_for_storage(job: Job, error: Exception) -> None:
-    """Put the job back for a while: as long as the bucket is away, no attempt can do better."""
-    line = "The site's storage cannot be reached: a fault of ours. The job waits for it."
-    if requeue(job, counted=False, delay=BACKOFF[-1]):
-        logger.error("job %s waits for the storage", job.pk, exc_info=error)
+def _put_back(job: Job, line: str, delay: timedelta, error: Exception | None = None) -> None:
+    """Put the job back for a while, its attempt not counted: as things are, none can do better."""
+    if requeue(job, counted=False, delay=delay):
+        logger.log(logging.ERROR if error else logging.INFO, "job %s: %s", job.pk, line, exc_info=error)
         if line not in job.log:
             write_log(job.pk, line)
 

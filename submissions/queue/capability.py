@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from multiprocessing.sharedctypes import RawValue
+from pathlib import Path
 from typing import Any, Self
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from django.db.models import Q
 
 from submissions import sandbox
 from submissions.models import Job, Worker
+from submissions.sandbox.supervision import require_free_disk
 
 #: A worker not heard of for so long counts as dead.
 SILENCE = timedelta(seconds=settings.WORKER_SILENCE_SECONDS)
@@ -78,14 +80,17 @@ class Capability:
 
 
 class _RetryTime:
-    """When this process tries again what did not work, and how many resets it knows of."""
+    """When this process tries again what did not work, until when it takes no models, how many resets it knows of."""
 
     until = math.inf
+    paused_until = -math.inf
     resets = 0
 
 
 def own_capability(queues: Container[str] = ()) -> Capability:
     """What this process can do for these queues. One that found something not to work tries again after a while."""
+    if time.monotonic() < _RetryTime.paused_until:
+        return Capability(False, False, reason="a part of a corpus failed here a moment ago")
     if time.monotonic() > _RetryTime.until:
         reset_own_capability()
     if _RetryTime.resets != _resets.value:
@@ -102,6 +107,11 @@ def reset_own_capability() -> None:
     _forget()
 
 
+def pause_own_capability(seconds: float) -> None:
+    """Take no models in this process for so long, whatever works: one has just failed here that others may do."""
+    _RetryTime.paused_until = time.monotonic() + seconds
+
+
 def _forget() -> None:
     _RetryTime.until, _RetryTime.resets = math.inf, _resets.value
     sandbox.backend.cache_clear()
@@ -112,6 +122,10 @@ def _probe(*, gpu: bool) -> Capability:
         chosen = sandbox.backend()
     except ImproperlyConfigured as error:
         return Capability(False, False, reason=str(error), remedy="SANDBOX=auto for the worker")
+    try:
+        require_free_disk(Path(settings.VAR), sandbox.SandboxLimits.from_settings())
+    except sandbox.SandboxUnavailable as error:
+        return Capability(False, False, chosen.name, str(error))
     if not chosen.available:
         return Capability(False, False, chosen.name, chosen.reason, chosen.remedy)
     if gpu and chosen.cuda_reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -36,6 +37,12 @@ from tests.submissions.workers import announce
 def server_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs are taken from silent workers, which nobody does in the first seconds of a database server."""
     monkeypatch.setattr("submissions.queue.queue._database_uptime", lambda: float("inf"))
+
+
+@pytest.fixture(autouse=True)
+def no_worker_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed in an earlier test has no worker of a later one stand back."""
+    monkeypatch.setattr("submissions.queue.capability._RetryTime.paused_until", -math.inf)
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from leaderboard.models import Dataset
+from submissions.jobs import runner
 from submissions.jobs.models import shard_jobs
 from submissions.jobs.models.encoding_settings import EncodingSetting
 from submissions.jobs.models.encodings import wait_for_shards
@@ -18,9 +19,11 @@ from submissions.jobs.models.shard_jobs import (
     settle_waiting_jobs,
 )
 from submissions.models import Job, Shard, State
-from submissions.queue.lease import Cancelled
+from submissions.queue import capability
+from submissions.queue.lease import Cancelled, Lease
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import reap, request_cancel
+from submissions.sandbox import SandboxUnavailable
 from tests.submissions.encodings import SHARDS, model_job, next_shard, state_of
 from tests.submissions.encodings import dataset as dataset
 from tests.submissions.encodings import encode as encode
@@ -87,6 +90,36 @@ def test_a_shard_that_failed_before_ends_no_later_job_untried(
     settle_waiting_jobs()
     assert state_of(later) == State.RETRIEVING
     assert not Shard.objects.filter(number=SHARDS - 1, job__isnull=False).exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "attempts"), [(SandboxUnavailable("The disk is nearly full."), 0), (OSError("no device"), 1)]
+)
+def test_one_bad_worker_does_not_fail_a_corpus(
+    dataset: Dataset,
+    setting: EncodingSetting,
+    encode: Callable[[Job], None],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception,
+    attempts: int,
+) -> None:
+    """It fails at once, and would take the attempts of all shards before others have encoded one."""
+    monkeypatch.setattr(capability, "_probe", lambda *, gpu: capability.Capability(True, True))
+    parent = model_job(dataset)
+    wait_for_shards(parent, setting)
+
+    def fail(job: Job, lease: Lease) -> None:
+        raise fault
+
+    monkeypatch.setitem(runner.WORK, Job.Kind.SHARD, fail)
+    assert [runner.drain_queue("cpu", "bad") for _ in range(3)] == [1, 0, 0]
+    shards = Job.objects.filter(kind=Job.Kind.SHARD)
+    assert list(shards.filter(fence__gt=0).values_list("attempts", flat=True)) == [attempts]
+    assert state_of(parent) == State.RETRIEVING
+    shards.update(not_before=None)
+    for _ in range(SHARDS):
+        encode(next_shard("good"))
+    assert state_of(parent) == State.QUEUED
 
 
 def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: EncodingSetting) -> None:

@@ -192,7 +192,22 @@ def test_a_sandbox_that_stops_working_is_tried_anew(
     assert drain_queue("cpu", "w") == 1
     first.refresh_from_db()
     second.refresh_from_db()
-    assert (first.state, first.attempts, second.attempts) == (State.QUEUED, 1, 0)
+    assert (first.state, first.attempts, second.attempts) == (State.QUEUED, 0, 0)
+
+
+def test_a_worker_whose_disk_is_nearly_full_takes_no_models_and_says_so(
+    broken: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Broken.installed = True
+    job = make_job(Job.Kind.MODEL, make_dataset())
+    with monkeypatch.context() as patch:
+        patch.setattr("submissions.sandbox.supervision.free_bytes", lambda folder: 500 << 20)
+        assert drain_queue("cpu", "w") == 0
+        Heartbeat("w", ["cpu"], "")._write_row()
+    obstacle = capability.find_obstacle(job)
+    assert obstacle is not None
+    assert "The disk of this worker is nearly full." in obstacle.text
+    assert capability.own_capability() == ISOLATED
 
 
 @pytest.fixture
