@@ -12,6 +12,7 @@ from pkgutil import iter_modules
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db.models import Q
 
 from evaluation.core.errors import EndlessPattern, InvalidRun, ModelFailure
 from evaluation.verification.comparing import ScoresDiffer
@@ -39,7 +40,7 @@ from submissions.queue.capability import (
 from submissions.queue.lease import WorkEnded, hold_lease, keep_leases
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.process import STOPPING, refusal
-from submissions.queue.queue import ATTEMPTS, BACKOFF, claim, end_cancelled, release, requeue
+from submissions.queue.queue import ATTEMPTS, BACKOFF, end_cancelled, release, requeue
 from submissions.sandbox import SandboxUnavailable
 
 logger = logging.getLogger(__name__)
@@ -68,8 +69,8 @@ def drain_queue(queue: str, worker: str) -> int:
     done, swept_at = 0, time.monotonic()
     with keep_leases(), closing(WARM):
         while not refusal():
-            job = claim(
-                [queue], worker, own_capability([queue]).permitted() if runs_models([queue]) else None
+            job = WARM.claim_next(
+                queue, worker, own_capability([queue]).permitted() if runs_models([queue]) else Q()
             )
             if job is None:
                 break

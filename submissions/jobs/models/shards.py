@@ -7,11 +7,13 @@ model take longer than a small shard does.
 from __future__ import annotations
 
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from django.conf import settings
+from django.db.models import Q
 
 from evaluation.engines import describe
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
@@ -23,16 +25,22 @@ from submissions.jobs.models.running import backend_for, device_of, job_folder, 
 from submissions.jobs.registry import register_kind
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue.lease import Cancelled, Lease
+from submissions.queue.queue import claim
 from submissions.sandbox.backends import SandboxLimits
 from submissions.sandbox.running import ShardEncoder
 
+#: For so many seconds after its start a child has shards of its encoding before anybody's turn. Starting one takes 7 to
+#: 20: where several devices take turns with several corpora, they would do little else.
+STAYS = 300.0
+
 
 class WarmEncoder:
-    """The child of this process that encodes, and the encoding that it is for."""
+    """The child of this process that encodes, the encoding that it is for, and since when (on the monotonic clock)."""
 
     def __init__(self) -> None:
         self._resources = ExitStack()
         self.encoding: int | None = None
+        self._since = 0.0
         self._encoder: ShardEncoder | None = None
 
     def get(self, encoding: Encoding, device: str) -> ShardEncoder:
@@ -42,8 +50,15 @@ class WarmEncoder:
             folder = self._resources.enter_context(job_folder())
             self._encoder = _encoder(encoding, device, folder)
             self._resources.callback(self._encoder.close)
-            self.encoding = encoding.pk
+            self.encoding, self._since = encoding.pk, time.monotonic()
         return self._encoder
+
+    def claim_next(self, queue: str, worker: str, permitted: Q) -> Job | None:
+        """The next job of this process: a shard for the child that it has, else the one whose turn it is."""
+        own = None
+        if self.encoding is not None and time.monotonic() - self._since < STAYS:
+            own = claim([queue], worker, permitted & Q(shard__encoding=self.encoding))
+        return own or claim([queue], worker, permitted)
 
     def close(self) -> None:
         """End the child, if there is one, and remove its folder."""

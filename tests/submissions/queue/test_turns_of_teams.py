@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db.models import Q
 
 from leaderboard.models import Dataset, Team
+from submissions.jobs.models import shards
 from submissions.jobs.models.encoding_settings import EncodingSetting
 from submissions.jobs.models.encodings import wait_for_shards
 from submissions.jobs.models.shard_jobs import SHARDS_A_TURN
-from submissions.models import Checkpoint, Job, State
-from submissions.queue.lifecycle import advance
+from submissions.models import Checkpoint, Encoding, Job, State
 from submissions.queue.queue import claim, next_turn, queue_position
 from tests.factories import make_dataset, make_job, make_model_submission, make_user, make_version, team_of
 
@@ -67,21 +70,55 @@ def test_a_team_alone_has_its_jobs_in_the_order_in_which_they_came(two_teams: tu
     assert order() == [job.pk for job in jobs]
 
 
-def test_shards_take_turns_by_eights(two_teams: tuple[Team, Team], settings: Any, tmp_path: Any) -> None:
-    many, few = two_teams
-    settings.SHARD_SIZE, settings.VAR = 1, tmp_path
-    dataset = make_dataset()
-    version = make_version(dataset, corpus_sha256="c" * 64, statistics={"documents": 20})
+def share_out(team: Team, dataset: Dataset, documents: int) -> None:
+    """A job of the team that waits for its corpus, each document of which is a shard."""
+    version = make_version(dataset, corpus_sha256="c" * 64, statistics={"documents": documents})
+    sha256 = f"{team.pk:064x}"
     checkpoint = Checkpoint.objects.create(
-        team=many, sha256="a" * 64, model_sha256="b" * 64, kind="static-embeddings", description={}, size=1
+        team=team, sha256=sha256, model_sha256=sha256, kind="static-embeddings", description={}, size=1
     )
-    send(many, dataset)
-    parent = claim(["cpu"], "worker")
-    assert parent is not None
-    assert advance(parent.pk, State.RETRIEVING, fence=parent.fence)
-    wait_for_shards(parent, EncodingSetting(checkpoint, version, "dense", {}, "a-machine", "cpu", 1))
+    job = send(team, dataset, state=State.RETRIEVING)
+    assert wait_for_shards(job, EncodingSetting(checkpoint, version, "dense", {}, "a-machine", "cpu", 1, 1))
+
+
+def test_shards_take_turns_by_eights(two_teams: tuple[Team, Team]) -> None:
+    many, few = two_teams
+    dataset = make_dataset()
+    share_out(many, dataset, 20)
     other = send(few, dataset)
     own = send(many, dataset)
     claimed = order()
     assert claimed.index(other.pk) == SHARDS_A_TURN
     assert claimed[-1] == own.pk
+
+
+def test_devices_keep_their_model_for_a_while_and_teams_get_as_much(
+    two_teams: tuple[Team, Team], settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four devices in step, which by turns of eight shards alone would load a model for each shard."""
+    settings.VAR = tmp_path
+    for team in two_teams:
+        share_out(team, make_dataset(), 64)
+    now, starts = 0.0, 0
+    encoded = dict.fromkeys(Encoding.objects.values_list("pk", flat=True), 0)
+
+    def start(*_: object) -> SimpleNamespace:
+        nonlocal starts
+        starts += 1
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr(shards, "_encoder", start)
+    monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=lambda: now))
+    devices = [shards.WarmEncoder() for _ in range(4)]
+    while Job.objects.waiting().exists():
+        for device in devices:
+            job = device.claim_next("cpu", "worker", Q())
+            assert job is not None
+            device.get(job.shard.encoding, "cpu")
+            encoded[job.shard.encoding_id] += 1
+        now += shards.STAYS / 8
+        assert max(encoded.values()) - min(encoded.values()) <= 4 * 8
+    for device in devices:
+        device.close()
+    assert list(encoded.values()) == [64, 64]
+    assert starts == 4 * 4
