@@ -15,9 +15,4 @@ class Migration(migrations.Migration):
             name='turn',
             field=models.PositiveIntegerField(default=0, help_text='The round of its queue that it is in; a team has one job in each (queue.next_turn).'),
         ),
-        migrations.AddField(
-            model_name='shard',
-            name='manifest',
-            field=models.CharField(blank=True, help_text='Checksum of its manifest, where a bucket has it.', max_length=64),
-        ),
     ]
