@@ -25,7 +25,7 @@ def add_parser(subparsers: Subparsers) -> None:
     compare = subparsers.add_parser(
         "compare",
         help="compare runs with the first one",
-        description="Differences of runs to the first one: means, 95 %% intervals, two-sided randomisation tests "
+        description="Differences of runs to the first one: means, 95 % intervals, two-sided randomisation tests "
         "corrected by Holm, and by how many queries.",
     )
     compare.add_argument("--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv")

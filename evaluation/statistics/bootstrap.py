@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evaluation.statistics import SEED
 from evaluation.statistics.grid import round_to_grid
 
 Values = NDArray[np.float64]
@@ -33,7 +34,7 @@ _SYSTEMS = 1_000
 
 
 def intervals(
-    values: ArrayLike, *, resamples: int = RESAMPLES, level: float = 0.95, seed: int = 0
+    values: ArrayLike, *, resamples: int = RESAMPLES, level: float = 0.95, seed: int = SEED
 ) -> tuple[Values, Values]:
     """The lower and upper ends of the interval of each system's mean, two arrays of shape (systems,).
 

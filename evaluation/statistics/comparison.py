@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evaluation.statistics import SEED
 from evaluation.statistics.bootstrap import RESAMPLES, intervals
 from evaluation.statistics.randomisation import PERMUTATIONS, randomisation_test
 
@@ -52,7 +53,7 @@ def compare_paired(
     *,
     permutations: int = PERMUTATIONS,
     resamples: int = RESAMPLES,
-    seed: int = 0,
+    seed: int = SEED,
     lower_is_better: bool = False,
 ) -> PairedResult:
     """Compare the values of two systems on the same queries, arrays of shape (queries,).

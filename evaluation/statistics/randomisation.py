@@ -24,6 +24,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evaluation.statistics import SEED
 from evaluation.statistics.grid import round_to_grid, spacing
 
 Values = NDArray[np.float64]
@@ -44,7 +45,7 @@ class PermutedSums:
     `values` has the shape (queries, systems). Holds 8 bytes for each permutation of each system.
     """
 
-    def __init__(self, values: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0) -> None:
+    def __init__(self, values: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = SEED) -> None:
         self.values = round_to_grid(values)
         self.permutations = permutations
         queries, systems = self.values.shape
@@ -84,7 +85,7 @@ class PermutedSums:
 
 
 def randomisation_test(
-    values: ArrayLike, anchor: int, *, permutations: int = PERMUTATIONS, seed: int = 0
+    values: ArrayLike, anchor: int, *, permutations: int = PERMUTATIONS, seed: int = SEED
 ) -> Values:
     """The two-sided p-value of each system's mean difference to the system `anchor`, shape (systems,).
 

@@ -14,7 +14,7 @@ from evaluation.statistics.bootstrap import RESAMPLES
 from evaluation.statistics.comparison import PairedResult, compare_paired
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.comparison.queries.detail import DEPTH, run_of
-from leaderboard.comparison.testing import SEED, values_of
+from leaderboard.comparison.testing import values_of
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
@@ -56,9 +56,7 @@ def by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str)
     first, second = values.T
     resamples = max(1_000, min(RESAMPLES, MOST_DRAWN // len(values)))
     # The test is the table's, over all its pairs: this one's own p is not shown.
-    result = compare_paired(
-        second, first, permutations=1, resamples=resamples, seed=SEED, lower_is_better=lower
-    )
+    result = compare_paired(second, first, permutations=1, resamples=resamples, lower_is_better=lower)
     differences = second - first
     gains = -differences if lower else differences
     order = np.argsort(-gains, kind="stable")

@@ -9,6 +9,7 @@ import numpy as np
 from django.db.models import prefetch_related_objects
 from numpy.typing import NDArray
 
+from evaluation.statistics import SEED
 from evaluation.statistics.comparison import count_wins
 from evaluation.statistics.randomisation import PERMUTATIONS, randomisation_test
 from leaderboard.core.cache.memory import FixedCache
@@ -19,7 +20,6 @@ from leaderboard.results.records import per_query_means
 #: A page draws so many signs at most, one for each query and permutation: about a second of a core.
 MOST_SIGNS = 100_000_000
 FEWEST_PERMUTATIONS = 1_000
-SEED = 0
 #: The values of a test never change, so it may stay for a week: some hundreds of bytes for six systems.
 _remembered = FixedCache("paired", 16_384, 7 * 24 * 3600)
 
@@ -86,7 +86,7 @@ def _run_test(
     values = values_of(found, question.measure) if len(found) == len(question.entries) else None
     if values is None:
         return []
-    p = randomisation_test(values, 0, permutations=permutations, seed=SEED)
+    p = randomisation_test(values, 0, permutations=permutations)
     counts = count_wins(values, 0, lower_is_better=better(question.measure) == "lower")
     columns = (p.tolist(), *(count.tolist() for count in counts))
     return list(zip(*columns, strict=True))[1:]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from evaluation.statistics import SEED
 from evaluation.statistics.bootstrap import INTERVAL, RESAMPLES
 from evaluation.statistics.correction import CORRECTION, PAIRS_CORRECTION, PATTERNS
 from evaluation.statistics.randomisation import PERMUTATIONS, TEST
@@ -27,7 +28,7 @@ class TestSettings:
     resamples: int = RESAMPLES
     test: str = TEST
     permutations: int = PERMUTATIONS
-    seed: int = 1
+    seed: int = SEED
     correction: str = CORRECTION
     pairs_correction: str = PAIRS_CORRECTION
     pairs_permutations: int = PATTERNS

@@ -17,6 +17,7 @@ from leaderboard.comparison.selection import MOST_SYSTEMS, entries_of_systems
 from leaderboard.comparison.table import compare
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
+from leaderboard.results.significance.computing import compute_certainty
 from tests.leaderboard.comparison.test_queries import GOOD, POOR, text_of
 from tests.leaderboard.entries import (
     make_source,
@@ -26,6 +27,7 @@ from tests.leaderboard.entries import (
     score,
     scored_dataset,
 )
+from tests.leaderboard.entries_by_query import found_of, score_queries, spread
 from tests.leaderboard.figure_checks import column, drawn
 from tests.leaderboard.open_runs import open_dataset, run_for, seeds_for
 from tests.reported_boards import load_reported
@@ -112,6 +114,18 @@ def test_tests_are_those_of_the_values_by_query_corrected_over_the_page(
         assert f"{value:.3f}" in text
     assert "9/0/3" in text
     assert "6/0/6" in text
+
+
+def test_a_pair_has_the_p_value_of_its_board() -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    baseline = score_queries(dataset, "BM25", spread(0.4, 1), baseline=True)
+    near = score_queries(dataset, "Near", spread(0.405, 2))
+    compute_certainty(dataset)
+    found = found_of(dataset).of("nDCG@10")
+    slugs = [baseline.system.slug, near.system.slug]
+    [row] = compare(slugs, entries_of_systems(slugs), "").rows
+    assert found is not None
+    assert row.cells[1].p == pytest.approx(found.entries[near.pk].p_baseline, rel=1e-4)
 
 
 def test_hidden_judgements_give_published_scores_and_differences_and_nothing_else(client: Client) -> None:
