@@ -122,7 +122,8 @@ class Client:
         return [path for _, path in wanted]
 
     def board(self, slug: str, **view: Any) -> pd.DataFrame:
-        """A board as a frame: a row for each system, columns as the page calls them, numbers unrounded.
+        """A board as a frame: a row for each system, columns as the page calls them, numbers unrounded, percentages
+        as fractions (0.1 is 10%).
 
         `view` is what a board's address takes: `sort="AP"`, `architecture="dense"`, `max_mean_latency=20`. The site's
         own words on it and its permalink are in `attrs`.

@@ -43,6 +43,13 @@ def test_score_prints_aligned_means(files: Path, capsys: pytest.CaptureFixture[s
     assert "warning: judged_queries_missing: 1 of the 2 judged queries" in printed.err
 
 
+@pytest.mark.parametrize("command", ["compare", "retrieve"])
+def test_help_is_written_as_it_is_read(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "%%" not in capsys.readouterr().out
+
+
 def test_score_per_query(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "score",
