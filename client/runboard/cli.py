@@ -296,7 +296,7 @@ def _board(arguments: argparse.Namespace) -> int:
     if isinstance(summary, Mapping) and summary.get("text"):
         say(summary["text"])
     shown = frame.drop(columns=["slug"], errors="ignore").dropna(axis="columns", how="all").iloc[:, :9]
-    percentages = {name: "{:+.1%}".format for name in shown.select_dtypes("number") if "%" in name}
+    percentages = {name: "{:+.1%}".format for name in map(str, shown.select_dtypes("number")) if "%" in name}
     say(
         shown.head(arguments.rows).to_string(
             index=False, formatters=percentages, float_format="{:.3f}".format, na_rep="—", max_colwidth=40
