@@ -1,4 +1,4 @@
-# `make` lists what there is. Everything needs only Python 3.11, a C compiler, git and the package registries;
+# `make` lists what there is. Everything needs only Python 3.11, git and the package registries;
 # nothing needs root. State is kept in var/ (RUNBOARD_VAR), the environment in .venv/, scratch files in build/.
 
 VENV   := .venv
@@ -144,7 +144,7 @@ audit: $(TOOLS_STAMP) ## known vulnerabilities of what is locked, secrets in fil
 docs: $(TOOLS_STAMP) ## docs/ as a site, in build/docs
 	@NO_MKDOCS_2_WARNING=1 $(TOOLS)/bin/mkdocs build --strict --quiet && echo 'build/docs/index.html'
 
-wheels: $(TEST_STAMP) ## the packages runboard-eval (evaluation/) and runboard (client/), in build/wheels
+wheels: $(RUN_STAMP) ## the packages runboard-eval (evaluation/) and runboard (client/), in build/wheels
 	$(PY) packages/evaluation_wheel.py build/wheels
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/wheels ./client
 

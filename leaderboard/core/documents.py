@@ -35,7 +35,7 @@ SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
         "limits",
     ],
     "Take part": ["teams", "rounds"],
-    "Programs": ["client", ("api-docs", "API reference"), "api", "interchange"],
+    "Programs": ["client", "api", ("api-docs", "API reference"), "interchange"],
     "Run a dataset": ["datasets", "curation", "judging"],
 }
 _FOLDER = settings.BASE_DIR / "docs"

@@ -1,4 +1,4 @@
-"""What pages of docs/ show, typed again: both packages from their wheels, beside a site that was started anew."""
+"""What pages of docs/ show, typed again: with both packages from their wheels, beside a site that was started anew."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from tests.functional.starting import eventually
 from tests.functional.test_whole_site import Site
+from tests.leaderboard.tiny_collection import write_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 _TYPED = re.compile(r"^\$ (?P<command>.*\n(?:> ?.*\n)*)(?P<said>(?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -61,19 +62,31 @@ def write_program(path: Path, arguments: str) -> None:
 
 
 @pytest.fixture
-def work(site: Site, tmp_path: Path) -> Path:
-    """What the pages' reader stands in: a token, and as much of the repository as is typed."""
+def work(tmp_path: Path) -> Path:
+    """What the pages' reader stands in: as much of the repository as is typed."""
     (tmp_path / ".venv/bin").mkdir(parents=True)
     write_program(tmp_path / ".venv/bin/python", '"$@"')
-    (tmp_path / "manage.py").symlink_to(ROOT / "manage.py")
-    token = subprocess.run(
-        [sys.executable, ROOT / "manage.py", "api_token", "somebody@example.org"],
-        env={**os.environ, "RUNBOARD_VAR": str(site.var)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    (tmp_path / "token").write_text(token.stdout)
+    for name in ("manage.py", "evaluation"):
+        (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 
 
+@pytest.fixture
+def token(site: Site, work: Path) -> None:
+    """A token in the reader's folder."""
+    printed = subprocess.run(
+        [sys.executable, ROOT / "manage.py", "api_token", "somebody@example.org"],
+        env={**os.environ, "RUNBOARD_VAR": str(site.var)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (work / "token").write_text(printed.stdout)
+
+
+def test_the_first_tutorial_shows_what_is_said(work: Path) -> None:
+    write_folder(work, compressed=True)
+    type_again("docs/tutorial.md", work, dict(os.environ))
+
+
+@pytest.mark.usefixtures("token")
 @pytest.mark.long
 @pytest.mark.parametrize("page", ["docs/client.md", "docs/own-board.md"])
 def test_the_documentation_shows_what_is_said(
@@ -83,8 +96,13 @@ def test_the_documentation_shows_what_is_said(
         **installed, "RUNBOARD_VAR": str(site.var),
         "XDG_CONFIG_HOME": str(work / "config"), "XDG_CACHE_HOME": str(work / "cache"),
     }  # fmt: skip
+    type_again(page, work, environment, site.address)
+
+
+def type_again(page: str, work: Path, environment: dict[str, str], address: str = "") -> None:
+    """Type all commands of a page, for the site with this address; each must say what the page shows."""
     for command, said in transcript(page):
-        typed = command.replace("http://127.0.0.1:8000", site.address)
+        typed = command.replace("http://127.0.0.1:8000", address)
         done = subprocess.run(
             ["bash", "-c", typed], cwd=work, env=environment, capture_output=True, text=True, check=False,
             timeout=300,
