@@ -27,14 +27,9 @@ def upper_of(dataset: Dataset) -> tuple[str, ...]:
     return (bound,) if bound else ()
 
 
-def is_upper_bound(measure: str) -> bool:
-    """Whether it is the bound of another measure."""
-    return measure.startswith("Upper(")
-
-
 def is_about_judging(measure: str) -> bool:
     """Whether it says how much the judgements leave open, and so names no winner."""
-    return measure in JUDGED_MEASURES or is_upper_bound(measure)
+    return measure in JUDGED_MEASURES or measure.startswith("Upper(")
 
 
 def published_value(value: float, *, hidden: bool, step: float = 0.0) -> float:

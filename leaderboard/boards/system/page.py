@@ -26,7 +26,7 @@ from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import short_citation
 from leaderboard.results.history.measurements import MeasuredEntry, measured_of
 from leaderboard.results.reported_facts import is_address
-from leaderboard.results.values import is_upper_bound
+from leaderboard.results.values import is_about_judging
 
 #: What a result shows as it was read, by its own names.
 _AS_READ = {
@@ -155,7 +155,8 @@ def _result(
     """The entry as the page shows it, None where it has no score, or left the board between two queries."""
     scores: dict[str, float] = row["scores"]
     own = [name for name in row["dataset__measures"] if name in scores]
-    ordered = [*own, *(name for name in scores if is_upper_bound(name))] if own else [*scores]
+    about_judging = [name for name in scores if is_about_judging(name) and name not in own]
+    ordered = [*own, *about_judging] if own else [*scores]
     entry = next((each for each in field.entries if each.pk == row["pk"]), None)
     if not ordered or entry is None:
         return None

@@ -54,6 +54,15 @@ def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None
         assert head in page
 
 
+def test_it_says_how_much_of_a_result_was_judged(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    slug = score(dataset, "Dense", ndcg=0.6, **{"Hole@10": 0.5, "Judged@10": 0.375}).system.slug
+    (result,) = client.get(f"/api/v1/systems/{slug}/").json()["results"]
+    assert result["scores"] == {"nDCG@10": 0.6, "Hole@10": 0.5, "Judged@10": 0.375}
+    page = client.get(f"/systems/{slug}/").content.decode()
+    assert "Judged@10" in page
+
+
 def test_the_baseline_is_not_compared_with_itself(client: Client) -> None:
     _, slugs = board()
     found = cells(client.get(f"/systems/{slugs['BM25']}/").content.decode(), "Judged")
