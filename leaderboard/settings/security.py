@@ -301,3 +301,5 @@ WEBHOOKS_ENABLED = env.bool("WEBHOOKS_ENABLED", default=True)
 WEBHOOKS_LOOPBACK = env.bool("WEBHOOKS_LOOPBACK", default=False)
 # Without a mail server nobody could verify an address: verification is asked for once there is one.
 ACCOUNT_EMAIL_VERIFICATION = "optional" if EMAIL_URL.startswith("consolemail") else "mandatory"
+# A worker then prints mail as it is. Celery would make each line that is printed a warning of its log.
+CELERY_WORKER_REDIRECT_STDOUTS = not EMAIL_URL.startswith("consolemail")
