@@ -20,13 +20,20 @@
     return element;
   }
 
+  // What is typed: of a block that shows a terminal, the commands without their prompts and answers.
+  function typed(block) {
+    const lines = block.textContent.trim().split("\n");
+    if (!lines[0].startsWith("$ ")) return lines.join("\n");
+    return lines.filter((line) => /^[$>] /.test(line)).map((line) => line.slice(2)).join("\n");
+  }
+
   function addTo(root) {
     for (const block of root.querySelectorAll("pre.code-block:not([data-copied])")) {
       block.dataset.copied = "";
       const frame = document.createElement("div");
       frame.className = "copy-frame";
       block.replaceWith(frame);
-      frame.append(block, button(() => block.textContent.trim(), "Copy this block"));
+      frame.append(block, button(() => typed(block), "Copy this block"));
     }
     for (const one of root.querySelectorAll("[data-copy]:not([data-copied])")) {
       one.dataset.copied = "";
