@@ -111,13 +111,10 @@ def measure(
     effort = effort.within(left - kept, min(warm), len(queries))
     timed = sample_evenly(queries, effort.queries)
     engine.clock.seconds.clear()
-    before = counter.joules()
     rounds = _TimedRounds(engine, timed, effort, clock, interruptions, pause)
-    rounds.run(report)
-    after = counter.joules()
+    energy = rounds.run(report, counter)
     times = rounds.times()
-    searches = int(np.isfinite(times).sum())
-    energy, parts = _joules_per_search(before, after, searches), _parts(engine, times)
+    parts = _parts(engine, times)
     left = max(left - float(np.nansum(times)), kept)
     batched = affordable(min(effort.batched, len(queries)), left, in_batches)
     throughput = _throughput(engine, queries, batched, clock)
@@ -129,7 +126,7 @@ def measure(
         depth=DEPTH,
         threads=threads,
         device=device,
-        searches=searches,
+        searches=int(np.isfinite(times).sum()),
         queries=len(timed),
         documents=retrieval.documents,
         latency_ms=Latency.of(np.nanmin(times, axis=0)),
@@ -150,10 +147,6 @@ def measure(
         job_seconds=job_seconds(retrieval),
         flops_per_query=flops or None,
     )
-
-
-def _joules_per_search(before: float | None, after: float | None, searches: int) -> float | None:
-    return None if before is None or after is None else max(after - before, 0.0) / searches
 
 
 def sample_evenly(queries: Sequence[Query], most: int) -> list[Query]:
@@ -272,8 +265,9 @@ class _TimedRounds:
         settled = (second <= (1 + SETTLED) * quickest) & self._undisturbed
         return np.flatnonzero(~settled).tolist()
 
-    def run(self, report: MeasureProgress) -> None:
-        """Search in rounds. Progress is told between two searches, and not counted."""
+    def run(self, report: MeasureProgress, counter: EnergyMeter) -> float | None:
+        """Search in rounds; returns the joules of a search. Progress is told between two searches, and not counted."""
+        before = counter.joules()
         effort, everything = self._effort, range(len(self._timed))
         every = max(1, effort.searches // len(self._timed) // effort.rounds)
         spent, asked = 0.0, list(everything)
@@ -289,6 +283,8 @@ class _TimedRounds:
                 continue
             enough = rounds >= effort.most_rounds or spent >= effort.most_seconds
             asked = [] if enough else self.unsettled()
+        after, searches = counter.joules(), int(np.isfinite(self.times()).sum())
+        return None if before is None or after is None else max(after - before, 0.0) / searches
 
     def _round(self, asked: Sequence[int], report: MeasureProgress) -> None:
         done, wanted = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
