@@ -44,8 +44,8 @@ def suite(name: str, database: str, *arguments: str, marked: str = "not long") -
     return Part(f"{name} on {database}", command, {"RUNBOARD_TEST_DATABASE": database})
 
 
-#: Which folders with tests go together, the longest first: what is begun last is short, since other lanes may be empty by
-#: then. A folder that no line names is a part of its own.
+#: Which folders with tests go together, the longest first: what is begun last is short, since other lanes may be empty
+#: by then. A folder that no line names is a part of its own.
 FOLDERS = {
     "from upload to verdict": ["tests/submissions"],
     "boards and pages": ["tests/leaderboard"],
