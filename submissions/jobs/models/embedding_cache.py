@@ -57,7 +57,7 @@ def trim_cache() -> None:
 
 
 def _sweep() -> int:
-    count = _sweep_unnamed()
+    count = _sweep_unnamed_stored() if is_remote() else _sweep_unnamed_folders()
     sizes = dict(Encoding.objects.annotate(size=Sum("shards__size")).values_list("key", "size"))
     total = sum(size or 0 for size in sizes.values())
     bound = settings.EMBEDDINGS_CACHE_BYTES if not is_remote() else settings.EMBEDDINGS_STORAGE_BYTES or total
@@ -77,22 +77,25 @@ def _last_used(key: str) -> float:
     return embedding_storage.last_used(key) if is_remote() else embedding_files.last_used(key)
 
 
-def _sweep_unnamed() -> int:
+def _sweep_unnamed_folders() -> int:
     named = set(Encoding.objects.values_list("key", flat=True))
     unnamed = [folder for folder in list_old_folders() if folder.name not in named]
     for folder in unnamed:
         shutil.rmtree(folder, ignore_errors=True)
-    if not is_remote():
-        return len(unnamed)
-    limit = time.time() - GRACE
-    stored = [key for key in stored_keys() if key not in named and embedding_storage.last_used(key) < limit]
-    for key in stored:
+    return len(unnamed)
+
+
+def _sweep_unnamed_stored() -> int:
+    named, limit = set(Encoding.objects.values_list("key", flat=True)), time.time() - GRACE
+    unnamed = [key for key in stored_keys() if key not in named and embedding_storage.last_used(key) < limit]
+    for key in unnamed:
         remove_stored(key)
-    return len(unnamed) + len(stored)
+    return len(unnamed)
 
 
 def _trim_local_copies() -> None:
-    """Remove this machine's copies beyond the bound. They can be brought again."""
+    """Remove this machine's copies of what no row names, and those beyond the bound. They can be brought again."""
+    _sweep_unnamed_folders()
     sizes = {folder.name: size_of([folder]) for folder in list_folders()}
     total = sum(sizes.values())
     for key in sorted(sizes, key=embedding_files.last_used):

@@ -284,8 +284,12 @@ def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
 
     Job.objects.filter(pk=job.pk).update(waits_for=None)
     settings.EMBEDDINGS_STORAGE_BYTES = 1
+    left_behind = embeddings_folder(".arriving-x")  # by a process that was killed
+    left_behind.mkdir()
+    os.utime(left_behind, (0, 0))
     trim_cache()
     assert not embeddings_folder(key).exists()
+    assert not left_behind.exists()
     assert Encoding.objects.exists()  # the bucket's turn is once an hour
     monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
     monkeypatch.setattr(embedding_cache, "GRACE", -60)
