@@ -9,11 +9,11 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _GPUS = Path("/proc/driver/nvidia/gpus")
@@ -82,6 +82,18 @@ class Hardware:
         )
 
 
+class Gpu(NamedTuple):
+    """An NVIDIA GPU: its number as CUDA and NVML count, and its address on the bus, which all processes see.
+
+    The driver knows the UUID of a GPU only once it has started it.
+    """
+
+    number: str
+    address: str
+    uuid: str
+    name: str
+
+
 def describe(threads: int, device: str = "cpu") -> Hardware:
     """The class of this machine, with `threads` of its cores and its GPU where the work is on that ("cuda")."""
     return Hardware.of(
@@ -106,63 +118,50 @@ def cpu_model(info: Path = _CPU_INFO) -> str:
     return name or platform.processor() or platform.machine()
 
 
-def gpu_model(gpus: Path = _GPUS) -> str:
+def gpu_model() -> str:
     """The name of this process's GPU, from PyTorch if it is loaded, else from the driver."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return _short(torch.cuda.get_device_name(0))
-    known = {number: name for number, _, name in gpus_given(gpus)}
-    return known.get(own_gpu(gpus), "unknown GPU")
+    return own_gpu().name
 
 
-def own_gpu(gpus: Path = _GPUS) -> str:
-    """The GPU of this process: its number among those that it may open, else as CUDA_VISIBLE_DEVICES names it."""
-    named = next(iter(visible_gpus(gpus)), "0")
-    return next((number for number, uuid, _ in gpus_given(gpus) if uuid.startswith(named)), named)
+def own_gpu() -> Gpu:
+    """The GPU of this process, among those that it may open; what the driver does not tell of has its name alone."""
+    named = next(iter(visible_gpus()), "0")
+    given = (gpu for gpu in gpus_given() if gpu.number == named or gpu.uuid.startswith(named))
+    return next(given, Gpu(named, named, named, "unknown GPU"))
 
 
-def own_gpu_uuid(gpus: Path = _GPUS) -> str:
-    """What names the GPU of this process on the whole machine, where each job of a batch system has a number 0."""
-    number = own_gpu(gpus)
-    return next((uuid for known, uuid, _ in gpus_given(gpus) if known == number), number)
-
-
-def visible_gpus(gpus: Path = _GPUS) -> list[str]:
+def visible_gpus() -> list[str]:
     """The GPUs that this process may use: as CUDA_VISIBLE_DEVICES names them, or the numbers of all that it may open.
 
     The variable has numbers, in the order that CUDA_DEVICE_ORDER=PCI_BUS_ID gives, or beginnings of UUIDs.
     """
     named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    return [name for name in named if name] or [number for number, *_ in gpus_given(gpus)]
+    return [name for name in named if name] or [gpu.number for gpu in gpus_given()]
 
 
-def gpus_of_machine(gpus: Path = _GPUS) -> list[tuple[str, str, str]]:
-    """Number, UUID and name of each NVIDIA GPU, in the order of the bus, as the driver tells them."""
-    return _numbered(_told_by_driver(gpus))
+def gpus_of_machine() -> list[Path]:
+    """What the driver tells of each NVIDIA GPU, in the order of the bus: a file in a folder named by its address."""
+    return sorted(_GPUS.glob("*/information"))
 
 
-def gpus_given(gpus: Path = _GPUS) -> list[tuple[str, str, str]]:
-    """As `gpus_of_machine`, of those alone that this process may open, numbered as CUDA and NVML number them.
+def gpus_given() -> list[Gpu]:
+    """The GPUs that this process may open. Slurm's cgroups and containers keep others from it; the driver tells of all.
 
-    Slurm's cgroups and containers keep the others from it. The driver tells of them all the same.
+    Before a GPU is first used no device may exist yet; then the process is taken to be given all of them.
     """
-    return _numbered(
-        told
-        for told in _told_by_driver(gpus)
-        if "Device Minor" not in told or _may_open(_DEVICES / f"nvidia{told['Device Minor']}")
-    )
-
-
-def _told_by_driver(gpus: Path) -> Iterator[dict[str, str]]:
-    for information in sorted(gpus.glob("*/information")):
-        yield dict(re.findall(r"^([^:\n]+):\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE))
-
-
-def _numbered(told: Iterable[Mapping[str, str]]) -> list[tuple[str, str, str]]:
-    return [
-        (str(number), gpu.get("GPU UUID", "unknown"), _short(gpu.get("Model")) or "unknown GPU")
-        for number, gpu in enumerate(told)
-    ]
+    given: list[Gpu] = []
+    any_exists = any(_DEVICES.glob("nvidia[0-9]*"))
+    for file in gpus_of_machine():
+        told = dict(re.findall(r"^([^:\n]+):\s*(.+)$", file.read_text(encoding="utf-8"), re.MULTILINE))
+        minor, uuid = told.get("Device Minor"), told.get("GPU UUID", "unknown")
+        device = _DEVICES / f"nvidia{minor}"
+        if minor is None or not any_exists or (device.exists() and _may_open(device)):
+            name = _short(told.get("Model")) or "unknown GPU"
+            given.append(Gpu(str(len(given)), file.parent.name, uuid, name))
+    return given
 
 
 @functools.cache
@@ -171,7 +170,7 @@ def _may_open(device: Path) -> bool:
     try:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:  # any other: it is there, and does not work
-        return not isinstance(error, (FileNotFoundError, PermissionError))
+        return not isinstance(error, PermissionError)
     return True
 
 

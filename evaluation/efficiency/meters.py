@@ -80,7 +80,8 @@ def _gpu_counters() -> list[Counter]:
         return []
     try:
         pynvml.nvmlInit()
-        board = pynvml.nvmlDeviceGetHandleByIndex(int(own_gpu()))  # NVML counts in the order of the bus, too
+        # NVML counts in the order of the bus, too.
+        board = pynvml.nvmlDeviceGetHandleByIndex(int(own_gpu().number))
         pynvml.nvmlDeviceGetTotalEnergyConsumption(board)
     except (pynvml.NVMLError, ValueError):
         return []  # no driver, a board too old to count, or a part of one

@@ -109,7 +109,7 @@ def own_hardware_class(queues: Sequence[str]) -> str:
 
 def own_device(queues: Sequence[str]) -> str:
     """What a worker of these queues computes on, for operators: "cuda:3", by the number it has there, or "cpu"."""
-    return f"cuda:{own_gpu()}" if Job.Queue.GPU in queues else "cpu"
+    return f"cuda:{own_gpu().number}" if Job.Queue.GPU in queues else "cpu"
 
 
 def delete_silent_workers() -> None:

@@ -210,7 +210,7 @@ class Backend(ABC):
     @cached_property
     def cuda_reason(self) -> str:
         """Why programs in it cannot compute on this process's GPU; empty where they can."""
-        gpu = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": own_gpu()}
+        gpu = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": own_gpu().number}
         command = (*interpreter(), "-c", _CUDA_PROBE)
         limits = SandboxLimits.from_settings()
         reason = self._try(Program(command=command, limits=limits, environment=gpu, cuda=True))

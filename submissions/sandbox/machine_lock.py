@@ -22,7 +22,7 @@ from typing import Literal
 
 from django.conf import settings
 
-from evaluation.efficiency.hardware import own_gpu_uuid
+from evaluation.efficiency.hardware import own_gpu
 
 Mode = Literal["shared", "exclusive"]
 #: Seconds between two attempts.
@@ -43,7 +43,7 @@ class MachineLock:
     def __init__(self, path: Path | None = None, device: str = "cpu") -> None:
         path = path or Path(settings.TIMING_LOCK)
         if device == "cuda":
-            path = path.with_name(f"{path.name}.gpu-{own_gpu_uuid()}")
+            path = path.with_name(f"{path.name}.gpu-{own_gpu().address}")
         self._lock = _open(path)
         self._gate = _open(path.with_name(path.name + ".gate"))
         self._shut_at: float | None = None

@@ -266,7 +266,7 @@ def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str,
         made["CC"] = os.environ["CC"]
     # The child sees this process's GPU or none, and counts them as we do.
     made["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    made["CUDA_VISIBLE_DEVICES"] = own_gpu() if job.device == "cuda" else ""
+    made["CUDA_VISIBLE_DEVICES"] = own_gpu().number if job.device == "cuda" else ""
     return made
 
 

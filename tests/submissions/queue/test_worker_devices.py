@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,24 +29,27 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         text = f"Model: \t\t {model}\nIRQ:   \t\t 18\nGPU UUID: \t {uuid}\nBus Location: \t {bus}\n"
         (folder / bus / "information").write_text(text)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for name in ("gpu_model", "own_gpu", "own_gpu_uuid", "visible_gpus", "gpus_of_machine", "gpus_given"):
-        function = getattr(hardware, name)
-        monkeypatch.setattr(function, "__defaults__", (folder,))
+    monkeypatch.setattr(hardware, "_GPUS", folder)
     return folder
 
 
+def own_gpu() -> tuple[str, str]:
+    """Its number and name."""
+    return hardware.own_gpu().number, hardware.gpu_model()
+
+
 def test_a_worker_has_the_gpu_that_it_is_given(gpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (hardware.own_gpu(), hardware.gpu_model(), own_device(["gpu"])) == ("0", "NVIDIA H200", "cuda:0")
+    assert (*own_gpu(), own_device(["gpu"])) == ("0", "NVIDIA H200", "cuda:0")
     for name, value in _device_environment("cuda:1", "gpu").items():
         monkeypatch.setenv(name, value)
-    assert (hardware.own_gpu(), hardware.gpu_model(), own_device(["gpu"])) == ("1", "NVIDIA H100", "cuda:1")
+    assert (*own_gpu(), own_device(["gpu"])) == ("1", "NVIDIA H100", "cuda:1")
     assert own_device(["cpu"]) == "cpu"
     # Of those that a batch system has given to the job, and by their names.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-bbbb, GPU-aaaa")
     assert _device_environment("cuda:1", "gpu")["CUDA_VISIBLE_DEVICES"] == "GPU-aaaa"
-    assert (hardware.own_gpu(), hardware.gpu_model()) == ("1", "NVIDIA H100")
+    assert own_gpu() == ("1", "NVIDIA H100")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-cccc")
-    assert (hardware.own_gpu(), hardware.gpu_model()) == ("MIG-cccc", "unknown GPU")
+    assert own_gpu() == ("MIG-cccc", "unknown GPU")
 
 
 def test_a_gpu_that_is_not_there_is_refused(gpus: Path) -> None:
@@ -64,9 +68,13 @@ def test_every_gpu_of_a_machine_has_a_worker(gpus: Path, settings: Any) -> None:
         assert command.environment["MODEL_THREADS"] == "10"
 
 
+@pytest.mark.parametrize("asleep", [False, True])
 def test_measuring_on_one_gpu_stops_nobody_else(
-    gpus: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
+    gpus: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path, asleep: bool
 ) -> None:
+    """Nor before the driver has started the GPUs, which then have no UUID."""
+    for file in gpus.glob("*/information") if asleep else ():
+        file.write_text(re.sub("GPU-....", "GPU-????????-????-????-????-????????????", file.read_text()))
     settings.TIMING_LOCK = str(tmp_path / "timing.lock")
     with closing(MachineLock(device="cuda")) as first, closing(MachineLock()) as processor:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
@@ -94,8 +102,11 @@ def test_jobs_of_a_batch_system_lock_the_gpu_that_each_was_given(
         monkeypatch.setattr(hardware, "_DEVICES", folder)
         return MachineLock(device="cuda")
 
+    monkeypatch.setattr(hardware, "_DEVICES", tmp_path)  # no device exists before the first use
+    assert [gpu.name for gpu in hardware.gpus_given()] == ["NVIDIA H200", "NVIDIA H100"]
+
     with closing(given(0)) as first, closing(given(1)) as second, closing(given(1)) as same:
-        assert (hardware.own_gpu(), hardware.gpu_model()) == ("0", "NVIDIA H100")
+        assert own_gpu() == ("0", "NVIDIA H100")
         assert first.try_acquire("exclusive")
         assert second.try_acquire("exclusive")
         assert not same.try_acquire("shared")
