@@ -121,26 +121,42 @@ def trim_copies(largest: int) -> int:
 
     None that was used within `GRACE`, nor one that could not be brought again.
     """
-    copies = {path: path.stat().st_mtime for area in AREAS for path in _paths(area)}
-    sizes = {path: _size(path) for path in copies}
-    total, count = sum(sizes.values()), 0
-    for path in sorted(copies, key=copies.__getitem__):
+    copies, sizes, count = {}, {}, 0
+    for path in (path for area in AREAS for path in _paths(area)):
+        with suppress(FileNotFoundError):  # another worker of this host was quicker, here as below
+            copies[path], sizes[path] = path.stat().st_mtime, _size(path)
+    total = sum(sizes.values())
+    for path in sorted(sizes, key=copies.__getitem__):
         if total <= largest or copies[path] > time.time() - GRACE:
             break
-        if _bundle(path).is_there() and path.stat().st_mtime == copies[path]:  # nobody was given it meanwhile
+        if not _bundle(path).is_there():
+            continue
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime != copies[path]:  # somebody was given it meanwhile
+                continue
             _remove_copy(path)
-            total -= sizes[path]
             count += 1
+        total -= sizes[path]
     return count
+
+
+def remove_damaged_copy(path: Path) -> None:
+    """Remove this host's copy, which is not whole, where it can be brought again."""
+    if travels(path) and _bundle(path).is_there():
+        with suppress(FileNotFoundError):
+            _remove_copy(path)
 
 
 def remove_partial() -> int:
     """Remove what processes that were killed have left of copies on this host; returns how many."""
     found = [path for area in AREAS for path in (_root() / area).glob(f"*/{PARTIAL}*")]
-    left = [path for path in found if path.stat().st_mtime < time.time() - GRACE]
-    for path in left:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return len(left)
+    count, limit = 0, time.time() - GRACE
+    for path in found:
+        with suppress(FileNotFoundError):  # another worker of this host was quicker
+            if path.stat().st_mtime < limit:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                count += 1
+    return count
 
 
 def _remove_copy(path: Path) -> None:

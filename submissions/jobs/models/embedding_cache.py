@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from contextlib import suppress
 
 from django.conf import settings
 from django.core.cache import cache
@@ -96,7 +97,10 @@ def _sweep_unnamed_stored() -> int:
 def _trim_local_copies() -> None:
     """Remove this machine's copies of what no row names, and those beyond the bound. They can be brought again."""
     _sweep_unnamed_folders()
-    sizes = {folder.name: size_of([folder]) for folder in list_folders()}
+    sizes = {}
+    for folder in list_folders():
+        with suppress(FileNotFoundError):  # another worker of this host was quicker
+            sizes[folder.name] = size_of([folder])
     total = sum(sizes.values())
     for key in sorted(sizes, key=embedding_files.last_used):
         if total <= settings.EMBEDDINGS_CACHE_BYTES:

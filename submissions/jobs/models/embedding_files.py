@@ -13,7 +13,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from django.conf import settings
@@ -115,7 +115,10 @@ def remove_embeddings(key: str) -> None:
 def list_old_folders() -> Iterator[Path]:
     """The folders that have lain here for longer than a transaction can be open."""
     limit = time.time() - GRACE
-    yield from (folder for folder in list_folders() if folder.stat().st_mtime < limit)
+    for folder in list_folders():
+        with suppress(FileNotFoundError):  # another worker of this host was quicker
+            if folder.stat().st_mtime < limit:
+                yield folder
 
 
 def list_folders() -> list[Path]:

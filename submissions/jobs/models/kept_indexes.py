@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -140,17 +141,21 @@ def sweep_indexes() -> int:
     """
     root = Path(settings.VAR) / Area.WORD_INDEXES.value
     left = root.glob(".arriving-*")  # by a process that was killed
-    used = {place: place.stat().st_mtime for place in (*root.glob("??/*"), *left)}
+    used, sizes = {}, {}
+    for place in (*root.glob("??/*"), *left):
+        with suppress(FileNotFoundError):  # another worker of this host was quicker, here as below
+            used[place], sizes[place] = place.stat().st_mtime, checked_size(place)
     versions = Dataset.objects.exclude(current_version=None)
     current = set(versions.values_list("current_version__corpus_sha256", flat=True))
-    sizes = {place: checked_size(place) for place in used}
     total, count = sum(sizes.values()), 0
-    for place in sorted(used, key=lambda place: (_corpus(place) in current, used[place])):
+    for place in sorted(sizes, key=lambda place: (_corpus(place) in current, used[place])):
         needed = _corpus(place) in current and total <= settings.INDEX_CACHE_BYTES
-        if not needed and place.stat().st_mtime < time.time() - GRACE:
+        with suppress(FileNotFoundError):
+            if needed or place.stat().st_mtime >= time.time() - GRACE:
+                continue
             remove(place)
-            total -= sizes[place]
             count += 1
+        total -= sizes[place]
     return count
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from evaluation.core.problems import Problem, Report
 from evaluation.engines import describe
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import ExecutionJob
+from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import sha256_of
 from submissions import sandbox
 from submissions.jobs.models.embedding_files import GRACE
@@ -85,10 +86,13 @@ def sweep_work(grace: float = GRACE) -> int:
     """
     limit = time.time() - max(grace, settings.JOB_WALL_CLOCK_SECONDS)
     folders = (Path(settings.VAR) / "work").glob("*")
-    left = [folder for folder in folders if folder.stat().st_mtime < limit]
-    for folder in left:
-        remove(folder)
-    return len(left)
+    count = 0
+    for folder in folders:
+        with suppress(FileNotFoundError):  # its job, or another worker of this host, was quicker
+            if folder.stat().st_mtime < limit:
+                remove(folder)
+                count += 1
+    return count
 
 
 def device_of(job: Job) -> str:
@@ -163,12 +167,16 @@ def _require_whole_input(work: ExecutionJob) -> None:
 
 
 def _require_whole_checkpoint(work: ExecutionJob) -> None:
-    """Raise DamagedInput where this host lacks a file of the checkpoint: its team sent a whole one."""
+    """Raise DamagedInput where this host lacks a file of the checkpoint: its team sent a whole one.
+
+    A copy is removed, so that the next job on this host gets a whole one.
+    """
     if work.checkpoint is None:
         return
     described = work.checkpoint / FILE_NAME
     files = CheckpointDescription.read(work.checkpoint).files if described.is_file() else (FILE_NAME,)
     if missing := [name for name in files if not (work.checkpoint / name).is_file()]:
+        shared.remove_damaged_copy(work.checkpoint)
         raise DamagedInput(f"{work.checkpoint} lacks {', '.join(missing)}")
 
 

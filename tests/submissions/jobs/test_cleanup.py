@@ -72,7 +72,7 @@ def test_no_depth_stops_the_sweep() -> None:
 
 
 def test_a_host_of_workers_alone_keeps_its_disk_clean(tmp_path: Path, settings: Any) -> None:
-    """No scorer sweeps there: neither what killed jobs have left, nor indexes beyond their bound."""
+    """No scorer sweeps there. What another of its workers removes meanwhile, as a link to nowhere shows, is skipped."""
     settings.VAR = tmp_path / "var"
     settings.INDEX_CACHE_BYTES = 1
     names = ("work/tmp1", "store/checkpoints/7/.partial-x", f"store/word-indexes/ab/{'ab' * 32}")
@@ -80,6 +80,7 @@ def test_a_host_of_workers_alone_keeps_its_disk_clean(tmp_path: Path, settings: 
     for folder in (killed, partial, index):
         (folder / "index").mkdir(parents=True)
         os.utime(folder, (0, 0))
+        folder.with_name(f"{folder.name}-gone").symlink_to("nowhere")
     assert drain_queue("score", "scorer") == 0
     assert all(path.exists() for path in (killed, partial, index))
     assert drain_queue("cpu", "worker") == 0

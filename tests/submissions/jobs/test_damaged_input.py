@@ -12,6 +12,7 @@ import pytest
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections import blocks
 from evaluation.collections.blocks import read_table
+from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset
 from submissions.checkpoints.service import folder_of
@@ -85,14 +86,30 @@ def test_a_baseline_of_a_damaged_corpus_is_none(dataset: Dataset, monkeypatch: p
     assert not list((Path(kept_indexes.settings.VAR) / Area.WORD_INDEXES.value).glob("*/*"))
 
 
-def test_a_checkpoint_that_lacks_a_file_here_is_a_fault_of_ours(dataset: Dataset) -> None:
-    """Its team sent a whole one; that the model does not run for it is not their affair."""
+def test_a_checkpoint_that_lacks_a_file_here_is_a_fault_of_ours(
+    dataset: Dataset, settings: Any, tmp_path: Path
+) -> None:
+    """Its team sent a whole one; that the model does not run for it is not their affair. The next job gets that one."""
     submission = make_submission(wrong="not_finite")
     folder = folder_of(Checkpoint.objects.get())
     described = CheckpointDescription.read(folder)
     replace(described, files={"model/model.safetensors": "0" * 64}).write(folder)
+    weights = folder / "model" / "model.safetensors"
+    weights.parent.mkdir(exist_ok=True)
+    weights.write_bytes(b"weights")
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "store": {
+            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "OPTIONS": {"location": str(tmp_path / "shared")},
+        },
+    }
+    shared.send(folder)
+    weights.unlink()
     job = queue_model(dataset, submission)
     run_waiting()
     settle_waiting_jobs()
     job.refresh_from_db()
     assert (job.state, job.error_code, job.report) == (State.FAILED, "fault", {}), job.log
+    shared.local(folder)
+    assert weights.exists()
