@@ -45,7 +45,7 @@ def main(words: list[str] | None = None) -> int:
         if error.name is None or error.name.partition(".")[0] not in _NEURAL:
             raise
         print(
-            f"error: this needs {error.name}, which an extra brings: pip install runboard-eval[neural]",
+            f"error: this needs {error.name}, which the extra [neural] of this package's wheel brings",
             file=sys.stderr,
         )
         return 2

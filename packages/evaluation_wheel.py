@@ -75,7 +75,8 @@ setup(distclass=Compiled, cmdclass={"bdist_wheel": PlatformWheel})
 README = """# runboard-eval
 
 Information retrieval, evaluated as a Runboard site does it: `runboard-eval check`, `score`, `compare`, `fuse`,
-`retrieve` and `pack`. `pip install runboard-eval[neural]` runs models too.
+`retrieve` and `pack`. It runs models, too, where its wheel was installed with the extra `[neural]`:
+`pip install "$(echo runboard_eval-*.whl)[neural]"`.
 
 ```
 runboard-eval retrieve --corpus corpus.jsonl.gz --queries queries.jsonl.gz --out run.txt

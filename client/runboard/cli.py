@@ -348,7 +348,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         from runboard.reproducing import reproduce, site_and_slug
     except ImportError as error:
         raise ValueError(
-            f"This command needs another package: pip install runboard[retrieve] ({error})."
+            "This command needs runboard-eval. In the folder of Runboard's repository, `make wheels` makes it and "
+            f"`pip install build/wheels/*.whl` installs it ({error})."
         ) from error
     try:
         library()  # which reads runs: before anything is downloaded

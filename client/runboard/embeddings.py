@@ -37,7 +37,8 @@ def retrieve(arguments: argparse.Namespace) -> None:
         from runboard_eval.core.problems import at_lines
     except ImportError as error:
         raise ValueError(
-            f"This command needs another package: pip install runboard[retrieve] ({error})."
+            "This command needs runboard-eval. In the folder of Runboard's repository, `make wheels` makes it and "
+            f"`pip install build/wheels/*.whl` installs it ({error})."
         ) from error
     endpoint = Endpoint(arguments.endpoint, arguments.model, os.environ.get(KEY, "").strip())
     try:

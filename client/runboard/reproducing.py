@@ -136,7 +136,7 @@ def _compared(
             made[key] = _retrieve(recipe, files, model, files["queries"].with_name(f"{key}.run"))
         return _against_the_site(recipe, files, made[key])
     except ImportError as error:
-        told = f"It needs another package: pip install runboard-eval[neural] ({error})."
+        told = f"It needs the extra [neural] of the wheel of runboard-eval: see docs/client.md ({error})."
         return Reproduction(*where, reason=told)
     except (InvalidContent, ModelFailure) as error:
         return Reproduction(*where, reason=f"What it is made of cannot be read: {error}")

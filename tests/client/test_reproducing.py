@@ -158,7 +158,7 @@ def test_a_package_that_is_not_installed_is_named(
 
     monkeypatch.setattr("runboard.reproducing._retrieve", lack)
     (found,) = reproduce(Client(site), "bm25", tmp_path)
-    assert "pip install runboard-eval[neural]" in str(found)
+    assert "extra [neural] of the wheel" in str(found)
 
 
 def test_a_page_or_a_name_names_a_system() -> None:

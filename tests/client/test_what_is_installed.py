@@ -12,7 +12,7 @@ import pytest
 
 @pytest.mark.parametrize(
     ("blocked", "said"),
-    [("", "pip install ziglang"), ("runboard_eval", "pip install runboard[retrieve]")],
+    [("", "pip install ziglang"), ("runboard_eval", "pip install build/wheels/*.whl")],
     ids=["no compiler", "no engine"],
 )
 def test_reproduce_says_in_a_line_what_to_install(
