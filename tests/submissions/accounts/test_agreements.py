@@ -158,6 +158,8 @@ def test_the_submit_pages_say_it_of_the_dataset_that_is_meant(tiny: Dataset, cli
         answer = client.post("/submit/", sent)
         said = answer.content.decode().split('id="verdict"')[1].split("</section>")[0]
         assert f'href="{PAGE}"' in said, action
+        run.seek(0)
+        assert client.post("/submit/?dataset=tiny", sent).content.decode().count(f'href="{PAGE}"') == 1
     assert not Submission.objects.exists()
 
 
