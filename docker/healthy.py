@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-#: Seconds in which the file was to be touched four times.
+#: The file is touched every ten seconds; after so many without it the worker is not alive.
 SILENCE = 45.0
 
 

@@ -54,9 +54,8 @@ class Heartbeat:
     def _run(self) -> None:
         while True:
             try:
-                if (
-                    settings.HEARTBEAT_FILE
-                ):  # first: while the database is away this process lives, and waits for it
+                # First: while the database is away this process lives, and waits for it.
+                if settings.HEARTBEAT_FILE:
                     Path(settings.HEARTBEAT_FILE).touch()
                 self._write_row()
                 if self._each_time is not None:
