@@ -403,6 +403,13 @@ def notes_on_costs(
     if earlier:
         systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
         notes.append(f"{systems} measured under an earlier protocol, without an uncertainty.")
+    if any(is_brief(one.figures) for one in found):
+        notes.append(
+            _(
+                "Systems too slow for many searches were timed over fewer queries, as their latency says on hover. "
+                "They are sorted and drawn like the others, and never marked best."
+            )
+        )
     if any(one.over_stored_runs for one in found):
         notes.append(
             _(

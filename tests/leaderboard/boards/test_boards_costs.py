@@ -312,6 +312,7 @@ def test_interruptions_few_searches_and_the_earlier_protocol_leave_a_latency_unk
     assert "20 of 50 queries had no stable time" in cells["unsettled"].title
     assert set(_emphasised(board, "mean-latency").values()) == {""}
     assert "1 system was measured under an earlier protocol" in " ".join(board.notes)
+    assert "timed over fewer queries" in " ".join(board.notes)
 
 
 def test_the_page_links_the_protocol_tells_p95_on_hover_and_offers_the_machines(client: Client) -> None:
