@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from contextlib import closing
@@ -32,10 +33,11 @@ from submissions.jobs.models.shards import WARM
 from submissions.jobs.registry import WORK
 from submissions.models import Job, State
 from submissions.queue.capability import (
+    KINDS,
     own_capability,
-    pause_own_capability,
     reset_own_capability,
     runs_models,
+    workers_alive,
 )
 from submissions.queue.lease import WorkEnded, hold_lease, keep_leases
 from submissions.queue.lifecycle import advance, write_log
@@ -49,9 +51,11 @@ logger = logging.getLogger(__name__)
 _SCORING = (Job.Kind.SCORE, Job.Kind.RETRIEVE, Job.Kind.BASELINE, Job.Kind.MODEL)
 #: How long a worker waits for the database to give its job back, in seconds; then the reaper finds the job.
 _PATIENCE = 3600.0
-#: How often one job may be given back in this way, or because a worker cannot run models: one that takes the database
-#: down with it, or fills the disk, ends all the same.
+#: How often one job may be given back in this way, or because of its worker: one that takes the database down with it
+#: ends all the same.
 _CLAIMS = 30
+#: How often the pause of a process in which shards keep failing is doubled.
+_DOUBLINGS = 3
 
 #: Seconds between two looks at the disk by a worker that has much to do.
 _DISK_PAUSE = 60.0
@@ -64,14 +68,25 @@ for _package in (kinds, models):
         import_module(_module.name)  # each registers what it does
 
 
+class _Failures:
+    """Shards that failed in this process in a row through a fault of ours, and until when it takes no models."""
+
+    in_a_row = 0
+    paused_until = -math.inf
+
+    @classmethod
+    def add(cls) -> None:
+        """Count one: what ails this worker would take an attempt of each shard, faster than others encode them."""
+        pause = BACKOFF[-1].total_seconds() * 2 ** min(cls.in_a_row, _DOUBLINGS)
+        cls.in_a_row, cls.paused_until = cls.in_a_row + 1, time.monotonic() + pause
+
+
 def drain_queue(queue: str, worker: str) -> int:
     """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
     done, swept_at = 0, time.monotonic()
     with keep_leases(), closing(WARM):
         while not refusal():
-            job = WARM.claim_next(
-                queue, worker, own_capability([queue]).permitted() if runs_models([queue]) else Q()
-            )
+            job = WARM.claim_next(queue, worker, _permitted(queue))
             if job is None:
                 break
             if job.kind != Job.Kind.SHARD:
@@ -83,6 +98,12 @@ def drain_queue(queue: str, worker: str) -> int:
                 swept_at = time.monotonic()
     _trim_disk(queue)  # without a job, too: perhaps it was woken for this
     return done
+
+
+def _permitted(queue: str) -> Q:
+    """Which jobs of the queue this process may take now."""
+    permitted = own_capability([queue]).permitted() if runs_models([queue]) else Q()
+    return permitted & ~Q(kind__in=KINDS) if time.monotonic() < _Failures.paused_until else permitted
 
 
 def _trim_disk(queue: str) -> None:
@@ -132,6 +153,8 @@ def _settle_outcome(job: Job) -> bool:
                 write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
             with acting(person, why):
                 WORK[Job.Kind(job.kind)](job, lease)
+        if job.kind in KINDS:
+            _Failures.in_a_row = 0
         return True
     except WorkEnded as ended:
         ended.settle(job)
@@ -148,19 +171,31 @@ def _settle_outcome(job: Job) -> bool:
         if is_connection_lost(error):
             raise
         if job.kind == Job.Kind.SHARD:
-            # What ails this worker would take an attempt of each shard that waits, faster than others encode them.
-            pause_own_capability(BACKOFF[-1].total_seconds())
-        if isinstance(error, SandboxUnavailable):
-            reset_own_capability()
+            _Failures.add()
         if shared.is_away(error):
             line = "The site's storage cannot be reached: a fault of ours. The job waits for it."
             _put_back(job, line, BACKOFF[-1], error)
-        elif isinstance(error, SandboxUnavailable) and job.fence < _CLAIMS:
-            line = "This worker cannot run models now: a fault of ours. The job waits for one that can."
-            _put_back(job, line, BACKOFF[-1], error)
+        elif (line := _what_ails_worker(job, error)) and job.fence < _CLAIMS:
+            _put_back(
+                job, f"{line}: a fault of ours. The job waits for one that can do it.", BACKOFF[-1], error
+            )
         else:
             _fail(job, error)
     return False
+
+
+def _what_ails_worker(job: Job, error: Exception) -> str:
+    """Why it is this worker that the job failed on, so that the attempt does not count; empty where it may be the job.
+
+    The disk that a job has filled itself is free again by now, and would be filled by it again.
+    """
+    if isinstance(error, SandboxUnavailable):
+        reset_own_capability()
+        if job.kind == Job.Kind.SHARD or not own_capability([job.queue]).works:
+            return "This worker has no working sandbox, or no room on its disk"
+    elif job.kind == Job.Kind.SHARD and _Failures.in_a_row > 1 and workers_alive(job.queue) > 1:
+        return "One part of a corpus after the other fails on this worker"
+    return ""
 
 
 def _wait_for_judgements(job: Job) -> None:

@@ -80,17 +80,14 @@ class Capability:
 
 
 class _RetryTime:
-    """When this process tries again what did not work, until when it takes no models, how many resets it knows of."""
+    """When this process tries again what did not work, and how many resets it knows of."""
 
     until = math.inf
-    paused_until = -math.inf
     resets = 0
 
 
 def own_capability(queues: Container[str] = ()) -> Capability:
     """What this process can do for these queues. One that found something not to work tries again after a while."""
-    if time.monotonic() < _RetryTime.paused_until:
-        return Capability(False, False, reason="a part of a corpus failed here a moment ago")
     if time.monotonic() > _RetryTime.until:
         reset_own_capability()
     if _RetryTime.resets != _resets.value:
@@ -105,11 +102,6 @@ def reset_own_capability() -> None:
     """Have all processes of this worker try it anew: what worked has failed, or the other way round."""
     _resets.value += 1
     _forget()
-
-
-def pause_own_capability(seconds: float) -> None:
-    """Take no models in this process for so long, whatever works: one has just failed here that others may do."""
-    _RetryTime.paused_until = time.monotonic() + seconds
 
 
 def _forget() -> None:

@@ -42,7 +42,8 @@ def server_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_worker_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed in an earlier test has no worker of a later one stand back."""
-    monkeypatch.setattr("submissions.queue.capability._RetryTime.paused_until", -math.inf)
+    monkeypatch.setattr("submissions.jobs.runner._Failures.in_a_row", 0)
+    monkeypatch.setattr("submissions.jobs.runner._Failures.paused_until", -math.inf)
 
 
 @pytest.fixture(autouse=True)

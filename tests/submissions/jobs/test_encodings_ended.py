@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -28,6 +30,7 @@ from tests.submissions.encodings import SHARDS, model_job, next_shard, state_of
 from tests.submissions.encodings import dataset as dataset
 from tests.submissions.encodings import encode as encode
 from tests.submissions.encodings import setting as setting
+from tests.submissions.workers import announce
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -107,6 +110,8 @@ def test_one_bad_worker_does_not_fail_a_corpus(
     monkeypatch.setattr(capability, "_probe", lambda *, gpu: capability.Capability(True, True))
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
+    announce("good")
+    announce("bad")
 
     def fail(job: Job, lease: Lease) -> None:
         raise fault
@@ -115,11 +120,40 @@ def test_one_bad_worker_does_not_fail_a_corpus(
     assert [runner.drain_queue("cpu", "bad") for _ in range(3)] == [1, 0, 0]
     shards = Job.objects.filter(kind=Job.Kind.SHARD)
     assert list(shards.filter(fence__gt=0).values_list("attempts", flat=True)) == [attempts]
+    for taken in (
+        [1, 0],
+        [1, 0],
+        [1, 0],
+    ):  # the pause is over, while the good one is still at its first shard
+        shards.update(not_before=None)
+        monkeypatch.setattr(runner._Failures, "paused_until", -math.inf)
+        assert [runner.drain_queue("cpu", "bad") for _ in range(2)] == taken
+    assert runner._Failures.paused_until > time.monotonic() + 4 * 60
+    assert list(shards.filter(fence__gt=0).values_list("attempts", flat=True)) == [attempts]
     assert state_of(parent) == State.RETRIEVING
     shards.update(not_before=None)
     for _ in range(SHARDS):
         encode(next_shard("good"))
     assert state_of(parent) == State.QUEUED
+
+
+def test_a_lone_worker_does_not_wait_for_others_to_do_better(
+    dataset: Dataset, setting: EncodingSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capability, "_probe", lambda *, gpu: capability.Capability(True, True))
+    parent = model_job(dataset)
+    wait_for_shards(parent, setting)
+    announce("bad")
+
+    def fail(job: Job, lease: Lease) -> None:
+        raise OSError("no device")
+
+    monkeypatch.setitem(runner.WORK, Job.Kind.SHARD, fail)
+    for _ in range(3):
+        Job.objects.update(not_before=None)
+        monkeypatch.setattr(runner._Failures, "paused_until", -math.inf)
+        assert runner.drain_queue("cpu", "bad") == 1
+    assert state_of(parent) == State.FAILED
 
 
 def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: EncodingSetting) -> None:

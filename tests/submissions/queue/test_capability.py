@@ -195,6 +195,26 @@ def test_a_sandbox_that_stops_working_is_tried_anew(
     assert (first.state, first.attempts, second.attempts) == (State.QUEUED, 0, 0)
 
 
+def test_a_job_that_fills_its_own_disk_is_tried_three_times(
+    broken: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is gone by then: the worker would take it again at once, and has nothing to wait for."""
+    from submissions.jobs import runner
+
+    Broken.installed = True
+    job = make_job(Job.Kind.MODEL, make_dataset())
+
+    def fill_disk(job: Job, lease: object) -> None:
+        raise SandboxUnavailable("The disk of this worker is nearly full.")
+
+    monkeypatch.setitem(runner.WORK, Job.Kind.MODEL, fill_disk)
+    for _ in range(3):
+        Job.objects.update(not_before=None)
+        drain_queue("cpu", "w")
+    job.refresh_from_db()
+    assert (job.state, job.attempts) == (State.FAILED, 3)
+
+
 def test_a_worker_whose_disk_is_nearly_full_takes_no_models_and_says_so(
     broken: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
