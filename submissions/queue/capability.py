@@ -27,7 +27,7 @@ KINDS = (Job.Kind.MODEL, Job.Kind.SHARD)
 #: In a job's payload: it may run without a sandbox, since staff brought it from the machine itself.
 UNPROTECTED = "unprotected"
 #: What a worker may lack, and seconds until it tries again whether that works now. To try a GPU takes a core for some.
-_AGAIN = {"sandbox": 60.0, "GPU": 600.0}
+_AGAIN = {"sandbox": 60.0, "GPU": 600.0, "disk": 60.0}
 _GPU_REMEDY = "nvidia-smi   (and a build of torch for CUDA: pip install --requirement locks/torch-cuda.txt)"
 #: How often any process of this worker has asked for another try: the memory is shared by those that are forked later.
 _resets = RawValue("L", 0)
@@ -37,7 +37,8 @@ _resets = RawValue("L", 0)
 class Capability:
     """What a worker found when it tried its sandbox: whether it works and isolates, else why not and what helps.
 
-    One of the queue gpu has tried its GPU in it, too; `lacks` is which of the two does not work.
+    One of the queue gpu has tried its GPU in it, too. `lacks` is which of the two does not work, or "disk" where only
+    room is missing.
     """
 
     works: bool
@@ -70,6 +71,10 @@ class Capability:
     def runs(self, *, unprotected: bool) -> bool:
         """Whether such a worker takes jobs with models; `unprotected`: those that may run without a sandbox."""
         return self.works and (self.isolates or unprotected)
+
+    def will_run(self, *, unprotected: bool) -> bool:
+        """The same, once there is room on its disk: jobs that end make some, and so does the sweep."""
+        return (self.works or self.lacks == "disk") and (self.isolates or unprotected)
 
     def permitted(self) -> Q:
         """The same for rows of jobs."""
@@ -114,14 +119,14 @@ def _probe(*, gpu: bool) -> Capability:
         chosen = sandbox.backend()
     except ImproperlyConfigured as error:
         return Capability(False, False, reason=str(error), remedy="SANDBOX=auto for the worker")
-    try:
-        require_free_disk(Path(settings.VAR), sandbox.SandboxLimits.from_settings())
-    except sandbox.SandboxUnavailable as error:
-        return Capability(False, False, chosen.name, str(error))
     if not chosen.available:
         return Capability(False, False, chosen.name, chosen.reason, chosen.remedy)
     if gpu and chosen.cuda_reason:
         return Capability(False, False, chosen.name, chosen.cuda_reason, _GPU_REMEDY, "GPU")
+    try:
+        require_free_disk(Path(settings.VAR), sandbox.SandboxLimits.from_settings())
+    except sandbox.SandboxUnavailable as error:
+        return Capability(False, chosen.isolates, chosen.name, str(error), lacks="disk")
     return Capability(True, chosen.isolates, chosen.name)
 
 
@@ -178,7 +183,8 @@ def find_obstacle(job: Job) -> Obstacle | None:
         return None
     lack = common_obstacle(told)
     if lack is not None:
-        return Obstacle(f"No worker that is alive has a working {lack.lacks}: {lack.because}", lack.remedy)
+        wanted = "room on its disk" if lack.lacks == "disk" else f"a working {lack.lacks}"
+        return Obstacle(f"No worker that is alive has {wanted}: {lack.because}", lack.remedy)
     return Obstacle(
         "Models run here without a sandbox now, for staff on the machine itself; this one waits for a worker that has "
         "one."

@@ -435,9 +435,9 @@ def _create_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: 
 
 
 def _queue(plan: _Plan) -> Job.Queue:
-    """As was asked for; else a GPU where a model can use one and a worker that runs models has one now."""
+    """As was asked for; else a GPU where a model can use one and a worker that is alive runs models on it."""
     if plan.device != "auto":
         return Job.Queue(plan.device)
     able = reported_capabilities(queues=[Job.Queue.GPU])
-    gpu = plan.engine.needs_checkpoint and any(each.runs(unprotected=plan.unprotected) for each in able)
+    gpu = plan.engine.needs_checkpoint and any(each.will_run(unprotected=plan.unprotected) for each in able)
     return Job.Queue.GPU if gpu else Job.Queue.CPU

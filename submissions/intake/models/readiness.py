@@ -32,7 +32,7 @@ NO_GPU = ProblemCode("no_gpu", "A GPU was asked for, and no worker with one was 
 class Readiness:
     """Whether this person's models run, else why not and what would help; `unprotected`: without a sandbox.
 
-    `asleep`: what is sent now waits, since no worker is alive that could run it.
+    `asleep`: what is sent now waits, since no worker is alive that could run it, or none has room on its disk.
     """
 
     ready: bool
@@ -47,14 +47,14 @@ def readiness(person: User, *, local: bool) -> Readiness:
 
     The workers that are alive decide; where there are none, those that were within a day.
     """
-    told = reported_capabilities()
-    asleep = not told
-    told = told or reported_capabilities(MEMORY)
-    if any(each.works and each.isolates for each in told):
-        return Readiness(True, asleep=asleep)
-    if any(each.works for each in told):
+    alive = reported_capabilities()
+    told = alive or reported_capabilities(MEMORY)
+    if any(each.will_run(unprotected=False) for each in told):
+        return Readiness(True, asleep=not any(each.runs(unprotected=False) for each in alive))
+    if any(each.will_run(unprotected=True) for each in told):
+        asleep = not any(each.runs(unprotected=True) for each in alive)
         return _ready_unprotected(person, local=local, asleep=asleep)
-    return _not_ready(told, asleep=asleep)
+    return _not_ready(told, asleep=not alive)
 
 
 def _ready_unprotected(person: User, *, local: bool, asleep: bool) -> Readiness:
@@ -95,7 +95,7 @@ def refuse_unready(person: User, *, local: bool) -> Readiness:
 
 def refuse_without_gpu(*, unprotected: bool) -> None:
     """Raises Refused where no worker with a GPU was there within a day that would run it: it might wait for ever."""
-    if any(each.runs(unprotected=unprotected) for each in reported_capabilities(MEMORY, [Job.Queue.GPU])):
+    if any(each.will_run(unprotected=unprotected) for each in reported_capabilities(MEMORY, [Job.Queue.GPU])):
         return
     raise Refused.of(
         NO_GPU,

@@ -18,6 +18,7 @@ from evaluation.efficiency.hardware import gpus_of_machine
 from evaluation.execution.job import ExecutionJob
 from leaderboard.models import Dataset, User
 from submissions import sandbox
+from submissions.intake.models.readiness import readiness
 from submissions.jobs.models.running import result_of
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State, Worker
@@ -27,7 +28,7 @@ from submissions.queue.heartbeat import Heartbeat, delete_silent_workers
 from submissions.queue.queue import claim
 from submissions.sandbox import SandboxOutcome, SandboxUnavailable
 from submissions.sandbox.backends import Backend, Program, SandboxedProcess, UnprotectedBackend
-from tests.factories import make_dataset
+from tests.factories import make_dataset, make_user
 from tests.submissions.workers import announce
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
@@ -226,7 +227,13 @@ def test_a_worker_whose_disk_is_nearly_full_takes_no_models_and_says_so(
         Heartbeat("w", ["cpu"], "")._write_row()
     obstacle = capability.find_obstacle(job)
     assert obstacle is not None
-    assert "The disk of this worker is nearly full." in obstacle.text
+    assert (
+        "No worker that is alive has room on its disk: The disk of this worker is nearly full."
+        in obstacle.text
+    )
+    # What is sent meanwhile waits: nothing has to be installed.
+    found = readiness(make_user("ada"), local=False)
+    assert (found.ready, found.asleep, found.unprotected) == (True, True, False)
     assert capability.own_capability() == ISOLATED
 
 
