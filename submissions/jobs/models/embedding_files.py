@@ -27,8 +27,16 @@ from submissions.sandbox.processes import remove
 GRACE = 24 * 3600
 
 
+_FOLDER = "django.core.files.storage.FileSystemStorage"
+
+
 class UnusableOutput(RuntimeError):
     """A child left something else than plain files: a link, a device, nothing at all."""
+
+
+def is_remote() -> bool:
+    """Whether embeddings are kept elsewhere than in a folder. Asking loads no client of any storage."""
+    return str(settings.STORAGES["embeddings"]["BACKEND"]) != _FOLDER
 
 
 def embeddings_root() -> Path:

@@ -7,15 +7,17 @@ Only workers that run models come here.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import logging
+import os
 import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 
@@ -25,9 +27,11 @@ from submissions.jobs.models.embedding_files import (
     UnusableOutput,
     checked_size,
     embeddings_root,
+    is_remote,
     move_into_place,
     shard_folder,
 )
+from submissions.jobs.models.encoding_settings import require_free
 from submissions.sandbox.machine_lock import PAUSE, WAITING
 from submissions.sandbox.processes import remove
 
@@ -36,14 +40,8 @@ logger = logging.getLogger(__name__)
 #: Told stage, share of its work and a note; may raise to stop.
 Report = Callable[[str, float, str], None]
 
-_FOLDER = "django.core.files.storage.FileSystemStorage"
 _KEY = re.compile(r"[0-9a-f]{64}")
 _USED = "used"
-
-
-def is_remote() -> bool:
-    """Whether embeddings are kept elsewhere than in a folder. Asking loads no client of any storage."""
-    return str(settings.STORAGES["embeddings"]["BACKEND"]) != _FOLDER
 
 
 def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest | None:
@@ -71,19 +69,22 @@ def fetch_shards(key: str, manifests: Mapping[int, str], report: Report) -> froz
     """Bring the shards that this machine lacks into its folder; returns those that are missing or damaged.
 
     `manifests`: the checksum of each shard's manifest by its number, as its row has it. One process of a machine at a
-    time brings the same ones. Raises whatever `report` does, and the storage's errors where it is away.
+    time brings the same ones. Raises whatever `report` does, the storage's errors where it is away, and DiskTooSmall.
     """
     lost: set[int] = set()
     with _fetch_lock(key, report):
         wanted: dict[int, Manifest] = {}
         for number, sha256 in manifests.items():
+            if _has_local_copy(sha256, key, number):
+                continue
+            report("bringing", 0.0, "")
             try:
-                manifest = _bundle(key, number).manifest(sha256)
-                if not _has_local_copy(manifest, key, number):
-                    wanted[number] = manifest
+                wanted[number] = _manifest(sha256, key, number)
             except BundleDamaged as error:
                 lost.add(_log_lost(key, number, error))
-        progress = _Progress("bringing", sum(manifest.size for manifest in wanted.values()), report)
+        size = sum(manifest.size for manifest in wanted.values())
+        require_free(size)
+        progress = _Progress("bringing", size, report)
         for number, manifest in wanted.items():
             try:
                 _fetch_shard(manifest, key, number, progress)
@@ -127,10 +128,17 @@ class _Progress:
         self._report(self._stage, min(self._done / self._total, 1.0), note)
 
 
-def _has_local_copy(manifest: Manifest, key: str, number: int) -> bool:
-    """Whether this machine has the very shard: it was brought before."""
+def _has_local_copy(sha256: str, key: str, number: int) -> bool:
+    """Whether this machine has the shard whose manifest has this checksum: it was brought before."""
     path = shard_folder(key, number) / MANIFEST
-    return path.exists() and path.read_bytes() == manifest.to_json()
+    return path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+
+
+def _manifest(sha256: str, key: str, number: int) -> Manifest:
+    """The manifest with this checksum. Raises BundleDamaged, also for a row that names none: any would do for it."""
+    if not sha256:
+        raise BundleDamaged("its row names no manifest")
+    return _bundle(key, number).manifest(sha256)
 
 
 def _fetch_shard(manifest: Manifest, key: str, number: int, progress: _Progress) -> None:
@@ -153,15 +161,26 @@ def _log_lost(key: str, number: int, error: BundleDamaged) -> int:
 def _fetch_lock(key: str, report: Report) -> Iterator[None]:
     """Wait until no other process of this machine brings these shards. Raises whatever `report` does."""
     embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (embeddings_root() / f".lock-{key}").open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                report(WAITING, 0.0, "while another job brings the embeddings to this machine")
-                time.sleep(PAUSE)
-        yield
+    path = embeddings_root() / f".lock-{key}"
+    while True:
+        with path.open("w") as file:
+            if _try_lock(file):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+        report(WAITING, 0.0, "while another job on this machine downloads the embeddings")
+        time.sleep(PAUSE)
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Lock the file, unless another process has, or had and removed it between our opening and our locking it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.fstat(file.fileno()).st_nlink > 0
 
 
 def _bundle(key: str, number: int) -> Bundle:

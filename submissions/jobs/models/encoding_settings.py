@@ -18,7 +18,7 @@ from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.engines.index.vector_index import bytes_of_vector
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.models import DatasetVersion
-from submissions.jobs.models.embedding_files import embeddings_root
+from submissions.jobs.models.embedding_files import embeddings_root, is_remote
 from submissions.models import Checkpoint, Job, Shard
 from submissions.queue.lease import WorkEnded
 from submissions.queue.lifecycle import write_log
@@ -121,17 +121,19 @@ def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> Non
     index = setting.least_index_bytes(parameters)
     if index > settings.MODEL_OUTPUT_BYTES:
         raise ModelFailure("too_much_output", MODEL_FAILURES["too_much_output"].meaning)
-    embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
-    free = max(free_bytes(embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
     made = Shard.objects.filter(encoding__key=setting.key).exclude(done_at=None)
     found = made.aggregate(size=Sum("size", default=0), documents=Sum("documents", default=0))
     # Of several vectors a document the first shards say more than its one.
     expected = max(setting.least_bytes, setting.documents * found["size"] // max(found["documents"], 1))
-    if _on_one_disk(embeddings_root(), Path(settings.VAR)):
+    embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
+    if embeddings_root().stat().st_dev == Path(settings.VAR).stat().st_dev:
         expected += index
-    if (needed := expected - found["size"]) > free:
+    # What lies in a bucket has to be brought here, as all that is still to be made.
+    require_free(expected - (0 if is_remote() else found["size"]))
+
+
+def require_free(needed: int) -> None:
+    """Raise DiskTooSmall where so many bytes of embeddings do not fit on this machine's disk."""
+    free = max(free_bytes(embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
+    if needed > free:
         raise DiskTooSmall(needed, free)
-
-
-def _on_one_disk(*folders: Path) -> bool:
-    return len({folder.stat().st_dev for folder in folders}) == 1

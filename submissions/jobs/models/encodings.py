@@ -24,6 +24,7 @@ from submissions.jobs.models.embedding_files import (
     checked_size,
     embeddings_folder,
     embeddings_root,
+    is_remote,
     mark_used,
     shard_folder,
     take_name,
@@ -31,7 +32,6 @@ from submissions.jobs.models.embedding_files import (
 from submissions.jobs.models.embedding_storage import (
     Report,
     fetch_shards,
-    is_remote,
     send_shard,
 )
 from submissions.jobs.models.encoding_settings import EncodingSetting
@@ -94,7 +94,7 @@ def use_encoding(
     """The embeddings, if all are there: those that the job waited for, or that another job left behind.
 
     They are kept for as long as the job is under way. Where they lie elsewhere, they are brought here first; what is
-    damaged there is forgotten, and made again for whoever waits. Raises whatever `report` does.
+    damaged there is forgotten, and made again for whoever waits. Raises DiskTooSmall, and whatever `report` does.
     """
     with transaction.atomic():
         waited_for = Encoding.objects.filter(waiting_jobs=job.pk) if job.waits_for_id else None

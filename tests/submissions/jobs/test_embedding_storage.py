@@ -20,7 +20,7 @@ from leaderboard.core.storage.bundles import InvalidManifest, Manifest
 from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset
 from leaderboard.settings.environment import bucket
-from submissions.jobs.models import embedding_cache
+from submissions.jobs.models import embedding_cache, encoding_settings
 from submissions.jobs.models.embedding_cache import sweep_embeddings, trim_cache
 from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder, move_into_place
 from submissions.jobs.models.embedding_storage import (
@@ -29,7 +29,7 @@ from submissions.jobs.models.embedding_storage import (
     send_shard,
     stored_keys,
 )
-from submissions.jobs.models.encoding_settings import EncodingSetting
+from submissions.jobs.models.encoding_settings import DiskTooSmall, EncodingSetting, require_room
 from submissions.jobs.models.encodings import store_single_shard, use_encoding
 from submissions.jobs.models.shards import WARM
 from submissions.jobs.runner import run_job
@@ -325,11 +325,49 @@ def test_progress_is_told_both_ways(storage: Storage, tmp_path: Path) -> None:
     assert [(stage, share) for stage, share, _ in told] == [("storing", 0.3), ("storing", 1.0)]
     told.clear()
     assert fetch_shards(KEY, {0: sha256}, lambda *what: told.append(what)) == frozenset()
-    assert [(stage, share) for stage, share, _ in told] == [("bringing", 0.3), ("bringing", 1.0)]
+    assert [(stage, share) for stage, share, _ in told] == [("bringing", share) for share in (0.0, 0.3, 1.0)]
     assert (embeddings_folder(KEY) / "00000" / "texts" / "b.npy").read_bytes() == b"b" * 700
     told.clear()
     assert fetch_shards(KEY, {0: sha256}, lambda *what: told.append(what)) == frozenset()
     assert told == []  # it is here
+    storage.delete(f"{KEY}/00000/{sha256}")
+    assert fetch_shards(KEY, {0: sha256}, silent) == frozenset()  # nothing is asked of the bucket
+    assert [path.name for path in (tmp_path / "machines" / "a").iterdir()] == [KEY]
+
+
+def test_a_manifest_that_no_row_names_is_not_taken(storage: Storage, tmp_path: Path) -> None:
+    sha256 = send(tmp_path, {"a.npy": b"good"})
+    storage.write(f"{KEY}/00000/manifest.json", storage.read(f"{KEY}/00000/{sha256}"))
+    assert fetch_shards(KEY, {0: ""}, silent) == {0}
+
+
+def test_shards_that_do_not_fit_on_the_disk_are_not_begun_with(
+    storage: Storage, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sha256 = send(tmp_path, {"a.npy": b"a" * 300})
+    free = {"bytes": 299}
+    monkeypatch.setattr(
+        encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"]
+    )
+    with pytest.raises(DiskTooSmall):
+        fetch_shards(KEY, {0: sha256}, silent)
+    assert not embeddings_folder(KEY).exists()
+    free["bytes"] = 300
+    assert fetch_shards(KEY, {0: sha256}, silent) == frozenset()
+
+
+@pytest.mark.django_db
+def test_room_is_asked_for_what_lies_in_the_bucket_too(
+    setting: EncodingSetting, storage: Storage, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_encoded(setting, tmp_path / "first")
+    taken = Shard.objects.get().size
+    settings.VAR.mkdir(exist_ok=True)
+    monkeypatch.setattr(
+        encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + taken - 1
+    )
+    with pytest.raises(DiskTooSmall):
+        require_room(setting, {})
 
 
 def test_a_shard_that_was_sent_by_half_is_not_taken(storage: Storage, tmp_path: Path) -> None:
@@ -382,7 +420,7 @@ def test_a_manifest_that_is_none_of_ours_brings_nothing(storage: Storage, tmp_pa
     for manifest in wrong:
         storage.write(f"{KEY}/00000/{sha256}", manifest)
         assert fetch_shards(KEY, {0: sha256}, silent) == {0}
-    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", f".lock-{KEY}"]
+    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a"]
 
 
 def test_an_object_that_is_not_what_was_written_is_not_taken(storage: Storage, tmp_path: Path) -> None:
@@ -393,7 +431,7 @@ def test_an_object_that_is_not_what_was_written_is_not_taken(storage: Storage, t
         assert fetch_shards(KEY, {0: sha256}, silent) == {0}
     storage.delete(name)
     assert fetch_shards(KEY, {0: sha256}, silent) == {0}
-    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", f".lock-{KEY}"]
+    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a"]
     send(tmp_path, {"a.npy": b"good"})
     assert fetch_shards(KEY, {0: sha256}, silent) == frozenset()
     assert (embeddings_folder(KEY) / "00000" / "a.npy").read_bytes() == b"good"
