@@ -11,6 +11,11 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.AddField(
+            model_name='encoding',
+            name='format',
+            field=models.PositiveSmallIntegerField(default=0, help_text='What engines wrote into its shards: SHARD_FORMAT then. 0: before they were numbered.'),
+        ),
+        migrations.AddField(
             model_name='shard',
             name='manifest',
             field=models.CharField(blank=True, help_text='Checksum of its manifest, where a bucket has it.', max_length=64),

@@ -111,6 +111,10 @@ class Encoding(models.Model):
     )
     engine = models.CharField(max_length=40)
     parameters = models.JSONField(default=dict)
+    format = models.PositiveSmallIntegerField(
+        default=0,
+        help_text="What engines wrote into its shards: SHARD_FORMAT then. 0: before they were numbered.",
+    )
     shard_size = models.PositiveIntegerField()
     shards_expected = models.PositiveIntegerField()
     created_at = models.DateTimeField(auto_now_add=True)

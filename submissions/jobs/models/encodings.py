@@ -15,8 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
+from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from leaderboard.core.storage.store import sync
 from submissions.jobs.models import embedding_storage
 from submissions.jobs.models.embedding_files import (
@@ -97,10 +99,8 @@ def use_encoding(
     damaged there is forgotten, and made again for whoever waits. Raises DiskTooSmall, and whatever `report` does.
     """
     with transaction.atomic():
-        waited_for = Encoding.objects.filter(waiting_jobs=job.pk) if job.waits_for_id else None
-        encoding = lock_encodings(
-            waited_for if waited_for is not None else Encoding.objects.filter(key=setting.key)
-        )
+        wanted = Q(waiting_jobs=job.pk) if job.waits_for_id else Q(key=setting.key)
+        encoding = lock_encodings(Encoding.objects.filter(wanted, format=SHARD_FORMAT))
         if encoding is None:
             return None
         if not is_remote():
@@ -203,13 +203,15 @@ def store_single_shard(
 
 def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
     """The encoding's row, held, with a row for every shard."""
-    encoding, created = Encoding.objects.select_for_update().get_or_create(
+    encoding, created = Encoding.objects.select_for_update().update_or_create(
         key=setting.key,
-        defaults={
+        defaults={"format": SHARD_FORMAT},  # the key has it; a row may be older than the column
+        create_defaults={
             "checkpoint": setting.checkpoint,
             "version": setting.version,
             "engine": setting.engine,
             "parameters": setting.parameters,
+            "format": SHARD_FORMAT,
             "shard_size": setting.shard_size,
             "shards_expected": setting.shards,
         },

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet, Sum
 
+from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from submissions.models import TERMINAL, Encoding, Job, Shard, State
 from submissions.queue.capability import UNPROTECTED
 from submissions.queue.lifecycle import advance, write_log
@@ -56,6 +57,11 @@ def settle_encoding(encoding_id: int) -> None:
         encoding = lock_encodings(Encoding.objects.filter(pk=encoding_id))
         waiting = list(waiting_jobs().filter(waits_for=encoding_id))
         if encoding is None or not waiting:
+            return
+        if encoding.format != SHARD_FORMAT:
+            requeue_waiting(
+                encoding, "The corpus is encoded anew: this version writes shards of another format."
+            )
             return
         counts = count_shards(encoding)
         if counts["failed"]:
@@ -143,11 +149,11 @@ def report_progress(encoding: Encoding, counts: Mapping[str, float]) -> None:
     )
 
 
-def requeue_waiting(encoding: Encoding) -> None:
-    """Put everyone who waits back into the queue: all shards are there."""
+def requeue_waiting(encoding: Encoding, line: str = "All shards are encoded.") -> None:
+    """Put everyone who waits back into the queue."""
     for job in waiting_jobs().filter(waits_for=encoding):
         if advance(job.pk, State.QUEUED, stage="", progress=0.0, progress_note="", not_before=None):
-            write_log(job.pk, "All shards are encoded.")
+            write_log(job.pk, line)
             wake_worker(job.queue)
 
 

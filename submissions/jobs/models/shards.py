@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from evaluation.engines import describe
+from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.core.storage.store import Area, local_path
 from submissions.checkpoints.service import folder_of
@@ -81,6 +82,8 @@ def shard_job(job: Job, lease: Lease) -> None:
         raise Cancelled  # another job makes it now, or has made it
     begin(job, State.RETRIEVING, "loading")
     encoding = shard.encoding
+    if encoding.format != SHARD_FORMAT:
+        raise Cancelled  # by the version before: whoever waits has all shards made anew
     try:
         encoder = WARM.get(encoding, device_of(job))
         work = replace(encoder.job, shard=shard.number)

@@ -10,21 +10,23 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from leaderboard.models import Dataset
 from submissions.jobs import runner
 from submissions.jobs.models import shard_jobs
 from submissions.jobs.models.encoding_settings import EncodingSetting
-from submissions.jobs.models.encodings import wait_for_shards
+from submissions.jobs.models.encodings import use_encoding, wait_for_shards
 from submissions.jobs.models.shard_jobs import (
     cancel_unneeded_shards,
     settle_shard_waiters,
     settle_waiting_jobs,
 )
-from submissions.models import Job, Shard, State
+from submissions.jobs.models.shards import shard_job
+from submissions.models import Encoding, Job, Shard, State
 from submissions.queue import capability
 from submissions.queue.lease import Cancelled, Lease
 from submissions.queue.lifecycle import advance
-from submissions.queue.queue import reap, request_cancel
+from submissions.queue.queue import claim, reap, request_cancel
 from submissions.sandbox import SandboxUnavailable
 from tests.submissions.encodings import SHARDS, model_job, next_shard, state_of
 from tests.submissions.encodings import dataset as dataset
@@ -154,6 +156,34 @@ def test_a_lone_worker_does_not_wait_for_others_to_do_better(
         monkeypatch.setattr(runner._Failures, "paused_until", -math.inf)
         assert runner.drain_queue("cpu", "bad") == 1
     assert state_of(parent) == State.FAILED
+
+
+def test_whoever_waits_during_an_upgrade_searches_no_shards_of_another_format(
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[[Job], None]
+) -> None:
+    parent = model_job(dataset)
+    wait_for_shards(parent, setting)
+    encode(next_shard())
+    under_way = next_shard()
+    Encoding.objects.update(format=SHARD_FORMAT - 1, key="0" * 64)
+    with pytest.raises(Cancelled):
+        shard_job(under_way, Lease(under_way))
+    settle_waiting_jobs()
+    assert state_of(parent) == State.QUEUED
+    assert "another format" in parent.log
+    left = Job.objects.filter(kind=Job.Kind.SHARD, state=State.QUEUED)
+    left.update(not_before=timezone.now() + timedelta(days=1))
+    again = claim(["cpu"], "parent")
+    assert again == parent
+    assert again is not None
+    assert use_encoding(again, setting) is None
+    wait_for_shards(again, setting)
+    cancel_unneeded_shards()
+    for _ in range(SHARDS):
+        encode(next_shard())
+    encoded = use_encoding(again, setting)
+    assert encoded is not None
+    assert encoded.key == setting.key
 
 
 def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: EncodingSetting) -> None:

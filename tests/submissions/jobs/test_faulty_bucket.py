@@ -208,7 +208,7 @@ def test_nobody_waits_unheard_for_whoever_brings_embeddings(
 
         with pytest.raises(LeaseLost):
             fetch_shards(*wanted, stop)
-        assert told == ["while another job brings the embeddings to this machine"]
+        assert told == ["while another job on this machine downloads the embeddings"]
         assert not bucket.answers.is_set(), "somebody waited for the embeddings"
     finally:
         too_late.cancel()
