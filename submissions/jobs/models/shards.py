@@ -30,13 +30,16 @@ from submissions.queue.queue import claim
 from submissions.sandbox.backends import SandboxLimits
 from submissions.sandbox.running import ShardEncoder
 
-#: For so many seconds after its start a child has shards of its encoding before anybody's turn. Starting one takes 7 to
-#: 20: where several devices take turns with several corpora, they would do little else.
+#: For so many seconds after a process has begun with an encoding, its child has shards of it before anybody's turn.
+#: Starting one takes 7 to 20: where several devices take turns with several corpora, they would do little else.
 STAYS = 300.0
 
 
 class WarmEncoder:
-    """The child of this process that encodes, the encoding that it is for, and since when (on the monotonic clock)."""
+    """The child of this process that encodes, the encoding that it is for, and since when (on the monotonic clock).
+
+    One that takes the place of a child that crashed has what is left of its time: it may crash as well.
+    """
 
     def __init__(self) -> None:
         self._resources = ExitStack()
@@ -46,24 +49,30 @@ class WarmEncoder:
 
     def get(self, encoding: Encoding, device: str) -> ShardEncoder:
         """The child for this encoding; one for another encoding ends."""
-        if self._encoder is None or self.encoding != encoding.pk:
-            self.close()
+        if self.encoding != encoding.pk:
+            self.end_child()
+            self.encoding, self._since = encoding.pk, time.monotonic()
+        if self._encoder is None:
             folder = self._resources.enter_context(job_folder())
             self._encoder = _encoder(encoding, device, folder)
             self._resources.callback(self._encoder.close)
-            self.encoding, self._since = encoding.pk, time.monotonic()
         return self._encoder
 
     def claim_next(self, queue: str, worker: str, permitted: Q) -> Job | None:
         """The next job of this process: a shard for the child that it has, else the one whose turn it is."""
         own = None
-        if self.encoding is not None and time.monotonic() - self._since < STAYS:
+        if self._encoder is not None and time.monotonic() - self._since < STAYS:
             own = claim([queue], worker, permitted & Q(shard__encoding=self.encoding))
         return own or claim([queue], worker, permitted)
 
     def close(self) -> None:
+        """End the child, if there is one: other work has come, or none."""
+        self.encoding = None
+        self.end_child()
+
+    def end_child(self) -> None:
         """End the child, if there is one, and remove its folder."""
-        self._encoder = self.encoding = None
+        self._encoder = None
         self._resources.close()
 
 
@@ -102,7 +111,7 @@ def shard_job(job: Job, lease: Lease) -> None:
                 report=lease.report_stage,
             )
     except BaseException:
-        WARM.close()
+        WARM.end_child()
         raise
 
 

@@ -92,6 +92,33 @@ def test_shards_take_turns_by_eights(two_teams: tuple[Team, Team]) -> None:
     assert claimed[-1] == own.pk
 
 
+def test_a_child_that_crashes_gets_no_new_time_before_the_turns_of_others(
+    two_teams: tuple[Team, Team], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many, few = two_teams
+    share_out(many, make_dataset(), 64)
+    share_out(few, make_dataset(), 64)
+    now = 0.0
+    monkeypatch.setattr(shards, "_encoder", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=lambda: now))
+    device = shards.WarmEncoder()
+
+    def encode_next() -> Job:
+        job = device.claim_next("cpu", "worker", Q())
+        assert job is not None
+        device.get(job.shard.encoding, "cpu")
+        return job
+
+    taken = [encode_next() for _ in range(SHARDS_A_TURN)]
+    now = 0.8 * shards.STAYS
+    device.end_child()
+    Job.objects.filter(pk=taken[-1].pk).update(state=State.QUEUED, lease_expires_at=None)
+    assert encode_next() == taken[-1]
+    now = 1.1 * shards.STAYS
+    assert encode_next().shard.encoding.checkpoint.team == few
+    device.close()
+
+
 def test_devices_keep_their_model_for_a_while_and_teams_get_as_much(
     two_teams: tuple[Team, Team], settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
