@@ -186,6 +186,19 @@ def test_whoever_waits_during_an_upgrade_searches_no_shards_of_another_format(
     assert encoded.key == setting.key
 
 
+def test_shards_of_another_format_are_not_searched_though_all_are_there(
+    dataset: Dataset, setting: EncodingSetting, encode: Callable[[Job], None]
+) -> None:
+    parent = model_job(dataset)
+    wait_for_shards(parent, setting)
+    for _ in range(SHARDS):
+        encode(next_shard())
+    parent.refresh_from_db()
+    assert use_encoding(parent, setting) is not None
+    Encoding.objects.update(format=SHARD_FORMAT - 1)
+    assert use_encoding(parent, setting) is None
+
+
 def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: EncodingSetting) -> None:
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
