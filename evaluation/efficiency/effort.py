@@ -39,12 +39,12 @@ class Effort:
         """As much of it as fits into `seconds` where one search takes `search`, for so many queries. Raises TooSlow."""
         wanted = max(self.searches, 2 * min(self.queries, queries))
         searches = affordable(wanted, seconds, search)
-        if searches == wanted:
-            return self
         timed = min(self.queries, queries, searches // 2)
         if timed < min(LEAST_QUERIES, queries):
             raise TooSlow
-        return replace(self, queries=timed, searches=searches // timed * timed)
+        least = self.searches if searches == wanted else searches // timed * timed
+        ends = {"seconds": min(self.seconds, seconds), "most_seconds": min(self.most_seconds, seconds)}
+        return replace(self, queries=timed, searches=least, **ends)
 
 
 WHOLE = Effort(

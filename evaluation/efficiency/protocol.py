@@ -15,10 +15,10 @@ the other, and the spread is the most that the mean rises by where one group is 
 
 Throughput is over all queries, or 1,000 that lie evenly over more, handed over in batches of 64, once.
 
-All of it takes a tenth of the seconds that building and searching took at most, or a minute where that is more. Where a
-search takes too long for this, warming up ends after a tenth of the time, fewer queries are timed, twice each, and
-throughput is over fewer or not told; where it does not suffice for two queries, nothing is told. `searches`, `queries`,
-`rounds` and `batched` say what was done.
+All searches together take at most a tenth of the seconds that building and searching took, or a minute if that is more.
+If a search takes too long for this, warming up ends after a tenth of the time, fewer queries are timed, twice each,
+and throughput is over fewer whole batches or is missing. If there is no time for two queries, there are no figures.
+`searches`, `queries`, `rounds` and `batched` say what was done.
 
 Floating point operations of a search are counted while it warms up, over those 20 searches, which lie evenly over the
 queries; of BM25, over all that are timed, searched once more. Those of a document are counted over a sample
@@ -96,7 +96,8 @@ def measure(
 ) -> EfficiencyFigures:
     """What the engine, whose index is open, costs. `retrieval` says how it was built, `checkpoint` what model it runs.
 
-    `threads` is how many cores it was given, which is declared, not found out. It takes about `budget` seconds at most.
+    `threads` is how many cores it was given, which is declared, not found out. Searching takes about `budget` seconds
+    at most, as far as the searches that warm up tell how long the others will take.
     `meter` counts energy, by default with what the machine offers. `clock` gives seconds, `interruptions` how often the
     process had to give up a processor. Raises ValueError where there is no query, and TooSlow.
     """
@@ -105,18 +106,22 @@ def measure(
     report = progress or (lambda share: None)
     timed, counter = sample_evenly(queries, effort.queries), meter or open_meter(device)
     flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
-    left, in_batches = budget - sum(warm), min(*warm, retrieval.search_seconds / max(retrieval.queries, 1))
-    batch = in_batches * min(BATCH, len(queries))
-    kept = batch if batch <= left / 2 else 0.0
-    effort = effort.within(left - kept, min(warm), len(queries))
+    # One quick query among them must not decide. A variant's searches are shorter than those of the job.
+    in_job = retrieval.search_seconds / max(retrieval.queries, 1)
+    alone = max(sum(warm) / len(warm), min(in_job, max(warm)))
+    in_batches, left = min(alone, in_job), budget - sum(warm)
+    fits = in_batches * min(BATCH, len(queries)) <= left / 2
+    effort = effort.within(left / 2 if fits else left, alone, len(queries))
     timed = sample_evenly(queries, effort.queries)
     engine.clock.seconds.clear()
     rounds = _TimedRounds(engine, timed, effort, clock, interruptions, pause)
     energy = rounds.run(report, counter)
     times = rounds.times()
     parts = _parts(engine, times)
-    left = max(left - float(np.nansum(times)), kept)
-    batched = affordable(min(effort.batched, len(queries)), left, in_batches)
+    left = max(left - float(np.nansum(times)), 0.0)
+    wanted = min(effort.batched, len(queries))
+    if (batched := affordable(wanted, left, in_batches)) < wanted:
+        batched -= batched % BATCH
     throughput = _throughput(engine, queries, batched, clock)
     if isinstance(engine, TermEngine) and checkpoint is None:  # quick, and differing more from query to query
         flops = _flops_of_searches(engine, timed)

@@ -372,7 +372,7 @@ def spread_of_latency(measured: MeasuredEntry) -> str:
     """How latency varies over queries, and how far its mean may be off, in few words."""
     latency, spread = measured.latency, measured.figures.get("spread_ms")
     over_queries = " · ".join(f"{name} {format_quantity(latency[name])}" for name in ("p50", "p95", "p99"))
-    few = f" · of {measured.figures['queries']} queries alone" if is_brief(measured.figures) else ""
+    few = f" · {measured.figures['queries']} queries only" if is_brief(measured.figures) else ""
     return f"{over_queries} ms{few}" + (
         "" if spread is None else f" · mean ± {format_quantity(spread, 2)} ms"
     )

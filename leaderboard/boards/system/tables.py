@@ -181,7 +181,7 @@ _COLUMNS = [
         Head("Searches", "", "how many were timed, one at a time"),
         lambda measured: measured.figures["searches"],
     ),
-    (Head("Queries", "", "how many these were of"), lambda measured: measured.figures["queries"]),
+    (Head("Queries", "", "different queries that were timed"), lambda measured: measured.figures["queries"]),
     *((Head(label, "ms", "part of the mean latency"), _part(name)) for name, label in PARTS.items()),
     (Head("BM25", "ms", "mean latency of BM25 in the same job"), lambda one: one.baseline_latency),
     *((Head(cost.label, cost.unit, cost.note), cost.value) for cost in COSTS[1:]),
