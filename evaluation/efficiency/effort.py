@@ -43,8 +43,13 @@ class Effort:
         if timed < min(LEAST_QUERIES, queries):
             raise TooSlow
         least = self.searches if searches == wanted else searches // timed * timed
-        ends = {"seconds": min(self.seconds, seconds), "most_seconds": min(self.most_seconds, seconds)}
-        return replace(self, queries=timed, searches=least, **ends)
+        return replace(
+            self,
+            queries=timed,
+            searches=least,
+            seconds=min(self.seconds, seconds),
+            most_seconds=min(self.most_seconds, seconds),
+        )
 
 
 WHOLE = Effort(

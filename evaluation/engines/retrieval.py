@@ -28,7 +28,6 @@ from evaluation.engines.base import (
     StageProgress,
 )
 from evaluation.engines.corpus_encoding import EncodedCorpus, claim_shards, encode_corpus
-from evaluation.engines.facts import FactValue
 from evaluation.engines.kept_rankings import KeptRankings
 from evaluation.engines.parts import DividedEngine, Part, PartOfRun, learned_for, merge_runs, read_parts
 from evaluation.engines.precision import computed_in, precision_loss
@@ -103,11 +102,11 @@ def retrieve(
             searched = _search(made, asked, written, part, kept, report)
         main = written[made.variants[-1] if made.variants else MAIN]
         done = _what_was_done(made, description, complete, out, encoded, main, len(asked), (built, searched))
-        facts = _tell_computed_in(made, done, resources) if part is None else []
+        computed = _tell_computed_in(made, done, resources) if part is None else ""
         if afterwards is not None:
             afterwards(made, asked, done)
-        if facts and facts[0]["compute_dtype"] != "float32" and not description.writes_texts:
-            _tell_precision(made, description, done, resources, asked, main.first, corpus, folder, facts[-1])
+        if computed not in ("", "float32") and not description.writes_texts:
+            _tell_precision(made, description, done, resources, asked, main.first, corpus, folder)
         return done
 
 
@@ -202,15 +201,14 @@ def _made_from(
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def _tell_computed_in(engine: Engine, done: Retrieval, resources: Resources) -> list[dict[str, FactValue]]:
-    """Add to the facts what the model computed in; returns those of the whole, and those of variants with a model."""
-    if not (computed := computed_in(done.parameters, resources.device)):
-        return []
-    own = [label for label in engine.variants if isinstance(engine.variant(label), type(engine))]
-    everything = [done.facts, *(done.variant_facts[label] for label in own)]  # another engine's has no model
-    for facts in everything:
-        facts["compute_dtype"] = computed
-    return everything
+def _tell_computed_in(engine: Engine, done: Retrieval, resources: Resources) -> str:
+    """Add to the facts what the model computed in, of the whole and of variants with a model; returns it."""
+    if computed := computed_in(done.parameters, resources.device):
+        # A variant that is another engine has no model.
+        own = [label for label in engine.variants if isinstance(engine.variant(label), type(engine))]
+        for facts in (done.facts, *(done.variant_facts[label] for label in own)):
+            facts["compute_dtype"] = computed
+    return computed
 
 
 def _tell_precision(
@@ -222,14 +220,14 @@ def _tell_precision(
     rankings: Sequence[SearchResult],
     corpus: Path,
     folder: Path,
-    main: dict[str, FactValue],
 ) -> None:
     """Add to the facts, of the whole and of the main variant, what less precision lost. It takes memory of its own."""
     place = folder / "precision"
     place.mkdir()
     lost = precision_loss(engine, description, done.parameters, resources, queries, rankings, corpus, place)
     if lost is not None:
-        for facts in (done.facts, main):
+        with_model = [facts for facts in done.variant_facts.values() if "compute_dtype" in facts]
+        for facts in (done.facts, *with_model[-1:]):
             facts["precision_loss"] = lost
 
 

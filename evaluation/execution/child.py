@@ -12,7 +12,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -42,6 +42,7 @@ from evaluation.execution.job import (
     EXIT_OUT_OF_MEMORY,
     FAILURE_NAME,
     INDEX_FOLDER,
+    MEASURED,
     RESULT_NAME,
     RUN_NAME,
     SHARD_DONE,
@@ -80,6 +81,10 @@ class Channel:
         if not answer:
             raise EOFError("nobody answered")
         return answer.strip() == ANSWER_GO
+
+    def tell_measured(self) -> None:
+        """Say that nothing is timed any more, and that the figures are there."""
+        self._say(MEASURED)
 
     def shards_wanted(self) -> Iterator[int]:
         """The numbers of shards to be encoded, each once the one before is done, until the parent wants no more."""
@@ -161,11 +166,16 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     figures: dict[str, Any] = {"figures": None, "variants": {}}
 
     def afterwards(engine: Engine, asked: Sequence[Query], done: Retrieval) -> None:
-        if job.measure and asked:
-            _write(
-                job.out / RESULT_NAME, {"retrieval": _told(done), **figures}
-            )  # whatever measuring comes to
-            figures.update(_measure(job, channel, engine, asked, done))
+        if not (job.measure and asked):
+            return
+        # Whatever ends the child from here on, the run counts, and so do the figures once they are there.
+        _write(job.out / RESULT_NAME, {"retrieval": _told(done), **figures})
+        assert job.corpus is not None
+        flops = flops_of_documents(engine, job.corpus, work)
+        if channel.ask_to_measure():
+            figures.update(_measure(job, channel, engine, asked, done, flops))
+            _write(job.out / RESULT_NAME, {"retrieval": _told(done), **figures})
+            channel.tell_measured()
 
     done = retrieve(
         job.engine,
@@ -194,20 +204,22 @@ def _told(done: Retrieval) -> dict[str, Any]:
 
 
 def _measure(
-    job: ExecutionJob, channel: Channel, engine: Engine, asked: Sequence[Query], done: Retrieval
+    job: ExecutionJob,
+    channel: Channel,
+    engine: Engine,
+    asked: Sequence[Query],
+    done: Retrieval,
+    flops_per_document: float | None,
 ) -> dict[str, Any]:
-    """The figures of the engine, and of each variant, once the machine is free. The main variant is the last one.
+    """The figures of the engine, and of each variant; none where a search takes too long to be timed.
 
-    None where the machine does not become free, or a search takes too long to be timed.
+    The main variant is the last one. The machine is held meanwhile, so nothing is done here but timing.
     """
-    if not channel.ask_to_measure():
-        return {}
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
-    assert job.corpus is not None
     measured, until = {}, perf_counter() + measuring_seconds(done)
     for number, (label, effort) in enumerate(zip(engines, plan_efforts(len(engines)), strict=True)):
         try:
-            measured[label] = measure(
+            figures = measure(
                 engines[label],
                 asked,
                 done.of_variant(label),
@@ -217,12 +229,10 @@ def _measure(
                 effort=effort,
                 budget=(until - perf_counter()) / (len(engines) - number),
                 progress=partial(_report_measuring, channel, number, len(engines)),
-            ).as_data()
+            )
         except TooSlow:
             return {}
-    flops = flops_of_documents(engine, job.corpus, job.out / WORK_FOLDER)
-    for figures in measured.values():
-        figures["flops_per_document"] = flops
+        measured[label] = replace(figures, flops_per_document=flops_per_document).as_data()
     main = measured[list(engines)[-1]]
     return {"figures": main, "variants": measured if engine.variants else {}}
 

@@ -3,8 +3,8 @@
 The child writes into its output folder alone: `run.txt` (and one file a variant beside it), `result.json`, for a shard
 the folder `shard`, for an index `index`, and `failure.json` instead of all of them. On standard output it writes lines
 of JSON: progress (`Progress`), `ASK_TO_MEASURE`, after which it waits for a line on standard input before it times
-anything (its run and a result without figures are there by then), and `SHARD_DONE`, after which it waits for the number
-of the next shard.
+anything (its run and a result without figures are there by then), `MEASURED` once its figures are there, too, and
+`SHARD_DONE`, after which it waits for the number of the next shard.
 Whoever reads what it left treats it as a stranger's.
 """
 
@@ -30,6 +30,8 @@ WORK_FOLDER = "work"
 ASK_TO_MEASURE = '{"ask": "measure"}'
 ANSWER_GO = "go"
 ANSWER_SKIP = "skip"
+#: The line that says that nothing is timed any more: the child works on, and others may work beside it.
+MEASURED = '{"done": "measuring"}'
 #: The line that says that a shard and its result are there. Whoever takes them removes them.
 SHARD_DONE = '{"done": "shard"}'
 

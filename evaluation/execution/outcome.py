@@ -28,6 +28,7 @@ from evaluation.execution.job import (
     ASK_TO_MEASURE,
     FAILURE_NAME,
     INDEX_FOLDER,
+    MEASURED,
     RESULT_NAME,
     RUN_NAME,
     SHARD_DONE,
@@ -62,6 +63,11 @@ class InvalidOutcome(Exception):
 def is_question(line: bytes) -> bool:
     """Whether the line asks to measure."""
     return line.strip() == ASK_TO_MEASURE.encode()
+
+
+def tells_measured(line: bytes) -> bool:
+    """Whether the line says that nothing is timed any more."""
+    return line.strip() == MEASURED.encode()
 
 
 def tells_shard(line: bytes) -> bool:

@@ -81,6 +81,11 @@ class MachineLock:
             waiting()
             time.sleep(PAUSE)
 
+    def share(self) -> None:
+        """From having the lock alone to sharing it. Nobody who waits comes in between."""
+        if self.held == "exclusive":
+            self.held = "shared" if _try(self._lock, _OPERATIONS["shared"]) else None
+
     def release(self) -> None:
         """Give up whatever is held."""
         fcntl.flock(self._lock, fcntl.LOCK_UN)

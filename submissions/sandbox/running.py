@@ -183,7 +183,8 @@ def _started(
         limits = replace(limits, output_bytes=limits.output_bytes + size_of(kept))
         folders = [job.out, *kept]
         try:
-            yield contained, Supervision(contained, limits, folders, lock, on_progress, measures=measures)
+            asks = {"measures": measures, "resumes": job.resumes}
+            yield contained, Supervision(contained, limits, folders, lock, on_progress, **asks)
         finally:
             if contained.process.poll() is None:
                 contained.kill()
@@ -302,9 +303,6 @@ def _make_readable(path: Path) -> None:
 
 def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Ending) -> SandboxOutcome:
     """What the ending and the files that were left come to. Raises SandboxUnavailable where the disk is full."""
-    if ending.breach is None and ending.status not in (0, EXIT_MODEL_FAILED, EXIT_OUT_OF_MEMORY):
-        # Then it was not its own limit that it met, nor a page of a file that had no room (SIGBUS) its own fault.
-        require_free_disk(job.out, limits)
     remove_unexpected_files(job.out)
     ended_well = ending.breach is None and ending.status == 0
     if not ended_well:
@@ -317,6 +315,9 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Ending) -> Sandbo
             logger.warning("a child left no usable result: %s", error)
             if ended_well:
                 return _failed("crashed", "no_usable_result", ending)
+    if ending.breach is None and ending.status not in (0, EXIT_MODEL_FAILED, EXIT_OUT_OF_MEMORY):
+        # Then it was not its own limit that it met, nor a page of a file that had no room (SIGBUS) its own fault.
+        require_free_disk(job.out, limits)
     if ending.breach is not None:
         return _failed(ending.breach, _CODES[ending.breach], ending)
     if ending.status == EXIT_DISK_FULL:
@@ -332,7 +333,7 @@ def _done(result: dict[str, Any], ending: Ending) -> SandboxOutcome:
     """The outcome of a child that left its result, and perhaps ended while it measured."""
     unmeasured = ending.unmeasured
     if ending.asked and not unmeasured and result["figures"] is None:
-        unmeasured = "its searches take too long for a tenth of the job"
+        unmeasured = "its searches are too slow to be timed within a tenth of the job's time"
         if ending.breach is not None or ending.status != 0:
             unmeasured = f"measuring it failed ({_CODES[ending.breach] if ending.breach else 'crashed'})"
     return SandboxOutcome("done", ending.seconds, ending.peak_memory, result, unmeasured=unmeasured)

@@ -6,6 +6,7 @@ an answer.
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import time
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from evaluation.efficiency.effort import LEAST_SECONDS, SHARE_OF_JOB
 from evaluation.execution.job import ANSWER_GO, ANSWER_SKIP, Progress
-from evaluation.execution.outcome import is_question, read_progress, tells_shard
+from evaluation.execution.outcome import is_question, read_progress, tells_measured, tells_shard
 from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable
 from submissions.sandbox.machine_lock import WAITING, MachineLock
 from submissions.sandbox.processes import exceeds_limits, free_bytes, usage_of
@@ -86,6 +88,10 @@ class MeasuringTurn:
         """Note the child's question, the first one."""
         self._asked_at = self._asked_at or time.monotonic()
 
+    def end(self) -> None:
+        """Let others work beside what the child still has to do."""
+        self._lock.share()
+
     @property
     def was_asked(self) -> bool:
         """Whether the child had something to measure, and asked."""
@@ -144,7 +150,10 @@ class MeasuringTurn:
 
 
 class Supervision:
-    """One child from its start to its end. `folders` are those it may write to; `measures` is whether it may ask."""
+    """One child from its start to its end. `folders` are those it may write to; `measures` is whether it may ask.
+
+    `resumes`: an earlier child did a part of its work, so that its own time does not say how long it may measure.
+    """
 
     def __init__(
         self,
@@ -155,6 +164,7 @@ class Supervision:
         on_progress: OnProgress,
         *,
         measures: bool,
+        resumes: bool = False,
     ) -> None:
         self._contained = contained
         self._limits = limits
@@ -163,6 +173,8 @@ class Supervision:
         self._on_progress = on_progress
         self._started = time.monotonic()
         self._deadline = self._started + limits.wall_clock_seconds
+        self._resumes = resumes
+        self._timed_until = math.inf
         self._progress = self._heard = Progress("loading", 0.0)
         self._line = b""
         self._tail = b""
@@ -262,6 +274,9 @@ class Supervision:
                 continue
             if is_question(line):
                 self._turn.ask()
+            elif tells_measured(line):
+                self._turn.end()
+                self._timed_until = math.inf
             elif tells_shard(line):
                 self._awaits_shard = False
             elif progress := read_progress(line, self._heard):
@@ -277,7 +292,8 @@ class Supervision:
         now = time.monotonic()
         if self._turn.waits:
             self._answer_question(now)
-        if self._turn.keeps_waking or (now > self._deadline and not self._turn.is_stopped):
+        late = now > min(self._deadline, self._timed_until) and not self._turn.is_stopped
+        if self._turn.keeps_waking or late:
             return "timed_out"
         if now >= self._next_look:
             self._next_look = now + _LOOK
@@ -290,7 +306,10 @@ class Supervision:
         if now >= self._next_look_at_files:
             if exceeds_limits(self._folders, self._limits.output_bytes, self._limits.files):
                 return "disk"
-            require_free_disk(self._folders[0], self._limits)
+            if not self._turn.was_asked:
+                require_free_disk(self._folders[0], self._limits)
+            elif free_bytes(self._folders[0]) < self._limits.reserve_bytes:
+                return "disk"  # its run is there, and counts
             # Looking costs time in proportion to the files: at most a tenth of ours goes there.
             self._next_look_at_files = time.monotonic() + max(_LOOK_AT_FILES, 9 * (time.monotonic() - now))
         return None
@@ -304,7 +323,12 @@ class Supervision:
         self._progress = Progress("measuring", 0.0)
         self._deadline += self._turn.stood
         if self._turn.answer == "go":
-            self._deadline = min(self._deadline, now + self._limits.measuring_seconds)
+            self._timed_until = now + self._measuring_seconds(now - self._started - self._turn.stood)
+
+    def _measuring_seconds(self, worked: float) -> float:
+        """How long it may have the machine: twice as long as it should, by the seconds that it has worked."""
+        longest = self._limits.measuring_seconds
+        return longest if self._resumes else min(longest, 2 * max(LEAST_SECONDS, SHARE_OF_JOB * worked))
 
     def _report(self) -> None:
         """Tell the caller where the child is, also when nothing changed: the caller may want to stop."""

@@ -16,6 +16,7 @@ from evaluation.execution.job import (
     EXIT_DISK_FULL,
     EXIT_MODEL_FAILED,
     EXIT_OUT_OF_MEMORY,
+    MEASURED,
     ExecutionJob,
 )
 from evaluation.execution.outcome import read_failure, read_result
@@ -62,10 +63,18 @@ def test_a_run_its_figures_and_progress(job: ExecutionJob) -> None:
     assert result["hardware"]["details"]["cores"] == 1
     assert "a library says hello" in done.stderr
     said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert said.pop() == json.loads(MEASURED)
     stages = [line.get("stage", "asks") for line in said]
     assert list(dict.fromkeys(stages)) == ["loading", "indexing", "searching", "asks", "measuring"]
     assert all(set(line) <= {"stage", "share", "ask"} for line in said)
     assert sorted(path.name for path in job.out.iterdir()) == ["result.json", "run.txt"]
+
+
+def test_what_was_measured_is_there_whatever_follows(job: ExecutionJob) -> None:
+    """Comparing with float32 takes memory, which may run out."""
+    fails = TALKATIVE.replace("return retrieve(*given, **named)", "retrieve(*given, **named); raise OSError")
+    assert execute(replace(job, measure=True), answer="go\n", before=fails).returncode == 1
+    assert json.loads((job.out / "result.json").read_text())["figures"]["searches"] == 200
 
 
 def test_without_an_answer_nothing_is_measured(job: ExecutionJob) -> None:

@@ -308,7 +308,7 @@ def test_interruptions_few_searches_and_the_earlier_protocol_leave_a_latency_unk
     cells = {row.entry.system: row["mean-latency"] for row in board.rows}
     assert cells["unsettled"].noise == cells["earlier"].noise == math.inf
     assert cells["slow"].noise == math.inf
-    assert "of 4 queries alone" in cells["slow"].title
+    assert "4 queries only" in cells["slow"].title
     assert "20 of 50 queries had no stable time" in cells["unsettled"].title
     assert set(_emphasised(board, "mean-latency").values()) == {""}
     assert "1 system was measured under an earlier protocol" in " ".join(board.notes)

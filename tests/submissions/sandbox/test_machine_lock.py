@@ -54,6 +54,19 @@ def test_sharers_work_side_by_side_and_one_measures_alone(locks: list[MachineLoc
     assert not first.try_acquire("exclusive")
 
 
+def test_whoever_has_measured_shares_the_machine_again_before_the_next_one_measures(
+    locks: list[MachineLock],
+) -> None:
+    first, second, third = locks
+    assert first.try_acquire("exclusive")
+    assert not second.try_acquire("exclusive")
+    first.share()
+    assert first.held == "shared"
+    assert not second.try_acquire("exclusive")
+    second.release()
+    assert third.try_acquire("shared")
+
+
 def test_two_that_work_may_both_measure_in_turn(locks: list[MachineLock]) -> None:
     """Each gives up its share before it waits, so they do not wait for each other."""
     first, second, _ = locks

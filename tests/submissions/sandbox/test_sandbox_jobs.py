@@ -86,6 +86,70 @@ def test_measuring_has_an_end(
     free.close()
 
 
+def test_who_measures_longer_than_its_share_of_the_job_is_ended(
+    bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice as long as it should is the most, whatever the child says."""
+    monkeypatch.setattr(supervision, "LEAST_SECONDS", 0.2)
+    outcome = Stranger(bubblewrap, tmp_path, monkeypatch).run(ASK + "while True: pass", measure=True)
+    assert (outcome.kind, outcome.seconds < 10) == ("timed_out", True)
+
+
+def test_what_follows_measuring_does_not_keep_others_out(
+    bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = Stranger(bubblewrap, tmp_path, monkeypatch)
+    others: list[bool] = []
+
+    def listen(stage: str, share: float, note: str) -> None:
+        if (stranger.folder / "out-1" / "found.json").exists():
+            other = MachineLock()
+            others.append(other.try_acquire("shared"))
+            other.close()
+            if others[-1]:
+                (stranger.folder / "out-1" / "seen").touch()
+
+    outcome = stranger.run(
+        ASK
+        + """
+import time
+time.sleep(0.6)
+print('{"done": "measuring"}', flush=True)
+while not os.path.exists(out + "/seen"):
+    time.sleep(0.01)
+""",
+        on_progress=listen,
+        measure=True,
+    )
+    assert outcome.kind == "crashed"  # it left no result
+    assert (others[0], others[-1]) == (False, True)
+
+
+RESULT = """
+retrieval = {"documents": 20, "queries": 1, "queries_without_results": 0, "lines": 1, "index_bytes": 1, "facts": {},
+             "analyser": "words", "build_seconds": 0, "search_seconds": 0, "encoding_seconds": 0, "variants": {},
+             "variant_facts": {}, "variant_index_bytes": {}}
+with open(out + "/run.txt", "w") as file:
+    file.write("q1 Q0 d7 1 1.0 x\\n")
+with open(out + "/result.json", "w") as file:
+    json.dump({"figures": None, "variants": {}, "retrieval": retrieval}, file)
+"""
+
+
+@pytest.mark.parametrize("payload", ["while True: pass", "sys.exit(5)"])
+def test_a_disk_that_fills_while_it_is_measured_leaves_the_run(
+    bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, payload: str
+) -> None:
+    monkeypatch.setattr(supervision, "_LOOK_AT_FILES", 0.1)
+    monkeypatch.setattr(
+        supervision, "free_bytes", lambda folder: 0 if (folder / "found.json").exists() else 2**40
+    )
+    stranger, limits = Stranger(bubblewrap, tmp_path, monkeypatch), replace(SMALL, reserve_bytes=1)
+    outcome = stranger.run(RESULT + ASK + payload, limits, checkpoint=None, measure=True)
+    assert (outcome.kind, outcome.result["figures"]) == ("done", None)
+    assert outcome.unmeasured.startswith("measuring it failed")
+
+
 @pytest.mark.parametrize(
     ("payload", "looks"),
     [
