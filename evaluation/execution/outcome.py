@@ -22,7 +22,7 @@ from evaluation.efficiency.measurements import EfficiencyFigures
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
 from evaluation.engines.run_writing import variant_paths
-from evaluation.execution.costs import JobFacts, check_clock, validate_figures
+from evaluation.execution.costs import JobFacts, check_clock, uses_its_time, validate_figures
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
     ASK_TO_MEASURE,
@@ -181,7 +181,7 @@ def _checked_problems(told: object) -> list[Problem]:
 def _measured(
     result: Mapping[str, Any], known: JobFacts, retrieval: Retrieval
 ) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
-    """The figures of the whole, and by variant where there are some. Raises ValueError."""
+    """The figures of the whole, and by variant where there are some; none of too few searches. Raises ValueError."""
     labels, told = tuple(retrieval.variants), _object(result, "variants")
     if result.get("figures") is None:
         _require(not told, "variants were measured, and the whole was not")
@@ -189,11 +189,15 @@ def _measured(
         return None, {}
     _require(set(told) == set(labels), "other variants were measured")
     given = [told[label] for label in labels] or [result["figures"]]
+    efforts = plan_efforts(len(given))
     figures = [
         validate_figures(EfficiencyFigures.from_data(one), known, retrieval.of_variant(label), effort)
-        for label, one, effort in zip(labels or ("",), given, plan_efforts(len(given)), strict=True)
+        for label, one, effort in zip(labels or ("",), given, efforts, strict=True)
     ]
     check_clock(figures, known, retrieval)
+    told_of = zip(figures, efforts, strict=True)
+    if not all(uses_its_time(one, known, retrieval, effort, len(given)) for one, effort in told_of):
+        return None, {}
     data = [_coarse(one.as_data()) for one in figures]
     return data[-1], dict(zip(labels, data, strict=False))
 

@@ -333,7 +333,7 @@ def _done(result: dict[str, Any], ending: Ending) -> SandboxOutcome:
     """The outcome of a child that left its result, and perhaps ended while it measured."""
     unmeasured = ending.unmeasured
     if ending.asked and not unmeasured and result["figures"] is None:
-        unmeasured = "its searches are too slow to be timed within a tenth of the job's time"
+        unmeasured = "too few of its searches can be timed within a tenth of the job's time"
         if ending.breach is not None or ending.status != 0:
             unmeasured = f"measuring it failed ({_CODES[ending.breach] if ending.breach else 'crashed'})"
     return SandboxOutcome("done", ending.seconds, ending.peak_memory, result, unmeasured=unmeasured)

@@ -186,7 +186,8 @@ class Supervision:
     def run(self) -> Ending:
         """Stay with the child until it has ended. What `on_progress` raises ends it, and goes on.
 
-        Raises SandboxUnavailable when the disk is nearly full without the child's having written too much.
+        Raises SandboxUnavailable when the disk is nearly full without the child's having written too much, and before
+        it asked to measure: then there is a result.
         """
         try:
             breach = self._watch()

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -244,9 +245,27 @@ def test_figures_that_cannot_be_are_refused(job: ExecutionJob, changes: dict[str
 
 def test_a_slow_system_may_be_searched_less_often(job: ExecutionJob) -> None:
     """Two rounds, and no throughput."""
-    left(job.out, {**FIGURES, "searches": 4, "rounds": 2, "queries_per_second": None, "batched": 0})
+    latency = {"mean": 2000.0, "p50": 2000.0, "p95": 2000.0, "p99": 2000.0}
+    brief = {"searches": 4, "rounds": 2, "queries_per_second": None, "batched": 0}
+    left(job.out, {**FIGURES, **brief, "latency_ms": latency})
     figures = read_result(job.out, job, seconds=60)["figures"]
     assert (figures["searches"], figures["queries_per_second"]) == (4, None)
+
+
+def test_a_quick_system_that_chose_what_to_time_has_a_run_and_no_figures(job: ExecutionJob) -> None:
+    left(job.out, {**FIGURES, "searches": 4, "rounds": 2})
+    result = read_result(job.out, job, seconds=60)
+    assert (result["figures"], result["retrieval"]["queries"]) == (None, 2)
+
+
+def test_throughput_is_over_whole_batches(job: ExecutionJob) -> None:
+    assert job.queries is not None
+    job.queries.write_text("".join(json.dumps({"_id": f"q{n}", "text": "x"}) + "\n" for n in range(150)))
+    told = {**FIGURES, "queries": 100, "searches": 1000, "rounds": 10}
+    for batched, is_taken in ((150, True), (128, True), (64, True), (100, False), (0, False)):
+        left(job.out, {**told, "batched": batched}, queries=150)
+        with nullcontext() if is_taken else pytest.raises(InvalidOutcome, match="throughput is over"):
+            read_result(job.out, job, seconds=60)
 
 
 @pytest.mark.parametrize("make", ["a link", "a pipe", "a folder", "nothing", "16 MiB", "half a pair"])
