@@ -147,7 +147,7 @@ def test_without_a_sandbox_the_page_says_why_and_what_helps(signed_in: Client, a
 
 def test_where_nobody_is_alive_models_wait_for_those_that_were(signed_in: Client, api: Api) -> None:
     """A sandbox that worked within a day will work again; one that did not, and none at all, are refused."""
-    assert "Submissions wait until one starts" in page_of(signed_in, "dense")
+    assert "Submissions wait until one can" in page_of(signed_in, "dense")
     assert submit_model(api).status == 201
     announce("resting", ago=timedelta(minutes=5), **LACKING)
     refusal = submit_model(api, configuration="2").problem("sandbox_unavailable")
