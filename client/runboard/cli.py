@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from runboard.answers import Submission
 from runboard.client import Client
-from runboard.errors import Refused, SiteUnavailable, in_words
+from runboard.errors import Refused, SiteUnavailable, in_words, library_missing
 from runboard.login import checked_token, write_login
 from runboard.terminal import say
 from runboard.uploading import upload
@@ -347,10 +347,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
         from runboard.reproducing import reproduce, site_and_slug
     except ImportError as error:
-        raise ValueError(
-            "This command needs runboard-eval. In the folder of Runboard's repository, `make wheels` makes it and "
-            f"`pip install build/wheels/*.whl` installs it ({error})."
-        ) from error
+        raise library_missing(error) from error
     try:
         library()  # which reads runs: before anything is downloaded
     except KernelUnavailable as error:

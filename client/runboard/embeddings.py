@@ -19,6 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from runboard.endpoint import KEY, Endpoint
+from runboard.errors import library_missing
 from runboard.vectors import Cost, KeptVectors, Vectors
 
 #: Documents whose vectors are held in memory, and are one file of the index.
@@ -36,10 +37,7 @@ def retrieve(arguments: argparse.Namespace) -> None:
         from runboard_eval.core.errors import InvalidContent
         from runboard_eval.core.problems import at_lines
     except ImportError as error:
-        raise ValueError(
-            "This command needs runboard-eval. In the folder of Runboard's repository, `make wheels` makes it and "
-            f"`pip install build/wheels/*.whl` installs it ({error})."
-        ) from error
+        raise library_missing(error) from error
     endpoint = Endpoint(arguments.endpoint, arguments.model, os.environ.get(KEY, "").strip())
     try:
         texts = check_corpus(arguments.corpus).documents + check_queries(arguments.queries).queries

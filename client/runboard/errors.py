@@ -87,6 +87,14 @@ def cause_of(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
+def library_missing(error: ImportError) -> ValueError:
+    """For a command that computes with runboard-eval where that cannot be imported: how to come by it."""
+    return ValueError(
+        "This command needs runboard-eval. In the folder of Runboard's repository, `make wheels` makes it and "
+        f"`pip install build/wheels/*.whl` installs it ({error})."
+    )
+
+
 def in_words(problem: Mapping[str, Any]) -> str:
     """Where, what is wrong, and what would be right, in one line."""
     where = f"{problem['file']}: " if problem.get("file") else ""
