@@ -236,17 +236,22 @@ def report(trial: Trial, figures: Figures, bound: Callable[[str, float, float, s
     )
 
 
-def main() -> None:
-    """Do what is not done yet, and show all figures."""
+def read_arguments(description: str | None, documents: int) -> argparse.Namespace:
+    """What the command line asks of a trial, which has so many documents unless it says otherwise."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--folder", type=Path, help="for everything, and to go on after an interruption")
-    parser.add_argument("--documents", type=int, default=SEED)
+    parser.add_argument("--documents", type=int, default=documents)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
     add_option(parser)
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Do what is not done yet, and show all figures."""
+    arguments = read_arguments(__doc__, SEED)
     if arguments.folder is None:
         print(f"{SKIPPED}{SEED:,} passages take hours and 60 GiB; name a folder: --folder")
         return

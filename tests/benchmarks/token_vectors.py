@@ -11,8 +11,6 @@ not done again.
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -22,8 +20,16 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from evaluation.collections.blocks import write_blocks  # noqa: E402
-from tests.benchmarks.large_corpus import GIB, MOST_GIB, SEED, Trial, make_collection, words_of  # noqa: E402
-from tests.figures import SKIPPED, Figures, add_option  # noqa: E402
+from tests.benchmarks.large_corpus import (  # noqa: E402
+    GIB,
+    MOST_GIB,
+    SEED,
+    Trial,
+    make_collection,
+    read_arguments,
+    words_of,
+)
+from tests.figures import SKIPPED, Figures  # noqa: E402
 
 WORDS, DIMENSION = 68, 128
 MS_MARCO, MOST_GB = 8_841_823, 25.0
@@ -134,15 +140,7 @@ def report(trial: TokenTrial, figures: Figures) -> None:
 
 def main() -> None:
     """Do what is not done yet, and show all figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--folder", type=Path, help="for everything, and to go on after an interruption")
-    parser.add_argument("--documents", type=int, default=500_000)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
-    add_option(parser)
-    arguments = parser.parse_args()
+    arguments = read_arguments(__doc__, 500_000)
     if arguments.folder is None:
         print(f"{SKIPPED}{arguments.documents:,} passages take an hour and 30 GiB; name a folder: --folder")
         return
