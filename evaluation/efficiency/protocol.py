@@ -106,12 +106,8 @@ def measure(
     report = progress or (lambda share: None)
     timed, counter = sample_evenly(queries, effort.queries), meter or open_meter(device)
     flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
-    # One quick query among them must not decide. A variant's searches are shorter than those of the job.
-    in_job = retrieval.search_seconds / max(retrieval.queries, 1)
-    alone = max(sum(warm) / len(warm), min(in_job, max(warm)))
-    in_batches, left = min(alone, in_job), budget - sum(warm)
-    fits = in_batches * min(BATCH, len(queries)) <= left / 2
-    effort = effort.within(left / 2 if fits else left, alone, len(queries))
+    left = budget - sum(warm)
+    effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
     timed = sample_evenly(queries, effort.queries)
     engine.clock.seconds.clear()
     rounds = _TimedRounds(engine, timed, effort, clock, interruptions, pause)
@@ -152,6 +148,21 @@ def measure(
         job_seconds=job_seconds(retrieval),
         flops_per_query=flops or None,
     )
+
+
+def _affordable_effort(
+    effort: Effort, left: float, warm: Sequence[float], retrieval: Retrieval, queries: int
+) -> tuple[Effort, float]:
+    """As much of the effort as the seconds that are left suffice for, and the seconds of a search in batches.
+
+    `warm` are the seconds of the searches that warmed up. Raises TooSlow.
+    """
+    # One quick query among them must not decide. A variant's searches are shorter than those of the job.
+    in_job = retrieval.search_seconds / max(retrieval.queries, 1)
+    alone = max(sum(warm) / len(warm), min(in_job, max(warm)))
+    in_batches = min(alone, in_job)
+    fits = in_batches * min(BATCH, queries) <= left / 2
+    return effort.within(left / 2 if fits else left, alone, queries), in_batches
 
 
 def sample_evenly(queries: Sequence[Query], most: int) -> list[Query]:
