@@ -84,8 +84,10 @@ def run_compare(arguments: argparse.Namespace) -> int:
     for row in rows:
         line = f"{row['measure']:<12} {row['run']:<{width}}  {row['mean']:.4f}"
         if "difference" in row:
+            p = row["p_corrected"]
             line += (
-                f"  {row['difference']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]  p = {row['p_corrected']:.4f}"
+                f"  {row['difference']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
+                f"  p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
                 f"  {row['wins']} won, {row['ties']} equal, {row['losses']} lost"
             )
         print(line)
