@@ -1,7 +1,7 @@
 """A supervisor of small commands, as a process of its own so that a test can kill it.
 
-Arguments: the folder of state, a JSON list of {"name", "code"} with what Python is to run, and "ready" if the start of the
-site is over.
+Arguments: the folder of state, a JSON list of {"name", "code"} with what Python is to run, and "ready" if the start of
+the site is over.
 """
 
 from __future__ import annotations
