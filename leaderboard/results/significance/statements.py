@@ -7,13 +7,20 @@ were published (docs/decisions/0043).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from leaderboard.core.measures import better
-from leaderboard.results.significance.gaps import Gap, gaps_between, twins_of
-from leaderboard.results.significance.hidden import PublishedComparison, published_comparisons
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.history.rows import BoardRows, Revision
+from leaderboard.results.kinds import REPORTED, present_group
+from leaderboard.results.significance.gaps import Gap, Twins, gaps_between, present_results, twins_of
+from leaderboard.results.significance.hidden import (
+    PublishedComparison,
+    comparison_at,
+    published_comparisons,
+)
+from leaderboard.results.significance.reading import PastBoard, read_certainty, read_certainty_at
 from leaderboard.results.significance.types import BoardCertainty, EntryCertainty
 
 
@@ -92,7 +99,7 @@ NOTHING_SAID = BoardStatements()
 
 def gaps_of(datasets: Collection[int]) -> dict[tuple[int, str], Gap]:
     """The contamination gaps of the datasets' entries, by their ids and the measure. One query without twins."""
-    twins = {half for each in twins_of(datasets) for half in (each.public, each.hidden)} & {*datasets}
+    twins = {half for each in twins_of(datasets) for half in each[:2]} & {*datasets}
     return {
         (entry, said.gaps_in): gap
         for said in (statements(twins) if twins else {}).values()
@@ -101,19 +108,77 @@ def gaps_of(datasets: Collection[int]) -> dict[tuple[int, str], Gap]:
 
 
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
-    """What may be said of each dataset's board as it is now, by the dataset's id; every id has an answer."""
+    """Return the statements of each dataset's present board, by the dataset's id; every id has an answer."""
     twins = twins_of(datasets)
-    wanted = {*datasets, *(half for each in twins for half in (each.public, each.hidden))}
-    found = read_certainty(wanted)
-    published = published_comparisons([dataset for dataset in wanted if dataset not in found])
-    gaps = gaps_between(twins, found, published) if twins else {}
-    measures = {half: each.measure for each in twins for half in (each.public, each.hidden)}
+    wanted = {*datasets, *(half for each in twins for half in each[:2])}
+    certain = read_certainty(wanted)
+    published = published_comparisons([dataset for dataset in wanted if dataset not in certain])
+    gaps = gaps_between(twins, certain, published, present_results(twins)) if twins else {}
+    return _by_dataset(datasets, twins, certain, published, gaps)
+
+
+def statements_at(
+    revisions: Mapping[int, Revision], rows: Mapping[int, BoardRows], twins: Sequence[Twins] = ()
+) -> Mapping[int, BoardStatements]:
+    """Return the statements of the boards at these revisions, by the dataset's id.
+
+    `rows` are those of the revisions. `twins` have gaps, where both halves are among the revisions.
+    """
+    boards = {dataset: _board_at(revision, rows[dataset]) for dataset, revision in revisions.items()}
+    certain = read_certainty_at({dataset: board for dataset, board in boards.items() if board.entries})
+    published = {
+        dataset: comparison
+        for dataset, board in boards.items()
+        if dataset not in certain
+        and (comparison := comparison_at(revisions[dataset].facts, board.entries, board.baseline))
+    }
+    halves = [_twins_at(each, revisions) for each in twins]
+    results = {
+        dataset: {row.pk: (row.system_id, row.configuration) for row in _scored(rows[dataset])}
+        for each in halves
+        for dataset in each[:2]
+    }
+    gaps = gaps_between(halves, certain, published, results)
+    return _by_dataset(revisions, halves, certain, published, gaps)
+
+
+def _by_dataset(
+    datasets: Collection[int],
+    twins: Sequence[Twins],
+    certain: Mapping[int, BoardCertainty],
+    published: Mapping[int, PublishedComparison],
+    gaps: Mapping[int, Mapping[int, Gap]],
+) -> Mapping[int, BoardStatements]:
+    measures = {half: each.measure for each in twins for half in each[:2]}
     return {
         dataset: BoardStatements(
-            found.get(dataset), published.get(dataset), gaps.get(dataset, {}), measures.get(dataset, "")
+            certain.get(dataset), published.get(dataset), gaps.get(dataset, {}), measures.get(dataset, "")
         )
         for dataset in datasets
     }
+
+
+def _board_at(revision: Revision, rows: BoardRows) -> PastBoard:
+    """Return the entries of the revision that were compared with each other."""
+    scored, facts = _scored(rows), revision.facts
+    group = present_group(
+        facts["current_version_id"],
+        facts["current_qrels_id"],
+        [(row.comparison_group, bool(row.is_baseline)) for row in scored],
+    )
+    compared = [row for row in scored if row.comparison_group == group]
+    baselines = [row.pk for row in compared if row.is_baseline]
+    return PastBoard(revision.number, group, compared, baselines[-1] if baselines else None)
+
+
+def _scored(rows: BoardRows) -> list[EntryRow]:
+    return [row for row in rows.entries if row.is_public and row.provenance != REPORTED]
+
+
+def _twins_at(twins: Twins, revisions: Mapping[int, Revision]) -> Twins:
+    """Return the twins with the measure that both halves had then."""
+    measures = {revisions[half].facts["primary_measure"] for half in twins[:2]}
+    return twins._replace(measure=measures.pop() if len(measures) == 1 else "")
 
 
 def _against_baseline(one: EntryCertainty, measure: str) -> tuple[bool | None, bool | None]:

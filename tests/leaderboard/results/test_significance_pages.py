@@ -17,11 +17,14 @@ from evaluation.runs.score import ScoringTarget, score_run
 from leaderboard.api.board_answers import BoardSerializer
 from leaderboard.boards.state import Sort
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
+from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.results.significance.computing import compute_certainty
-from leaderboard.results.significance.reading import read_certainty, read_certainty_at
+from leaderboard.results.significance.reading import read_certainty
 from tests.leaderboard.entries import scored_dataset
 from tests.leaderboard.entries_by_query import (
     cells,
+    certainty_at,
+    found_of,
     make_board,
     page_text,
     score_queries,
@@ -148,18 +151,28 @@ def test_reading_takes_four_queries_for_any_number_of_boards_and_one_where_they_
 def test_an_old_board_has_what_was_known_then(board: Dataset) -> None:
     first = compute_certainty(board)
     assert first is not None
-    then = list(Entry.objects.values_list("pk", flat=True))
     score_queries(board, "Newcomer", spread(0.9))
     second = compute_certainty(board)
     assert second is not None
-    old = read_certainty_at(board.pk, second.from_revision - 1, then)
+    old = certainty_at(board, first.from_revision)
     assert old is not None
     assert old.current
     assert old.from_revision == first.from_revision
-    assert read_certainty_at(board.pk, first.from_revision - 1, then) is None
-    between = read_certainty_at(board.pk, second.from_revision - 1, [*then, 10**9])
+    assert certainty_at(board, first.from_revision - 1) is None
+    between = certainty_at(board, second.from_revision - 1)
     assert between is not None
     assert not between.current
+
+
+def test_an_old_board_with_another_baseline_than_was_tested_is_not_current(board: Dataset) -> None:
+    compute_certainty(board)
+    name_baseline(Entry.objects.get(system__name="Last"))
+    board.refresh_from_db()
+    present, then = found_of(board), certainty_at(board, board.board_revision)
+    assert then is not None
+    assert not present.current
+    assert not then.current
+    assert then.of("nDCG@10") == present.of("nDCG@10")
 
 
 def test_kept_content_fits_a_page(board: Dataset) -> None:
