@@ -70,8 +70,9 @@ def present_results(twins: Collection[Twins]) -> Results:
     results: dict[int, dict[int, tuple[int, str]]] = {half: {} for each in twins for half in each[:2]}
     shown = Entry.objects.filter(dataset__in=results, visibility=Entry.Visibility.PUBLIC)
     rows = shown.exclude(provenance=Entry.Provenance.REPORTED).order_by("published_at", "pk")
-    for dataset, *row in rows.values_list("dataset_id", "pk", "system_id", "configuration"):
-        results[dataset][row[0]] = row[1], row[2]
+    columns = ("dataset_id", "pk", "system_id", "configuration")
+    for dataset, entry, system, configuration in rows.values_list(*columns):
+        results[dataset][entry] = system, configuration
     return results
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import comb
 
-from leaderboard.core.measures import better
+from leaderboard.core.text import numbers
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import BoardRows, Revision
 from leaderboard.results.kinds import REPORTED, present_group
@@ -21,27 +22,41 @@ from leaderboard.results.significance.hidden import (
     published_comparisons,
 )
 from leaderboard.results.significance.reading import PastBoard, read_certainty, read_certainty_at
-from leaderboard.results.significance.types import BoardCertainty, EntryCertainty
+from leaderboard.results.significance.types import (
+    ALPHA,
+    BoardCertainty,
+    EntryCertainty,
+    MeasureCertainty,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What may be said of one entry under one measure; None: nothing is known, or told.
+    """Certainty of one entry under one measure; None where it is not known, or not published.
 
-    `better` and `worse` than the baseline at 0.05, by the entry's own comparison alone, not corrected: False says that
-    it was not shown. `p`, over the board `p_corrected`, and `interval` are of the difference to the baseline, over open
-    judgements only, as is `worse`, and so are `ranks`, the first and the last that it ties with. The best ties with
-    itself. `gap` is the contamination gap between the dataset and its twin, of the primary measure.
+    `better` and `worse` than the baseline at 0.05, by the entry's own test alone, not corrected: False says that it was
+    not shown. `p`, `interval`, and `p_corrected`, which covers the `comparisons` of the board with its baseline, are of
+    the difference to the baseline. `p_best` is that of the difference to the best, corrected over all pairs of the
+    board. These, `worse`, and `ranks`, the first and the last that the tests of all pairs leave open, are known on open
+    judgments only. The best ties with itself. `gap` is the contamination gap between the dataset and its twin, of the
+    primary measure.
     """
 
     better: bool | None = None
     worse: bool | None = None
     p: float | None = None
     p_corrected: float | None = None
+    comparisons: int = 0
     interval: tuple[float, float] | None = None
     tied_with_best: bool | None = None
+    p_best: float | None = None
     ranks: tuple[int, int] | None = None
     gap: Gap | None = None
+
+    @property
+    def holds_after_correction(self) -> bool:
+        """Whether the difference to the baseline is significant among all comparisons with it."""
+        return self.p_corrected is not None and self.p_corrected < ALPHA
 
 
 UNKNOWN = Statement()
@@ -69,19 +84,40 @@ class BoardStatements:
         if self.published is not None and measure == self.published.measure:
             tied = entry in self.published.tied if entry in self.published.ranked else None
             return Statement(better=self.published.better.get(entry), tied_with_best=tied)
-        found = self.certainty.of(measure) if self.certainty is not None else None
+        found = self.tests(measure)
         one = found.of(entry) if found is not None else None
-        if one is None:
+        if found is None or one is None:
             return UNKNOWN
-        improved, worsened = _against_baseline(one, measure)
-        p, corrected = one.p_baseline, one.p_baseline_corrected
-        return Statement(improved, worsened, p, corrected, _interval(one), _ties(one), _ranks(one))
+        sign = numbers.direction(one.delta, measure) if differs(one) else ""
+        known = one.p_baseline is not None
+        return Statement(
+            better=sign == "up" if known else None,
+            worse=sign == "down" if known else None,
+            p=one.p_baseline,
+            p_corrected=one.p_baseline_corrected,
+            comparisons=found.comparisons,
+            interval=_interval(one),
+            tied_with_best=_ties(one),
+            p_best=one.p_best_corrected,
+            ranks=_ranks(one),
+        )
+
+    def tests(self, measure: str) -> MeasureCertainty | None:
+        """Return the tests of one measure, None where there are none."""
+        return self.certainty.of(measure) if self.certainty is not None else None
+
+    def pairs(self, measure: str) -> int:
+        """Return the number of pairs that decide what is not separable from the best."""
+        if self.published is not None:
+            return comb(len(self.published.ranked), 2)
+        found = self.tests(measure)
+        return found.pairs if found is not None else 0
 
     def tied_with_best(self, measure: str) -> frozenset[int]:
         """The ids of the entries that may be the best, the best among them; empty where that is not known."""
         if self.published is not None:
             return self.published.tied if measure == self.published.measure else frozenset()
-        found = self.certainty.of(measure) if self.certainty is not None else None
+        found = self.tests(measure)
         if found is None:
             return frozenset()
         return frozenset(entry for entry, one in found.entries.items() if _ties(one))
@@ -95,16 +131,6 @@ class BoardStatements:
 
 #: Of a board of which nothing may be said, or is known.
 NOTHING_SAID = BoardStatements()
-
-
-def gaps_of(datasets: Collection[int]) -> dict[tuple[int, str], Gap]:
-    """The contamination gaps of the datasets' entries, by their ids and the measure. One query without twins."""
-    twins = {half for each in twins_of(datasets) for half in each[:2]} & {*datasets}
-    return {
-        (entry, said.gaps_in): gap
-        for said in (statements(twins) if twins else {}).values()
-        for entry, gap in said.gaps.items()
-    }
 
 
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
@@ -181,14 +207,6 @@ def _twins_at(twins: Twins, revisions: Mapping[int, Revision]) -> Twins:
     return twins._replace(measure=measures.pop() if len(measures) == 1 else "")
 
 
-def _against_baseline(one: EntryCertainty, measure: str) -> tuple[bool | None, bool | None]:
-    """Whether the 95% interval of the difference lies above 0, or below; the other way round for lower is better."""
-    if one.delta_low is None or one.delta_high is None:
-        return None, None
-    above, below = one.delta_low > 0, one.delta_high < 0
-    return (below, above) if better(measure) == "lower" else (above, below)
-
-
 def _interval(one: EntryCertainty) -> tuple[float, float] | None:
     if one.delta_low is None or one.delta_high is None:
         return None
@@ -204,5 +222,5 @@ def _ranks(one: EntryCertainty) -> tuple[int, int] | None:
 
 
 def differs(one: EntryCertainty | None) -> bool:
-    """Whether the 95% interval of the difference to the baseline excludes 0."""
-    return one is not None and (ends := _interval(one)) is not None and not ends[0] <= 0 <= ends[1]
+    """Return whether the difference to the baseline is significant in the entry's own test."""
+    return one is not None and one.p_baseline is not None and one.p_baseline < ALPHA

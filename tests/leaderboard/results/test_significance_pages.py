@@ -58,7 +58,7 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
         "percentile bootstrap over the 40 judged queries, 10,000 resamples, seed 1; beside Δ, of the paired difference",
         "p vs BM25: two-sided paired randomisation test by query, 10,000 permutations, seed 1, not corrected",
         "These values do not change when others submit.",
-        "Rank interval and p vs best come from tests of all pairs on this board, corrected together",
+        "Rank range and p vs best come from tests of all pairs on this board, corrected together",
         "filters do not change them.",
     ):
         assert said in page
@@ -93,7 +93,7 @@ def test_an_address_that_orders_by_ranks_holds_while_they_are_found_anew(
 ) -> None:
     # `group` is what the column was called before.
     asked = "?sort=group&min-p-best=0"
-    said = "computed: order by rank interval, bounds of p vs best."
+    said = "computed: order by rank range, bounds of p vs best."
 
     def page() -> str:
         answer = client.get(f"/datasets/{board.slug}/{asked}")
@@ -240,7 +240,7 @@ def test_tables_for_papers_have_rank_intervals_and_no_letters(
 ) -> None:
     compute_certainty(board)
     text = client.get(f"/datasets/{board.slug}/board.{ending}").content.decode()
-    assert "Rank interval" in text
+    assert "Rank range" in text
     assert "1–2" in text or "1--2" in text
     assert "Letters" not in text
     assert "mathrm" not in text
@@ -277,7 +277,10 @@ def test_the_board_of_trec_covid_round_1_shows_its_rank_intervals(
     }
     page = page_text(client, dataset)
     assert "over the 30 judged queries" in page
-    assert "Tied with the best: OHSU_RUN2, base.unipd.it, UP-rrf5rnd1, smith.rm3. " in page
+    said = "Not separable from the best: OHSU_RUN2, base.unipd.it, UP-rrf5rnd1, smith.rm3 (all 153 pairs tested)."
+    assert board.summary is not None
+    assert said in board.summary.text
+    assert "(all 153 pairs tested)" in page
 
 
 def test_a_board_without_a_baseline_speaks_of_no_comparison_with_one(client: Client) -> None:
