@@ -5,11 +5,10 @@ Lines come from a file read as a stream, or from one held in memory and put in o
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from evaluation.archives.compression import (
     BLOCK,
     LINE_LENGTH,
     SIZE,
-    ExpandedFile,
     FileLimits,
     describe_bytes,
     open_expanded,
@@ -33,8 +31,8 @@ from evaluation.kernel.reading import (
     TooManyQueriesError,
     order_by_query,
 )
-from evaluation.runs.header import RunHeader, looks_like_json, read_header
-from evaluation.runs.mteb import predictions_as_lines
+from evaluation.runs.forms import Form, StreamedLines, read_start, recognize, rewritten
+from evaluation.runs.header import RunHeader, read_header
 from evaluation.runs.problems import (
     ENCODING,
     FIELDS,
@@ -65,27 +63,6 @@ class LineSource(Protocol):
     def readinto(self, view: memoryview, /) -> int: ...
     @property
     def share_read(self) -> float: ...
-
-
-class StreamedLines:
-    """The lines of an opened file as they come, behind bytes that were read already."""
-
-    order = None
-
-    def __init__(self, file: ExpandedFile, ahead: bytes) -> None:
-        self.file, self.ahead = file, ahead
-
-    def readinto(self, view: memoryview, /) -> int:
-        if self.ahead:
-            count = min(len(self.ahead), len(view))
-            view[:count] = self.ahead[:count]
-            self.ahead = self.ahead[count:]
-            return count
-        return self.file.readinto(view)
-
-    @property
-    def share_read(self) -> float:
-        return self.file.share_read
 
 
 class GroupedLines:
@@ -192,18 +169,15 @@ class ReadingTask:
 def read_run(
     path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None = None
 ) -> RunContents:
-    """Read a run (TREC lines or MTEB predictions, plain or compressed): a file, or the content of one.
+    """Read a run (of any form, plain or compressed): a file, or the content of one.
 
     `progress` is called between blocks with the share read, and may raise to stop. Raises InvalidContent where
     the file cannot be read to its end; all other problems are counted in the result.
     """
     with open_expanded(path, limits) as file:
-        block = bytearray(BLOCK)
-        start = b""
-        while len(start) < BLOCK and (count := file.readinto(memoryview(block))):
-            start += block[:count]
-        if looks_like_json(start):
-            return _read_predictions(path, task, limits, progress)
+        start = read_start(file)
+        if (form := recognize(start)) is not None:
+            return _read_rewritten(form, path, task, limits, progress)
         header = read_header(start)
         text = start[header.size :]
         if file.kind == "plain":  # what a bomb expands to is no text either, and is refused for being one
@@ -223,14 +197,13 @@ def read_run(
     return _completed(contents, header, source.length + header.size, path, limits)
 
 
-def _read_predictions(
-    path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None
+def _read_rewritten(
+    form: Form, path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None
 ) -> RunContents:
-    with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as lines:
-        metadata = predictions_as_lines(path, limits, cast(BinaryIO, lines))
-        lines.flush()
-        contents = read_run(lines.name, task, limits, progress)
-    # the lines are ours, so their numbers would tell the sender nothing
+    with rewritten(form, path, limits) as (lines, wider, metadata):
+        contents = read_run(lines, task, wider, progress)
+    if not isinstance(form, str):
+        return contents  # a table keeps its line numbers, and messages quote the lines that were made of it
     counted = {code: LineCount(counted.count) for code, counted in contents.counted.items()}
     return replace(contents, counted=counted, metadata=metadata, texts={})
 
