@@ -24,7 +24,7 @@ from evaluation.core.errors import InvalidRun
 from evaluation.runs.columns import DOCUMENT, QUERY, RANK, SCORE, TAG, find_column
 from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, read_header
 from evaluation.runs.json_runs import json_as_lines
-from evaluation.runs.problems import ENCODING
+from evaluation.runs.problems import ENCODING, is_result_of_trec_eval
 
 #: Rows that decide which form a table has, and the share of them that must have it: a damaged row is reported later.
 _SAMPLED_ROWS, _SHARE_OF_ROWS = 5_000, 0.9
@@ -95,7 +95,7 @@ def recognize(start: bytes) -> Form:
             ends = {b"{": b"}", b"[": b"]"}[first[:1]]
             return "jsonl" if first.rstrip().endswith(ends) and others.lstrip()[:1] == first[:1] else "json"
     rows = _sample(text)
-    if not rows or is_result(rows[0]):
+    if not rows or _is_trec(rows[0]):
         return None
     for separator in (b"\t", b",", b";", None):
         if table := _table(rows, separator):
@@ -192,6 +192,10 @@ def _sample(text: bytes) -> list[bytes]:
     return ([line for line in rows if not line.startswith(b"#")] or rows)[:_SAMPLED_ROWS]
 
 
+def _is_trec(line: bytes) -> bool:
+    return len(line.split()) == 6 and is_result(line)
+
+
 def _cells(line: bytes, separator: bytes | None) -> list[bytes]:
     if separator is None:
         return line.split()
@@ -206,14 +210,15 @@ def _table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
     """The table that rows separated so are, if they are one that cannot be something else."""
     first = _cells(rows[0], separator)
     cells = [row for row in (_cells(row, separator) for row in rows) if len(row) == len(first)]
-    if len(first) < 3 or len(cells) < _SHARE_OF_ROWS * len(rows):
+    if len(first) < 3:
         return None
     named = _named_table(first, separator)
     if named is not None:
         named = replace(named, names=rows[0].removesuffix(b"\r"))
         return named if len(rows) > 1 and _fits_names(named, rows[1:], cells[1:]) else None
-    tables = _UNNAMED.get(len(first), ()) if separator or len(first) < 6 else ()
-    for columns in tables:
+    if len(cells) < _SHARE_OF_ROWS * len(rows):
+        return None
+    for columns in _UNNAMED.get(len(first), ()):
         table = Table(separator, len(first), **columns)
         if (first_rank := _first_rank(table, cells)) is not None:
             return replace(table, first_rank=first_rank)
@@ -232,7 +237,7 @@ def _named_table(names: Sequence[bytes], separator: bytes | None) -> Table | Non
 
 def _fits_names(table: Table, rows: Sequence[bytes], cells: Sequence[Sequence[bytes]]) -> bool:
     """Whether the rows below column names are a run's, not judgements under BEIR's names and not TREC lines."""
-    if not cells or all(map(is_result, rows)):
+    if 2 * len(cells) < len(rows) or all(map(_is_trec, rows)):
         return False
     if table.score is None:
         return True
@@ -260,7 +265,8 @@ def _first_rank(table: Table, cells: Sequence[Sequence[bytes]]) -> int | None:
             return None
         if table.rank is None:
             fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
-            return 1 if 2 * fractions > len(numbers) else None
+            several = 2 * len(set(numbers)) > len(numbers) and not is_result_of_trec_eval(cells[0])
+            return 1 if 2 * fractions > len(numbers) and several else None
     if table.document == 2 and {row[1].upper() for row in cells} in ({b"Q0"}, {b"0"}):
         return 1 if all(row[3].isdigit() for row in cells) else None
     depth, first_rank = _depth(table, cells)

@@ -267,7 +267,7 @@ class _TrecLines:
     def finish(self) -> None:
         """Raise InvalidContent where a score was not finite, and for judgements."""
         if self.only_grades:
-            message = "all scores are small whole numbers: the file looks like relevance judgements (qrels), not like a run"
+            message = "the file looks like relevance judgements (qrels), not like a run: all scores are small integers"
             hint = "Send the ranking of a system. If it is one, write its scores as 2.0."
             raise _invalid(JSON, message, hint)
         if self.first is None:

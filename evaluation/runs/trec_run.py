@@ -5,7 +5,7 @@ Lines come from a file read as a stream, or from one held in memory and put in o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -39,10 +39,12 @@ from evaluation.runs.problems import (
     IDENTIFIER,
     QUERY_SIZE,
     SCORE,
+    TIES,
     UNGROUPED,
     UNKNOWN_QUERIES,
     LineCount,
     RunContents,
+    has_many_ties,
     lines_at,
     lines_to_quote,
     refuse_binary,
@@ -53,6 +55,8 @@ Progress = Callable[[float], None]
 LONGEST_KEPT = 4096
 #: Six fields of a byte each, what parts them, and a newline.
 _SHORTEST_LINE = 12
+#: Lines before and behind the first tie, among which are others of its query.
+_NEAR_TIES = 1000
 
 
 class LineSource(Protocol):
@@ -217,13 +221,33 @@ def _completed(
 ) -> RunContents:
     """The contents with what the pass over the lines does not know: the header, and the lines that messages quote."""
     wanted = lines_to_quote({code: counted.lines for code, counted in contents.counted.items()})
+    many_ties, first_tie = has_many_ties(contents), next(iter(contents.counted[TIES].lines), 0)
+    near = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES) if many_ties else range(0)
+    texts = lines_at(path, {*wanted, *near}, limits)
     return replace(
         contents,
         expanded_bytes=int(expanded_bytes),
         metadata=header.metadata,
         first_line=header.lines + 1,
-        texts=lines_at(path, wanted, limits),
+        texts=texts,
+        ties_differ=_ties_differ(texts[line] for line in near if line in texts),
     )
+
+
+def _ties_differ(lines: Iterable[bytes]) -> bool:
+    """Whether two of these lines are of one query and have scores that single precision alone makes equal."""
+    written: dict[tuple[bytes, float], float] = {}
+    for line in lines:
+        fields = line.split()
+        try:
+            score = float(fields[4])
+        except (IndexError, ValueError):
+            continue
+        with np.errstate(over="ignore"):
+            key = fields[0], float(np.float32(score))
+        if written.setdefault(key, score) != score:
+            return True
+    return False
 
 
 class _RunPass:
