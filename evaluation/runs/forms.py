@@ -35,7 +35,7 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TREC_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+\d+\s+[-+.\d]\S*\s+\S+\s*")
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _FRACTION = re.compile(rb"[-+]?\d*\.\d*[1-9]\d*([eE][-+]?\d+)?")
-_GRADE = re.compile(rb"-?\d{1,2}(\.0*)?")
+_GRADE = re.compile(rb"(-[12]|\d|10)(\.0*)?")
 
 
 @dataclass(frozen=True, slots=True)
