@@ -33,7 +33,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv; may be compressed"
     )
     score.add_argument(
-        "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
+        "--run", required=True, type=Path, dest="run_file", help="run: TREC, a table or JSON"
     )
     measures_option(score)
     score.add_argument(
@@ -55,7 +55,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Say everything that is wrong with a run, as the site does.",
     )
     check.add_argument(
-        "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
+        "--run", required=True, type=Path, dest="run_file", help="run: TREC, a table or JSON"
     )
     check.add_argument("--queries", type=Path, help="the dataset's queries.jsonl")
     documents = check.add_mutually_exclusive_group()
