@@ -303,7 +303,7 @@ def upper_bound_of(name: str) -> str | None:
 
 
 def _parse_any(text: str) -> Measure | None:
-    match = _NAME.fullmatch(text)
+    match = _NAME.fullmatch(" ".join(text.split()))
     if not match:
         return None
     name, brackets, cutoff, unit, more, ranx_level = match.groups()

@@ -30,11 +30,12 @@ from evaluation.runs.problems import ENCODING, is_result_of_trec_eval
 _SAMPLED_ROWS, _SHARE_OF_ROWS = 5_000, 0.9
 #: Three columns that end in a whole number are ranks if they count up to this for some query; grades hardly ever do.
 LEAST_DEPTH = 4
+_LONGEST_RANK, _MOST_COLUMNS = 10, 64
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 #: Two numbers side by side, a rank and a score, are in no JSON.
 _TREC_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+\d+\s+[-+.\d]\S*\s+\S+\s*")
-_NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-_FRACTION = re.compile(rb"[-+]?\d*\.\d*[1-9]\d*([eE][-+]?\d+)?")
+_NUMBER = re.compile(rb"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_FRACTION = re.compile(rb"[-+]?\d*\.0*[1-9]\d*([eE][-+]?\d+)?")
 _GRADE = re.compile(rb"(-[12]|\d|10)(\.0*)?")
 
 
@@ -65,7 +66,7 @@ class Table:
         rank = b"0" if self.rank is None else cells[self.rank].removesuffix(b".0")
         if self.score is not None:
             score = cells[self.score]
-        elif rank.isdigit() and int(rank) >= self.first_rank:
+        elif rank.isdigit() and len(rank) < _LONGEST_RANK and int(rank) >= self.first_rank:
             score = repr(1 / (int(rank) - self.first_rank + 1)).encode()
         else:
             return None
@@ -94,7 +95,8 @@ def recognize(start: bytes) -> Form:
         if not _TREC_LINE.fullmatch(first):
             ends = {b"{": b"}", b"[": b"]"}[first[:1]]
             return "jsonl" if first.rstrip().endswith(ends) and others.lstrip()[:1] == first[:1] else "json"
-    rows = _sample(text)
+    first = next((line for line in io.BytesIO(text) if line.strip() and not line.startswith(b"#")), b"")
+    rows = [] if _is_trec(first) else _sample(text)
     if not rows or _is_trec(rows[0]):
         return None
     for separator in (b"\t", b",", b";", None):
@@ -202,24 +204,29 @@ def _cells(line: bytes, separator: bytes | None) -> list[bytes]:
     if b'"' not in line:
         return [cell.strip() for cell in line.split(separator)]
     text = line.decode("utf-8", "surrogateescape")
-    row = next(csv.reader([text], delimiter=separator.decode(), skipinitialspace=True), [])
+    try:
+        row = next(csv.reader([text], delimiter=separator.decode(), skipinitialspace=True), [])
+    except csv.Error:  # a field that is too long, or a line break in one
+        return []
     return [cell.strip().encode("utf-8", "surrogateescape") for cell in row]
 
 
 def _table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
     """The table that rows separated so are, if they are one that cannot be something else."""
     first = _cells(rows[0], separator)
-    cells = [row for row in (_cells(row, separator) for row in rows) if len(row) == len(first)]
-    if len(first) < 3:
+    if not 3 <= len(first) <= _MOST_COLUMNS:
         return None
+    cells = [row for row in (_cells(row, separator) for row in rows) if len(row) == len(first)]
     named = _named_table(first, separator)
     if named is not None:
         named = replace(named, names=rows[0].removesuffix(b"\r"))
         return named if len(rows) > 1 and _fits_names(named, rows[1:], cells[1:]) else None
     if len(cells) < _SHARE_OF_ROWS * len(rows):
         return None
-    for columns in _UNNAMED.get(len(first), ()):
-        table = Table(separator, len(first), **columns)
+    for unnamed in _UNNAMED:
+        table = replace(unnamed, separator=separator)
+        if table.columns != len(first):
+            continue
         if (first_rank := _first_rank(table, cells)) is not None:
             return replace(table, first_rank=first_rank)
     return None
@@ -245,16 +252,15 @@ def _fits_names(table: Table, rows: Sequence[bytes], cells: Sequence[Sequence[by
     return not grades and _NUMBER.fullmatch(cells[0][table.score]) is not None
 
 
-#: Where the columns of tables without names are, by their number.
-_UNNAMED: dict[int, tuple[dict[str, int], ...]] = {
-    3: ({"query": 0, "document": 1, "rank": 2}, {"query": 0, "document": 1, "score": 2}),
-    4: ({"query": 0, "document": 1, "rank": 2, "score": 3},),
-    5: (
-        {"query": 0, "document": 2, "rank": 3, "score": 4},
-        {"query": 0, "document": 1, "rank": 2, "score": 3, "tag": 4},
-    ),
-    6: ({"query": 0, "document": 2, "rank": 3, "score": 4, "tag": 5},),
-}
+#: Tables without names.
+_UNNAMED = (
+    Table(None, 3, query=0, document=1, rank=2),
+    Table(None, 3, query=0, document=1, score=2),
+    Table(None, 4, query=0, document=1, rank=2, score=3),
+    Table(None, 5, query=0, document=2, rank=3, score=4),
+    Table(None, 5, query=0, document=1, rank=2, score=3, tag=4),
+    Table(None, 6, query=0, document=2, rank=3, score=4, tag=5),
+)
 
 
 def _first_rank(table: Table, cells: Sequence[Sequence[bytes]]) -> int | None:

@@ -76,10 +76,11 @@ def json_as_lines(
         return {}
     metadata = document.pop(_META, None) or {}
     metadata = select_metadata(metadata) if isinstance(metadata, dict) else {}
-    lines.tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG] or "mteb"
+    tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG]
+    lines.tag = tag or ("mteb" if _levels(document) >= _SPLITS else lines.tag)
     lines.add(document)
     lines.finish()
-    return {_META: metadata}
+    return {_META: metadata} if metadata else {}
 
 
 def _parse(content: bytearray, line: int | None) -> Any:

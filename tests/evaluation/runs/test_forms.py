@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -235,3 +236,14 @@ def test_the_hint_of_ties_says_what_helps(tmp_path: Path) -> None:
         assert "more digits do not help" in hint(*scores)
     for scores in (["0.97", "0.97", "0.96"], ["0.9699999999"] * 3, ["1", "1.0", "1e0"]):
         assert "write more digits" in hint(*scores)
+
+
+@pytest.mark.parametrize("content", [
+    b"," * 900_000, b"q\td\t" + b"1" * 900_000 + b"x\n", b"q\td\t." + b"1" * 900_000 + b"x\n",
+    b'q,"' + b"a" * 900_000 + b'",1\n', b"qid\tdocid\trank\nq\td\t" + b"1" * 9_000 + b"\n",
+    b'qid,docid,score\n"q\rx","d",1.5\n', b"# ir_metadata.start\n" * 13_000,
+])  # fmt: skip
+def test_hostile_tables_are_refused_in_bounded_time(tmp_path: Path, content: bytes) -> None:
+    begun = time.process_time()
+    assert not check(tmp_path, content).valid
+    assert time.process_time() - begun < 5
