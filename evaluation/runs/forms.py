@@ -159,18 +159,21 @@ class StreamedLines(io.RawIOBase):
 
 @contextmanager
 def trec_text(
-    source: Path | str | bytes, limits: FileLimits | None = None
+    source: Path | str | bytes, limits: FileLimits | None = None, *, is_trec: bool = False
 ) -> Iterator[tuple[RunHeader, BinaryIO]]:
-    """Open a run in any form, plain or compressed, as TREC text behind its header. Raises InvalidContent."""
+    """Open a run in any form, plain or compressed, as TREC text behind its header. Raises InvalidContent.
+
+    `is_trec`: it is not of another form, whatever it looks like.
+    """
     limits = limits or FileLimits()
     with open_expanded(source, limits) as file:
         start = read_start(file)
-        form = recognize(start)
+        form = None if is_trec else recognize(start)
         if form is None:
             header = read_header(start)
             yield header, io.BufferedReader(StreamedLines(file, start[header.size :]), BLOCK)
             return
-    with rewritten(form, source, limits) as (path, limits, _), trec_text(path, limits) as opened:
+    with rewritten(form, source, limits) as (path, limits, _), trec_text(path, limits, is_trec=True) as opened:
         yield opened
 
 

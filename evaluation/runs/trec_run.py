@@ -171,16 +171,21 @@ class ReadingTask:
 
 
 def read_run(
-    path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None = None
+    path: Path | str | bytes,
+    task: ReadingTask,
+    limits: FileLimits,
+    progress: Progress | None = None,
+    *,
+    is_trec: bool = False,
 ) -> RunContents:
     """Read a run (of any form, plain or compressed): a file, or the content of one.
 
     `progress` is called between blocks with the share read, and may raise to stop. Raises InvalidContent where
-    the file cannot be read to its end; all other problems are counted in the result.
+    the file cannot be read to its end; all other problems are counted in the result. `is_trec` as in `trec_text`.
     """
     with open_expanded(path, limits) as file:
         start = read_start(file)
-        if (form := recognize(start)) is not None:
+        if not is_trec and (form := recognize(start)) is not None:
             return _read_rewritten(form, path, task, limits, progress)
         header = read_header(start)
         text = start[header.size :]
@@ -205,7 +210,7 @@ def _read_rewritten(
     form: Form, path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None
 ) -> RunContents:
     with rewritten(form, path, limits) as (lines, wider, metadata):
-        contents = read_run(lines, task, wider, progress)
+        contents = read_run(lines, task, wider, progress, is_trec=True)
     if not isinstance(form, str):
         return contents  # a table keeps its line numbers, and messages quote the lines that were made of it
     counted = {code: LineCount(counted.count) for code, counted in contents.counted.items()}
