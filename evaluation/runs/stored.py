@@ -70,7 +70,7 @@ class IndexedRun:
         ids: list[bytes] = []
         values: list[float] = []
         for start, end in zip(bounds[::2], bounds[1::2], strict=True):
-            for line in bytes(self._lines[start:end]).splitlines():
+            for line in bytes(self._lines[start:end]).removesuffix(b"\n").split(b"\n"):
                 fields = line.split()
                 ids.append(fields[2])
                 values.append(float(fields[4]))
