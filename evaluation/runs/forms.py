@@ -173,7 +173,10 @@ def trec_text(
             header = read_header(start)
             yield header, io.BufferedReader(StreamedLines(file, start[header.size :]), BLOCK)
             return
-    with rewritten(form, source, limits) as (path, limits, _), trec_text(path, limits, is_trec=True) as opened:
+    with (
+        rewritten(form, source, limits) as (path, limits, _),
+        trec_text(path, limits, is_trec=True) as opened,
+    ):
         yield opened
 
 
