@@ -76,7 +76,7 @@ class ImportForm(forms.Form):
     baseline = forms.FileField(
         label="Baseline run",
         required=False,
-        help_text="For a dataset without documents, whose BM25 nobody here makes",
+        help_text="Differences are taken to it instead of BM25, for example where BM25 finds nothing",
     )
     split = forms.CharField(
         max_length=20, initial="test", help_text="The judgements that runs are scored against"

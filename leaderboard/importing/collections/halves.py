@@ -117,7 +117,8 @@ def _draw(
         answers=read_answers(source.answers) if source.answers else None,
         corpus=source.corpus,
     )
-    scores = score_run(run, target, [options.primary or _PRIMARY]).per_query[:, 0].tolist()
+    measured = score_run(run, target, [options.primary or _PRIMARY], may_be_empty=True)
+    scores = measured.per_query[:, 0].tolist()
     # With the judgements in the key nobody without them can repeat the draw, however few seeds there are to try.
     key = hashlib.sha256(b"".join([b"%d\n" % seed, *open_blocks(judgements)])).digest()
     bm25 = dict(zip(qrels.query_ids, scores, strict=True))

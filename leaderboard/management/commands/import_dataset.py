@@ -59,7 +59,9 @@ class Command(BaseCommand):
         )
         parser.add_argument("--runs-only", action="store_true", default=None, help="there are no documents")
         parser.add_argument("--collecting", action="store_true", help="take runs before there are judgements")
-        parser.add_argument("--baseline", type=Path, metavar="RUN", help="a runs-only dataset's baseline run")
+        parser.add_argument(
+            "--baseline", type=Path, metavar="RUN", help="compare with this run instead of BM25"
+        )
         parser.add_argument("--split", default="test", help="the judgements that runs are scored against")
         parser.add_argument("--topic-field", choices=FIELDS, help="of TREC topics: the query; the title")
         parser.add_argument(

@@ -139,11 +139,6 @@ def test_hidden_judgements_allow_three_measures_and_none_that_tells_what_is_judg
     assert problem.code == "revealing_measure"
 
 
-def test_a_baseline_run_needs_a_dataset_without_documents(tmp_path: Path) -> None:
-    (problem,) = problems_of(write_folder(tmp_path), baseline=tmp_path / "corpus.jsonl")
-    assert problem.message == "a dataset with documents gets its BM25 from the worker"
-
-
 def test_a_baseline_run_is_checked_before_anything_is_stored(tmp_path: Path) -> None:
     run = tmp_path / "broken.txt"
     run.write_text("q1 Q0 d1 1 not-a-number tag\n")
