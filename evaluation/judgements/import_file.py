@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -104,11 +104,15 @@ class JudgementLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewJudgements:
-    """What a file says: `{query id: {document id: grade}}`, all grades ≥ 0, and how many lines have no grade yet."""
+    """The judgements of a file: `{query id: {document id: grade}}`, all grades ≥ 0.
+
+    `unjudged` counts the pairs without a grade, `missing` the lines with a document that the corpus lacks.
+    """
 
     grades: dict[bytes, dict[bytes, int]]
     lines: int
     unjudged: int
+    missing: int = 0
 
     @property
     def pairs(self) -> int:
@@ -166,10 +170,12 @@ def read_judgements(
     *,
     highest: int = HIGHEST_GRADE,
     scale: int | None = None,
+    strict: bool = False,
     limits: FileLimits = LIMITS,
 ) -> NewJudgements:
-    """The judgements of a file (plain, gzip, zstd or bz2) for a dataset with these queries and documents.
+    """Return the judgements of a file (plain, gzip, zstd or bz2) for a dataset with these queries and documents.
 
+    Documents that the corpus lacks are counted. With `strict`, or where a file has no others, they are refused.
     `documents` of None: any are possible. `highest` is the highest grade that the dataset knows, if above 10;
     `scale` that grade where no higher one is to be taken, None where any may come.
     Raises InvalidContent with every class of problem in the file and its first five lines, or at once for a file of
@@ -181,6 +187,9 @@ def read_judgements(
     while batch := list(islice(lines, _AT_ONCE)):
         _check_ids(batch, queries, documents, findings)
         graded.take(batch)
+    missing = findings.counts["unknown_document"]
+    if not strict and missing < graded.lines:
+        del findings.counts["unknown_document"]
     if findings:
         values = {"lowest": LOWEST_GRADE, "highest": graded.highest, "scale": scale}
         raise InvalidContent.of(*findings.report(_PROBLEMS, **values))
@@ -189,7 +198,7 @@ def read_judgements(
     found = graded.found()
     if not found.grades:
         raise InvalidContent.of(Problem("error", "nothing_judged", 1, *_PROBLEMS["nothing_judged"]))
-    return found
+    return replace(found, missing=missing)
 
 
 def guard_cell(cell: str) -> str:

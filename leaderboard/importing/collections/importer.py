@@ -17,7 +17,7 @@ from leaderboard.core.audit import record
 from leaderboard.core.permissions import opened_despite_agreement
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.files import offered_files
-from leaderboard.datasets.problems import problem
+from leaderboard.datasets.problems import missing_documents, problem
 from leaderboard.datasets.qrels import current_or_next_qrels
 from leaderboard.importing.collections.baseline_run import (
     BaselineRun,
@@ -56,7 +56,7 @@ class ImportResult:
     """What the import did: `changes` in words, empty where the same bytes and settings were there already.
 
     `offered` are the files that everyone may have now; `left_out` the splits that are not among them, because the
-    scored one is hidden.
+    scored one is hidden. `remarks` are sentences on the scored judgements of this import.
     """
 
     dataset: Dataset
@@ -66,6 +66,7 @@ class ImportResult:
     baseline_requested: bool
     offered: tuple[str, ...]
     left_out: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
     def disclosure(self) -> str:
         """Which files everyone may have, and which judgements were left out of them."""
@@ -279,9 +280,9 @@ def _record(
     if named:
         changes.append("baseline run")
     offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
-    return ImportResult(
-        dataset, version, qrels, tuple(changes), requested, offered, withheld_splits(inspected, options)
-    )
+    remarks = tuple(missing_documents(judged.statistics(dataset.relevance_level))) if judged else ()
+    withheld = withheld_splits(inspected, options)
+    return ImportResult(dataset, version, qrels, tuple(changes), requested, offered, withheld, remarks)
 
 
 def _request_bm25(dataset: Dataset, qrels: Qrels | None, *, moved: bool) -> bool:

@@ -78,7 +78,8 @@ def test_duplicate_ids_are_told_with_their_lines(tmp_path: Path) -> None:
 
 def test_unknown_queries_and_documents_are_counted_and_the_first_five_named(tmp_path: Path) -> None:
     qrels = HEADER + "".join(f"q1\tx{n}\t1\n" for n in range(7)) + "q9\td1\t1\n"
-    problems = {each.code: each for each in problems_of(write_folder(tmp_path, {"qrels/test.tsv": qrels}))}
+    folder = write_folder(tmp_path, {"qrels/test.tsv": qrels})
+    problems = {each.code: each for each in problems_of(folder, strict=True)}
     assert problems["unknown_document"].count == 7
     assert problems["unknown_document"].message == (
         "test qrels: 7 documents not in the corpus: x0, x1, x2, x3, x4 …"
