@@ -144,7 +144,7 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
     if source.answers:
         with (folder / "answers.jsonl").open("wb") as file:
             for line in b"".join(open_blocks(source.answers)).splitlines():
-                if line.strip() and drawn.get(json.loads(line)["_id"]) == half:
+                if line.strip() and drawn.get(str(json.loads(line)["_id"])) == half:
                     file.write(line + b"\n")
     grades = read_grades(source.qrels[split])
     kept = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}

@@ -31,7 +31,9 @@ from evaluation.core.files import sha256_of
 from evaluation.core.problems import Problem
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.excluded import read_excluded
-from evaluation.judgements.qrels import Qrels, read_qrels
+from evaluation.judgements.merge import write_judgements
+from evaluation.judgements.qrels import Qrels, read_grades, read_qrels
+from evaluation.verification.comparing import Judgements
 from leaderboard.datasets.problems import IDS_NAMED, in_file, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
 from leaderboard.importing.collections.options import ImportOptions
@@ -218,7 +220,19 @@ def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) 
         if may_be_empty and {each.code for each in error.report.problems} == {"empty"}:
             return None
         raise InvalidContent.of(*in_file(name, error.report.problems)) from error
-    return JudgementFile(qrels, *_expanded(path, work / f"plain-{split}.tsv"))
+    file = _expanded(path, work / f"plain-{split}.tsv")
+    if not _is_read_alike(file.path, qrels):
+        write_judgements(read_grades(path), file.path)
+        file = PlainFile(file.path, sha256_of(file.path))
+    return JudgementFile(qrels, *file)
+
+
+def _is_read_alike(path: Path, qrels: Qrels) -> bool:
+    """Whether the verification of scores, whose reader is simpler, reads the same judgements from the file."""
+    try:
+        return Judgements(path.read_bytes()).graded == qrels.as_dict()
+    except ValueError:
+        return False
 
 
 def _expanded(path: Path, plain: Path) -> PlainFile:

@@ -27,8 +27,8 @@ Progress = Callable[[str, float], None]
 
 _MEMBER = re.compile(
     r"(?P<root>(?:.+/)?)"
-    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.txt|(?P<excluded>excluded)\.tsv"
-    r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.tsv)(?:\.gz)?"
+    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.(?:txt|tsv)|(?P<excluded>excluded)\.tsv"
+    r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.(?:tsv|txt))(?:\.gz)?"
 )
 
 #: Folders are searched so deep.
