@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -185,6 +186,15 @@ def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data)
     (problem,) = problems_of(path)
     assert problem.code == "compression"
+
+
+@pytest.mark.parametrize("kind", ["w:gz", "w"])
+def test_another_archive_is_named(tmp_path: Path, kind: Any) -> None:
+    path = tmp_path / "tiny.tgz"
+    with tarfile.open(path, kind) as archive:
+        archive.add(write_folder(tmp_path / "tiny"), "tiny")
+    (problem,) = problems_of(path)
+    assert problem.message.startswith("tiny.tgz is neither a folder nor a zip: this is a tar archive")
 
 
 def test_names_in_a_zip_are_never_paths(tmp_path: Path) -> None:
