@@ -248,7 +248,7 @@ class ExpandedFile:
             self._refuse(first)
             if _kind_of(first):
                 raise _compression("the file is compressed twice", "Compress it once.")
-        if self.expanded_bytes == 0 and view[257:262] == b"ustar" and not self.limits.may_be_tar:
+        if self.expanded_bytes == 0 and bytes(view[257:262]) == b"ustar" and not self.limits.may_be_tar:
             raise _not_read("tar archive" if self.kind == "plain" else f"tar archive in {self.kind}")
         self.expanded_bytes += count
         self._bound()

@@ -155,7 +155,8 @@ def _text_column(part: str) -> str:
 
 def _records(path: Path, text_column: str) -> Iterator[Record]:
     for line, (identifier, text, title) in _columns(path, ("_id", text_column), ("title",)):
-        yield Record(*(_text(path, line, value) for value in (identifier, title, text)), line)
+        name, title, text = (_text(path, line, value) for value in (identifier, title, text))
+        yield Record(name, title, text, line)
 
 
 def _text(path: Path, line: int, value: Any) -> str:

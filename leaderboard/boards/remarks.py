@@ -16,6 +16,8 @@ _NO_RESULTS = (
 
 def remarks_on(qrels: int | None, *, hidden: bool) -> list[str]:
     """Return what everyone may know of a collection with these judgements, as sentences. One query."""
+    if qrels is None:
+        return []
     empty = Entry.objects.filter(
         evaluation__qrels=OuterRef("pk"),
         evaluation__run__lines=0,

@@ -133,17 +133,14 @@ def inspect(
     with _collect_problems(problems):
         corpus = _inspect_documents(source, id_list, progress)
     id_table = _build_table(id_list, work, progress)
-    unreadable = len(problems) > len(source.problems)
+    known = _KnownIds(query_ids, id_table, whole=len(problems) == len(source.problems))
     judgements = {}
     for split in sorted(source.qrels):
         progress(f"{split} qrels", 0.0)
         with _collect_problems(problems):
             read = _read_judgements(source.qrels[split], split, work, may_be_empty=options.collecting)
             if read is not None:
-                missing, found = _unknown_ids(
-                    read.qrels, f"{split} qrels", query_ids, id_table, whole=not unreadable,
-                    strict=options.strict,
-                )  # fmt: skip
+                missing, found = known.check(read.qrels, f"{split} qrels", strict=options.strict)
                 judgements[split] = replace(read, missing=missing)
                 problems += found
         progress(f"{split} qrels", 1.0)
@@ -158,9 +155,7 @@ def inspect(
         with _collect_problems(problems):
             excluded = _read_excluded(source.excluded, work)
             scored = judgements.get(options.split)
-            problems += _unknown_ids(
-                excluded.pairs, "excluded.tsv", query_ids, id_table, whole=not unreadable, strict=False
-            )[1]
+            problems += known.check(excluded.pairs, "excluded.tsv")[1]
             problems += _both(excluded.pairs, scored.qrels if scored else None, options)
     if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
@@ -282,25 +277,29 @@ def _both(excluded: Qrels, judged: Qrels | None, options: ImportOptions) -> Iter
         yield problem("excluded_and_relevant", message, hint, count=len(both))
 
 
-def _unknown_ids(
-    qrels: Qrels, name: str, queries: set[str], id_table: Path | None, *, whole: bool, strict: bool
-) -> tuple[frozenset[str], list[Problem]]:
-    """Return the documents of `qrels` that the corpus lacks, and what is wrong with its ids.
+class _KnownIds(NamedTuple):
+    """The ids of a collection; `whole` is False where some lines could not be read: a judged document may be there."""
 
-    Unknown queries are wrong. Unknown documents are wrong with `strict`, and where all are unknown: the files then
-    belong to different collections. Nothing is unknown where the collection does not list its documents. `whole` is
-    False where some of its lines could not be read: a judged document may be on one of them.
-    """
-    part = "" if whole else "the readable lines of "
-    problems = []
-    if unknown := [query for query in qrels.query_ids if queries and query not in queries]:
-        problems.append(unknown_ids(name, "query", f"{part}queries.jsonl", unknown))
-    if id_table is None:
-        return frozenset(), problems
-    missing = documents_not_in_corpus(qrels, DocumentIds.open(id_table))
-    if missing and (strict or len(missing) == len({document for _, document, _ in qrels.judgements()})):
-        problems.append(unknown_ids(name, "document", f"{part}the corpus", missing))
-    return frozenset(missing), problems
+    queries: set[str]
+    id_table: Path | None
+    whole: bool
+
+    def check(self, qrels: Qrels, name: str, *, strict: bool = False) -> tuple[frozenset[str], list[Problem]]:
+        """Return the documents of `qrels` that the corpus lacks, and what is wrong with its ids.
+
+        Unknown queries are wrong. Unknown documents are wrong with `strict`, and where all are unknown: the files then
+        belong to different collections. Nothing is unknown where the collection does not list its documents.
+        """
+        part = "" if self.whole else "the readable lines of "
+        problems = []
+        if unknown := [query for query in qrels.query_ids if self.queries and query not in self.queries]:
+            problems.append(unknown_ids(name, "query", f"{part}queries.jsonl", unknown))
+        if self.id_table is None:
+            return frozenset(), problems
+        missing = documents_not_in_corpus(qrels, DocumentIds.open(self.id_table))
+        if missing and (strict or len(missing) == len({document for _, document, _ in qrels.judgements()})):
+            problems.append(unknown_ids(name, "document", f"{part}the corpus", missing))
+        return frozenset(missing), problems
 
 
 def check_collecting(options: ImportOptions, judgements: dict[str, JudgementFile]) -> Iterator[Problem]:
