@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from django.test import Client
 from evaluation.core.errors import InvalidContent
 from evaluation.judgements.judges import Judge
 from leaderboard.core.audit import acting
+from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.judgements.comparing import compare_now, merge_now
@@ -65,6 +67,13 @@ def test_the_command_reports_missing_documents_or_refuses_them(tmp_path: Path, c
     assert not Dataset.objects.exists()
     call_command("import_dataset", str(folder), slug="tiny")
     assert REMARK in capsys.readouterr().out
+
+
+def test_a_missing_document_is_no_candidate(tmp_path: Path) -> None:
+    options = ImportOptions(slug="tiny", hidden=False, candidates_only=True)
+    version = import_dataset(write_collection(tmp_path), options).version
+    with gzip.open(path_of(Area.FILES, version.files.get(name="candidates.txt.gz").sha256), "rt") as lines:
+        assert {line.split()[2] for line in lines} == {"d1", "d3"}
 
 
 def test_judgements_of_another_collection_are_refused(tmp_path: Path) -> None:
