@@ -216,6 +216,7 @@ class Dataset(TypedDict):
     part_of: str | None
     twin: str | None
     nearest: list[Neighbour]
+    remarks: list[str]
 
 
 class DatasetList(TypedDict):

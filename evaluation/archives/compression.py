@@ -49,7 +49,8 @@ _DAMAGED: tuple[type[Exception], ...] = (
 )  # fmt: skip
 _REFUSED_MAGIC = {
     b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"7z\xbc\xaf": "7z", b"%PDF": "PDF",
-    b"Rar!": "rar",
+    b"Rar!": "rar", b"PAR1\x15": "Parquet", b"\x04\x22\x4d\x18": "lz4", b"LZIP\x01": "lzip",
+    b"\x1f\x9d": "compress (.Z)", b"MSCF\0": "cab",
 }  # fmt: skip
 
 
@@ -72,6 +73,8 @@ class FileLimits:
     max_ungrouped_bytes: int = 512 * MIB
     #: A JSON file is parsed in memory whole, where it takes several times its size.
     max_json_bytes: int = 16 * MIB
+    #: Whether a tar archive is read; it is refused where text is expected.
+    may_be_tar: bool = False
 
 
 class _Decompressor(Protocol):
@@ -216,8 +219,7 @@ class ExpandedFile:
     def _refuse(first: bytes) -> None:
         name = next((name for magic, name in _REFUSED_MAGIC.items() if first.startswith(magic)), None)
         if name:
-            message = f"this is a {name} file, which is not read here"
-            raise _compression(message, "Send plain text, or text compressed with gzip, zstd or bz2.")
+            raise _not_read(f"{name} file")
 
     @property
     def share_read(self) -> float:
@@ -246,6 +248,8 @@ class ExpandedFile:
             self._refuse(first)
             if _kind_of(first):
                 raise _compression("the file is compressed twice", "Compress it once.")
+        if self.expanded_bytes == 0 and bytes(view[257:262]) == b"ustar" and not self.limits.may_be_tar:
+            raise _not_read("tar archive" if self.kind == "plain" else f"tar archive in {self.kind}")
         self.expanded_bytes += count
         self._bound()
         return count
@@ -262,6 +266,11 @@ class ExpandedFile:
                     "Real run files shrink by a factor of 3 to 7; send the file plain if this one is real.",
                 )
             )
+
+
+def _not_read(name: str) -> InvalidContent:
+    hint = "Send plain text, also compressed with gzip, zstd or bz2; or pack several files into a zip."
+    return _compression(f"this is a {name}, which is not read here", hint)
 
 
 def _compression(message: str, hint: str) -> InvalidContent:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import shutil
 import stat
 import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -114,20 +115,23 @@ def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = No
 
 
 class Archive:
-    """A zip's members, without folders and what file managers add; `names` are as the zip has them.
+    """A zip's members, without folders and the files that systems and editors add.
 
-    `first_byte` is where the first of all members begins: anything but 0 means that something stands before it.
+    `names` have / between folders: Compress-Archive of Windows PowerShell writes a backslash there. `first_byte` is
+    where the first of all members begins: anything but 0 means that something stands before it.
     """
 
     def __init__(self, archive: zipfile.ZipFile, policy: ZipPolicy, allowance: ZipAllowance) -> None:
         self._archive, self._policy, self._allowance = archive, policy, allowance
         self.first_byte = min((info.header_offset for info in archive.infolist()), default=0)
-        self._infos = [info for info in archive.infolist() if not _is_clutter(info)]
-        self.names = tuple(info.filename for info in self._infos)
+        files = [(_plain(info.filename), info) for info in archive.infolist()]
+        files = [(name, info) for name, info in files if not name.endswith("/")]
+        for name, info in files:
+            _refuse_doubtful_path(_plain(info.orig_filename), is_clutter(name))  # `filename` is cut at NUL
+        self._infos = [(name, info) for name, info in files if not is_clutter(name)]
+        self.names = tuple(name for name, _ in self._infos)
         if len(self.names) > policy.max_members:
             raise _too_many(f"the zip holds {len(self.names):,} files", policy)
-        for info in self._infos:
-            _refuse_doubtful_path(info.orig_filename)  # zipfile cuts the other name at NUL
 
     def extract(self, targets: Mapping[str, Path], progress: Progress = lambda name, share: None) -> None:
         """Write members, by name, to paths that the caller chose; other members are left alone.
@@ -136,20 +140,18 @@ class Archive:
         full or would leave others less than the policy says, which is no fault of the zip.
         """
         often = Counter(name.casefold() for name in self.names)
-        wanted = [info for info in self._infos if info.filename in targets]
-        for info in wanted:
+        wanted = [(name, info) for name, info in self._infos if name in targets]
+        for name, info in wanted:
             _refuse_unusual(info)
-            if often[info.filename.casefold()] > 1:
-                raise _refusal(
-                    MEMBER_NAME, f"the zip has {_quote(info.filename)} twice", "Pack every file once."
-                )
-        for info in wanted:
-            target = targets[info.filename]
+            if often[name.casefold()] > 1:
+                raise _refusal(MEMBER_NAME, f"the zip has {_quote(name)} twice", "Pack every file once.")
+        for name, info in wanted:
+            target = targets[name]
             self._policy.check_disk_space(target.parent)
             with target.open("wb") as writer:
                 for block in self._blocks(info, target.parent):
                     writer.write(block)
-                    progress(info.filename, min(1.0, writer.tell() / max(1, info.file_size)))
+                    progress(name, min(1.0, writer.tell() / max(1, info.file_size)))
 
     def _blocks(self, info: zipfile.ZipInfo, folder: Path) -> Iterator[bytes]:
         """A member's bytes, counted rather than believed."""
@@ -213,19 +215,44 @@ def _check_headers(stored: _BoundedReader, archive: zipfile.ZipFile) -> None:
             raise _refusal(COMPRESSION, message, "Pack it again, with another program.") from error
 
 
-def _is_clutter(info: zipfile.ZipInfo) -> bool:
-    """Folders, and what file managers add without being asked."""
-    path = PurePosixPath(info.filename)
-    return (
-        info.filename.endswith("/")
-        or path.parts[:1] == ("__MACOSX",)
-        or path.name in (".DS_Store", "Thumbs.db")
-    )
+def _plain(name: str) -> str:
+    return name.replace("\\", "/")
 
 
-def _refuse_doubtful_path(name: str) -> None:
-    climbs = name.startswith("/") or ".." in PurePosixPath(name).parts
-    if not name or climbs or "\\" in name or not name.isprintable():
+#: Folders of systems, version control and editors, without capitals.
+_CLUTTER_FOLDERS = frozenset((
+    "__macosx", ".git", ".svn", ".hg", "__pycache__", ".ipynb_checkpoints", ".idea", ".vscode", ".vs", "$recycle.bin",
+    "system volume information", ".spotlight-v100", ".trashes", ".fseventsd", ".temporaryitems", "@eadir", "lost+found",
+))  # fmt: skip
+#: Files of systems, version control and editors.
+_CLUTTER = re.compile(
+    r"\._.*|\.ds_store|\.localized|\.apdisk|\.volumeicon\.icns|icon\r|(?:eh)?thumbs(?:_vista)?\.db|desktop\.ini"
+    r"|\.directory|.*\.lnk|\.git.*|\.hg(?:ignore|tags)|\.editorconfig|\.nfs[0-9a-f]+|\.fuse_hidden.*"
+    r"|.*~|~\$.*|\.~.*|\.#.*|#.*#|.*\.(?:bak|orig|rej|tmp|sw[a-p])",
+    re.DOTALL | re.IGNORECASE,
+)
+#: Files that describe others.
+_DOCUMENTATION = re.compile(
+    r"(?:readme|licen[cs]e|copying|notice|citation|changelog|authors)(?:[-_].*)?(?:\.(?:md|txt|rst|html?|pdf|cff|bib))?",
+    re.IGNORECASE,
+)
+
+
+def is_clutter(name: str) -> bool:
+    """Whether systems, version control or editors add files of this name, which has / between folders."""
+    *folders, base = name.split("/")
+    return not _CLUTTER_FOLDERS.isdisjoint(map(str.casefold, folders)) or _CLUTTER.fullmatch(base) is not None
+
+
+def without_documentation(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that are not those of a README, license and the like; all of them where nothing else is left."""
+    every = tuple(names)
+    return tuple(name for name in every if not _DOCUMENTATION.fullmatch(name.rpartition("/")[2])) or every
+
+
+def _refuse_doubtful_path(name: str, clutter: bool) -> None:
+    climbs = name.startswith("/") or ".." in PurePosixPath(name).parts or re.match("[A-Za-z]:", name)
+    if not name or climbs or not (clutter or name.isprintable()):
         raise _refusal(
             MEMBER_NAME,
             f"the zip has a member with a doubtful path: {name[:_SHOWN]!r}",

@@ -112,7 +112,7 @@ def _takes(name: str, names: MemberNames, findings: Findings) -> bool:
 def _take_tar(path: Path, scratch: Path, policy: ZipPolicy, findings: Findings) -> dict[str, Path]:
     most = policy.max_expanded_bytes or 1 << 62
     limits = FileLimits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=policy.max_ratio,
-                    ratio_floor_bytes=policy.ratio_floor_bytes)  # fmt: skip
+                    ratio_floor_bytes=policy.ratio_floor_bytes, may_be_tar=True)  # fmt: skip
     stored: dict[str, Path] = {}
     taken = MemberNames()
     with open_expanded(path, limits) as expanded:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from evaluation.archives.compression import describe_bytes
+from evaluation.archives.zip import is_clutter
 from evaluation.checkpoints.allowance import CheckpointAllowance
 from evaluation.checkpoints.findings import Findings, quoted
 from evaluation.checkpoints.limits import MOST_WEIGHTS
@@ -42,9 +43,7 @@ _INERT_TEXT = """
 .jsonl .toml .lock
 """
 _INERT = frozenset(_INERT_TEXT.split())
-_INERT_NAMES = frozenset(
-    ("license", "notice", ".gitattributes", ".gitignore", ".ds_store", "thumbs.db", "readme")
-)
+_INERT_NAMES = frozenset(("license", "notice", "readme"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,8 @@ class ModelFiles:
 
 def check_file_name(name: str, findings: Findings) -> bool:
     """Whether a file of this name is looked at; what is dangerous is refused, what is inert remarked on."""
+    if is_clutter(name):
+        return False
     path = PurePosixPath(name)
     ending, base = path.suffix.casefold(), path.name.casefold()
     if str(path) != name:

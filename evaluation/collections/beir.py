@@ -1,8 +1,9 @@
 """Reading test collections in BEIR layout: `corpus.jsonl` and `queries.jsonl`, plain or gzip, as a stream.
 
-One JSON object a line. A document has `_id`, `text` and optionally `title`; a query has `_id` and `text`.
-Documents with empty text are kept. Blank lines are skipped. What is wrong is collected over the whole file,
-so that the sender sees every class of problem at once, with its count and its first five lines.
+One JSON object a line. A document has `_id`, `text` and optionally `title`; a query has `_id` and `text`. Whole
+numbers are read as their decimal text, a missing or null text as empty. Documents with empty text are kept. Blank
+lines are skipped. Problems are collected over the whole file, so that the sender sees every class of problem at once,
+with its count and its first five lines.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from isal.igzip_lib import IsalError
 
 from evaluation.collections.blocks import Place, read_table
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LineProblems, Problem
+from evaluation.core.problems import LINES_NAMED, LineProblems, Problem
 
 #: Longest line accepted, in bytes. A book of 1,000 pages has about 3 MB.
 MAX_LINE_BYTES = 64 * 2**20
@@ -58,12 +59,17 @@ _LINE_PROBLEMS = {
         'Each line holds one object, such as {"_id": "d1", "title": "…", "text": "…"}.',
     ),
     "missing_id": ("has", "have", "no `_id`", "Give every line a string `_id` that is not empty."),
-    "missing_text": ("has", "have", "no `text`", 'Give every line a string `text`; an empty one is "".'),
+    "missing_text": (
+        "has",
+        "have",
+        "no `text`",
+        "Name the field with the text `text`, as BEIR does. It may be missing or null only where other lines have it.",
+    ),
     "not_a_string": (
         "has",
         "have",
-        "an `_id`, `title` or `text` that is not a string",
-        "Write identifiers and texts in double quotes, also when they are numbers.",
+        "an `_id`, `title` or `text` that is neither a string nor a whole number",
+        "Write identifiers and texts in double quotes: fractions, booleans and lists have no single form as text.",
     ),
     "unusable_id": (
         "has",
@@ -78,6 +84,11 @@ _LINE_PROBLEMS = {
         "Give every line an id of its own.",
     ),
 }
+
+
+#: Names of fields in which libraries write the text of a document, and that of a query.
+OTHER_TEXT_FIELDS = ("contents", "content", "body", "passage", "passage_text", "document", "doc_text")
+OTHER_QUERY_FIELDS = ("query", "query_text", "question")
 
 
 class Document(NamedTuple):
@@ -109,6 +120,12 @@ class FileProblems(LineProblems):
     def add_problem(self, problem: Problem) -> None:
         """Add a problem of the file as a whole."""
         self._others.append(problem)
+
+    def add_counts(self, other: LineProblems) -> None:
+        """Add the counts and first lines of others."""
+        self.counts.update(other.counts)
+        for code, lines in other.lines.items():
+            self.lines[code] = sorted([*self.lines[code], *lines])[:LINES_NAMED]
 
     def problems(self) -> tuple[Problem, ...]:
         """Every class of problem found, as errors, in order of the first line concerned."""
@@ -177,13 +194,11 @@ def iterate_documents(
     document number `first` on lines are read; their numbers count from where reading began.
     """
     for number, record in _iterate_records(path, findings, progress, on_bytes, first):
-        title = record.get("title")
+        title = as_text(record.get("title"))
         if title is None:
-            title = ""
-        elif not isinstance(title, str):
             findings.note("not_a_string", number)
-            continue
-        yield number, Document(record["_id"], title, record["text"])
+        else:
+            yield number, Document(record["_id"], title, record["text"])
 
 
 def iterate_queries(
@@ -204,7 +219,8 @@ def _iterate_records(
     on_bytes: Callable[[bytes], object] | None,
     first: int,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, record) for each line whose `_id` and `text` are usable strings."""
+    """(line number, record) for each line whose `_id` and `text` are usable; in the record they are strings."""
+    without, with_text = LineProblems(), first > 0
     table = read_table(path) if first else None
     place = table.place_of(first) if table else Place(0, 0)
     passed = place.document
@@ -220,29 +236,46 @@ def _iterate_records(
             record = _parse_leniently(line, number, findings)
             if record is None:
                 continue
-        problem = _problem_of(record)
-        if problem is None:
-            yield number, record
-        else:
+        if problem := _normalize(record):
             findings.note(problem, number)
+            continue
+        if "text" in record:
+            with_text = True
+        else:
+            without.note("missing_text", number)
+            record["text"] = ""
+        yield number, record
+    if without and not with_text:
+        findings.add_counts(without)
 
 
-def _problem_of(record: Any) -> str | None:
-    """The code of what is wrong with the record's `_id` and `text`, None where nothing is."""
+def _normalize(record: Any) -> str | None:
+    """Make strings of the record's `_id` and `text`; return the code of what is wrong with them, if anything."""
     if not isinstance(record, dict):
         return "malformed_json"
-    identifier = record.get("_id")
-    if identifier is None or identifier == "":
-        return "missing_id"
-    if not isinstance(identifier, str):
-        return "not_a_string"
+    identifier = as_text(record.get("_id"))
+    if not identifier:
+        return "not_a_string" if identifier is None else "missing_id"
     if _NOT_IN_ID.search(identifier) or len(identifier.encode()) > MAX_ID_BYTES:
         return "unusable_id"
+    record["_id"] = identifier
     if "text" not in record:
-        return "missing_text"
-    if not isinstance(record["text"], str):
-        return "not_a_string"
-    return None
+        return (
+            "missing_text"
+            if any(name in record for name in (*OTHER_TEXT_FIELDS, *OTHER_QUERY_FIELDS))
+            else None
+        )
+    record["text"] = as_text(record["text"])
+    return "not_a_string" if record["text"] is None else None
+
+
+def as_text(value: Any) -> str | None:
+    """Return an id or text as a string: null is empty, a whole number its digits; None for anything else."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return str(value) if type(value) is int else None
 
 
 def _parse_leniently(line: bytes, number: int, findings: FileProblems) -> Any:

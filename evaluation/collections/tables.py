@@ -1,20 +1,28 @@
 """Tables with named columns, in CSV, JSON lines or Parquet, as corpus, queries and judgements in BEIR's layout.
 
-A document or query has the columns `_id` (or `id`), `text` (or `content`) and optionally `title`; a judgement has
-`query-id`, `corpus-id` and `score`, or in a table of pairs alone, whose grades are all 1, only the first two. Other
-columns are left.
+A document or query has the columns `_id`, `text` and optionally `title`, or such as `id`, `docid` and `contents`; a
+judgement has `query-id`, `corpus-id` and `score`, or in a table of pairs alone, whose grades are all 1, only the first
+two. Other columns are ignored.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from evaluation.collections.beir import MAX_LINE_BYTES, FileProblems, iterate_lines
+from evaluation.collections.beir import (
+    MAX_LINE_BYTES,
+    OTHER_QUERY_FIELDS,
+    OTHER_TEXT_FIELDS,
+    FileProblems,
+    as_text,
+    iterate_lines,
+)
 from evaluation.collections.other_formats import (
     Record,
     write_excluded,
@@ -23,11 +31,51 @@ from evaluation.collections.other_formats import (
     wrong,
 )
 
-#: Column → the names that it may have.
+
+def _canonical(name: str) -> str:
+    """A column's name without capitals, blanks, quotes, `#`, `-` and `_`."""
+    return "".join(letter for letter in name.lower() if letter not in "-_#\"' \r\t")
+
+
+#: The column of a query's text, which has further names.
+_QUERY_TEXT = "query text"
+#: Column → the names that it may have, in order of preference, as `_canonical` writes them.
 _NAMES = {
-    "_id": ("_id", "id"), "text": ("text", "content"), "title": ("title",), "score": ("score",),
-    "query-id": ("query-id", "query_id"), "corpus-id": ("corpus-id", "corpus_id"),
-}  # fmt: skip
+    "_id": ("id",),
+    "text": ("text", "content"),
+    _QUERY_TEXT: ("text", "content"),
+    "query-id": ("queryid", "qid", "topicid", "questionid", "topicno", "topic", "query"),
+    "corpus-id": (
+        "corpusid",
+        "documentid",
+        "docid",
+        "docno",
+        "did",
+        "passageid",
+        "pid",
+        "document",
+        "doc",
+        "passage",
+    ),
+}
+#: Further names, where a table has one of them alone: nobody can tell what a second one means.
+_OTHER_NAMES = {
+    "_id": (
+        "docid",
+        "docno",
+        "documentid",
+        "corpusid",
+        "passageid",
+        "pid",
+        "queryid",
+        "qid",
+        "topicid",
+        "questionid",
+    ),
+    "text": tuple(map(_canonical, OTHER_TEXT_FIELDS)),
+    _QUERY_TEXT: tuple(map(_canonical, (*OTHER_TEXT_FIELDS, *OTHER_QUERY_FIELDS))),
+    "score": ("score", "grade", "relevance", "rel", "label", "judgment", "judgement", "relevancy", "qrel"),
+}
 _ROWS_AT_ONCE = 1000
 
 Row = tuple[int, Mapping[str, Any]]
@@ -38,14 +86,21 @@ def convert_texts(paths: Sequence[Path], target: Path) -> None:
 
     Raises InvalidContent with the file and the line (of Parquet the row) of what is wrong.
     """
-    write_records(target, (record for path in paths for record in _records(path)))
+    text = _text_column(target.name)
+    write_records(target, (record for path in paths for record in _records(path, text)))
 
 
 def convert_judgements(paths: Sequence[Path], target: Path) -> None:
     """Write the judgements of tables as `qrels/SPLIT.tsv`; errors as `convert_texts`. 1.0 is the grade 1."""
     columns = ("query-id", "corpus-id", "score")
-    rows = (values for path in paths for _, values in _columns(path, columns, rows=_graded(_rows(path))))
-    write_judgements(target, ((query, document, _whole(grade)) for query, document, grade in rows))
+    rows = ((path, *row) for path in paths for row in _columns(path, columns, rows=_graded(_rows(path))))
+    write_judgements(
+        target,
+        (
+            (_text(path, line, query), _text(path, line, document), _whole(grade))
+            for path, line, (query, document, grade) in rows
+        ),
+    )
 
 
 def convert_examples(paths: Sequence[Path], folder: Path, split: str) -> None:
@@ -94,9 +149,37 @@ def _whole(grade: Any) -> Any:
     return int(grade) if isinstance(grade, float) and grade.is_integer() else grade
 
 
-def _records(path: Path) -> Iterator[Record]:
-    for line, (identifier, text, title) in _columns(path, ("_id", "text"), ("title",)):
-        yield Record(str(identifier), str(title or ""), str(text), line)
+def _text_column(part: str) -> str:
+    return _QUERY_TEXT if part.startswith("queries") else "text"
+
+
+def _records(path: Path, text_column: str) -> Iterator[Record]:
+    for line, (identifier, text, title) in _columns(path, ("_id", text_column), ("title",)):
+        name, title, text = (_text(path, line, value) for value in (identifier, title, text))
+        yield Record(name, title, text, line)
+
+
+def _text(path: Path, line: int, value: Any) -> str:
+    """Return an id or text as a string. Raises InvalidContent for a value that could be written in several ways."""
+    text = as_text(value)
+    if text is None:
+        message = f"{str(value)[:60]!r} is neither a text nor a whole number"
+        raise wrong(path, [line], message, "Write ids and texts as texts, in double quotes.")
+    return text
+
+
+def has_other_names(path: Path, part: str) -> bool:
+    """Whether a file of JSON lines, `corpus.jsonl` or `queries.jsonl`, has ids and texts under other names than BEIR's.
+
+    The first line tells.
+    """
+    line = next((line for _, line in iterate_lines(path, FileProblems(path.name)) if line.strip()), b"")
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    named = isinstance(record, dict) and column_places(tuple(record), ("_id", _text_column(part))) is not None
+    return named and not ("_id" in record and "text" in record)
 
 
 def _columns(
@@ -104,14 +187,37 @@ def _columns(
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """(line, values of the columns) for each row; an optional column that is not there is None."""
     for line, row in _rows(path) if rows is None else rows:
+        cells = tuple(row)
         values = []
         for column in (*needed, *optional):
-            value = next((row[name] for name in _NAMES.get(column, (column,)) if name in row), None)
-            if value is None and column in needed:
-                what = f"no value in a column {column} (there are {', '.join(map(str, row))})"
+            place = _place(cells, column)
+            value = None if place is None else row[cells[place]]
+            if column in needed and (place is None or (value is None and not column.endswith("text"))):
+                name = column.removeprefix("query ")
+                what = f"no value in a column {name} (there are {', '.join(map(str, row))})"
                 raise wrong(path, [line], what, "Name the columns so, and give every row a value.")
             values.append(value)
         yield line, tuple(values)
+
+
+def column_places(cells: Sequence[str], columns: Sequence[str]) -> tuple[int, ...] | None:
+    """Return where a header has each of these columns; None where one is missing or ambiguous."""
+    places = [_place(tuple(cells), column) for column in columns]
+    if "score" in columns and "rank" in map(_canonical, cells):  # a run
+        return None
+    return None if None in places else tuple(place for place in places if place is not None)
+
+
+@lru_cache(maxsize=1024)
+def _place(cells: tuple[str, ...], column: str) -> int | None:
+    names = [_canonical(cell) for cell in cells]
+    if column in cells and column != "score":
+        return cells.index(column)
+    for name in _NAMES.get(column, () if column in _OTHER_NAMES else (_canonical(column),)):
+        if name in names:
+            return names.index(name)
+    others = [place for place, name in enumerate(names) if name in _OTHER_NAMES.get(column, ())]
+    return others[0] if len(others) == 1 else None
 
 
 def _rows(path: Path) -> Iterable[Row]:

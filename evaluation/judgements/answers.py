@@ -23,7 +23,7 @@ import regex
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import open_blocks
-from evaluation.collections.beir import Document
+from evaluation.collections.beir import Document, as_text
 from evaluation.core.errors import EndlessPattern, InvalidContent
 from evaluation.core.problems import LineProblems
 
@@ -128,10 +128,10 @@ def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]
             continue
         try:
             read = orjson.loads(line)
-            query = read["_id"]
+            query = as_text(read["_id"])
             name = "patterns" if "patterns" in read else "answers"
             strings = [text for text in read[name] if isinstance(text, str)]
-            if not isinstance(query, str) or strings != read[name]:
+            if not query or strings != read[name]:
                 raise TypeError
         except (ValueError, TypeError, KeyError):
             problems.note("malformed_answers", number)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import MAX_ID_BYTES
-from evaluation.collections.other_formats import EXCLUDED_HEADER
+from evaluation.collections.tables import column_places
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LineProblems, Problem
 from evaluation.judgements.qrels import Qrels
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_COLUMNS = ("query-id", "corpus-id")
 _PROBLEMS = {
     "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
     "fields": (
@@ -41,7 +42,8 @@ def read_excluded(path: Path) -> Qrels:
     problems = LineProblems()
     for number, line in enumerate(open_lines(path), start=1):
         line = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-        if not line.strip() or (number == 1 and line.strip().lower() == EXCLUDED_HEADER.encode()):
+        is_header = number == 1 and column_places(line.decode(errors="replace").split("\t"), _COLUMNS)
+        if not line.strip() or is_header:
             continue
         if code := _add(pairs, line):
             problems.note(code, number)

@@ -1,5 +1,5 @@
-"""Judgements that somebody made, read with everything that is wrong with them: TREC qrels, BEIR's tab-separated form,
-or a pool's CSV filled in.
+"""Judgements that somebody made, read with everything that is wrong with them: TREC qrels, a table such as BEIR's, or
+a pool's CSV filled in.
 
 A line without a grade, or with a negative one, is *not judged yet*: it is counted, and changes nothing. Grades are
 whole numbers from -2 (TREC's mark of spam) to 10, or to the highest grade that the dataset knows already. Where it
@@ -8,18 +8,16 @@ knows some, a higher one is a slip of the finger unless the curator says that th
 
 from __future__ import annotations
 
-import csv
-import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LineProblems, Problem
+from evaluation.judgements.forms import PROBLEMS, JudgementLine, judgement_lines, whole_grade
 
 LOWEST_GRADE, HIGHEST_GRADE = -2, 10
 #: What a spreadsheet takes for a formula, and the mark that keeps it from that.
@@ -39,23 +37,9 @@ _AT_ONCE = 5_000
 #: What stands for "no grade yet" and "no line yet" while lines are told apart: lower than any grade.
 _NONE_YET, _NEVER = LOWEST_GRADE - 1, LOWEST_GRADE - 2
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
-_BYTE_ORDER_MARK = "\ufeff"
-#: A header's names for each column, as pools, BEIR and spreadsheets write them.
-_COLUMNS = {
-    "query": ("query_id", "query-id", "qid"),
-    "document": ("document_id", "corpus-id", "doc_id", "docid"),
-    "grade": ("grade", "score", "relevance"),
-}
-
 #: code → (message, hint).
 _PROBLEMS = {
-    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
-    "fields": (
-        "not of the file's form: {lines}",
-        "Write `query 0 document grade` (TREC), `query<TAB>document<TAB>grade` under BEIR's header, or keep the "
-        "columns query_id, document_id and grade of a pool's CSV.",
-    ),
+    **PROBLEMS,
     "identifier": (
         "an id that no collection can have: {lines}",
         "An id is 1 to 256 bytes without white space.",
@@ -93,22 +77,17 @@ _PROBLEMS = {
 }
 
 
-class JudgementLine(NamedTuple):
-    """One judgement as the file has it: 1-based line, ids and grade as text."""
-
-    number: int
-    query: str
-    document: str
-    grade: str
-
-
 @dataclass(frozen=True, slots=True)
 class NewJudgements:
-    """What a file says: `{query id: {document id: grade}}`, all grades ≥ 0, and how many lines have no grade yet."""
+    """The judgements of a file: `{query id: {document id: grade}}`, all grades ≥ 0.
+
+    `unjudged` counts the pairs without a grade, `missing` the lines with a document that the corpus lacks.
+    """
 
     grades: dict[bytes, dict[bytes, int]]
     lines: int
     unjudged: int
+    missing: int = 0
 
     @property
     def pairs(self) -> int:
@@ -135,7 +114,8 @@ class _JudgementCollector:
             self._grade(line)
 
     def _grade(self, line: JudgementLine) -> None:
-        grade = int(line.grade) if _WHOLE.fullmatch(line.grade) else _NONE_YET
+        found = whole_grade(line.grade)
+        grade = _NONE_YET if found is None else found
         if line.grade and not LOWEST_GRADE <= grade <= self.highest:
             self.findings.note("grade", line.number)
             return
@@ -166,10 +146,12 @@ def read_judgements(
     *,
     highest: int = HIGHEST_GRADE,
     scale: int | None = None,
+    strict: bool = False,
     limits: FileLimits = LIMITS,
 ) -> NewJudgements:
-    """The judgements of a file (plain, gzip, zstd or bz2) for a dataset with these queries and documents.
+    """Return the judgements of a file (plain, gzip, zstd or bz2) for a dataset with these queries and documents.
 
+    Documents that the corpus lacks are counted. With `strict`, or where a file has no others, they are refused.
     `documents` of None: any are possible. `highest` is the highest grade that the dataset knows, if above 10;
     `scale` that grade where no higher one is to be taken, None where any may come.
     Raises InvalidContent with every class of problem in the file and its first five lines, or at once for a file of
@@ -177,10 +159,13 @@ def read_judgements(
     """
     findings = LineProblems()
     graded = _JudgementCollector(findings, max(highest, HIGHEST_GRADE), scale)
-    lines = _lines(path, findings, limits)
+    lines = judgement_lines(_bounded(open_lines(path, limits, LONGEST_LINE)), findings, unguard_cell)
     while batch := list(islice(lines, _AT_ONCE)):
         _check_ids(batch, queries, documents, findings)
         graded.take(batch)
+    missing = findings.counts["unknown_document"]
+    if not strict and missing < graded.lines:
+        del findings.counts["unknown_document"]
     if findings:
         values = {"lowest": LOWEST_GRADE, "highest": graded.highest, "scale": scale}
         raise InvalidContent.of(*findings.report(_PROBLEMS, **values))
@@ -189,7 +174,7 @@ def read_judgements(
     found = graded.found()
     if not found.grades:
         raise InvalidContent.of(Problem("error", "nothing_judged", 1, *_PROBLEMS["nothing_judged"]))
-    return found
+    return replace(found, missing=missing)
 
 
 def guard_cell(cell: str) -> str:
@@ -202,101 +187,12 @@ def unguard_cell(cell: str) -> str:
     return cell.removeprefix(GUARD)
 
 
-def _lines(path: Path | str, findings: LineProblems, limits: FileLimits) -> Iterator[JudgementLine]:
-    """The lines that can be read as judgements; of others the problem is noted."""
-    texts = _decoded(path, findings, limits)
-    for number, text in texts:
-        if not text.strip():
-            continue
-        form = _header(text)
-        if form is not None:
-            yield from _parse_table(texts, *form, number, findings)
-            return
-        yield from _parse_plain_line(number, text, findings)
-        tabs = text.count("\t") == 2 and len(text.split()) == 3
-        for later, line in texts:
-            yield from _parse_plain_line(later, line, findings, tabs=tabs)
-
-
-def _decoded(path: Path | str, findings: LineProblems, limits: FileLimits) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(open_lines(path, limits, LONGEST_LINE), 1):
+def _bounded(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Pass lines on. Raises InvalidContent where there are too many."""
+    for number, line in enumerate(lines, 1):
         if number > MOST_LINES:
             raise _too_many(MOST_LINES)
-        try:
-            text = line.decode()
-        except UnicodeDecodeError:
-            findings.note("encoding", number)
-            continue
-        yield number, text.removeprefix(_BYTE_ORDER_MARK) if number == 1 else text
-
-
-def _header(text: str) -> tuple[str, dict[str, int]] | None:
-    """How the columns of a header are separated, and where the ones that matter are; None for a line that is none."""
-    for separator in (",", "\t", ";"):
-        names = [name.strip().strip('"').lower() for name in text.split(separator)]
-        places = {
-            column: next((names.index(name) for name in known if name in names), -1)
-            for column, known in _COLUMNS.items()
-        }
-        if min(places.values()) >= 0:
-            return separator, places
-    return None
-
-
-def _parse_plain_line(
-    number: int, text: str, findings: LineProblems, *, tabs: bool | None = None
-) -> Iterator[JudgementLine]:
-    """A line of TREC's form, or of BEIR's without a header (`tabs`; None: whichever it looks like)."""
-    fields = text.split()
-    if not fields:
-        return
-    if tabs is None:
-        tabs = text.count("\t") == 2 and len(fields) == 3
-    if len(fields) != (3 if tabs else 4):
-        findings.note("fields", number)
-        return
-    yield JudgementLine(number, fields[0], fields[-2], fields[-1])
-
-
-def _parse_table(
-    texts: Iterator[tuple[int, str]],
-    separator: str,
-    places: dict[str, int],
-    header: int,
-    findings: LineProblems,
-) -> Iterator[JudgementLine]:
-    """The lines under a header. A cell in quotes may go over several lines of the file; its first one is named."""
-    last = header
-
-    def feed() -> Iterator[str]:
-        nonlocal last
-        for number, text in texts:
-            last = number
-            yield text + "\n"
-
-    rows = csv.reader(
-        feed(),
-        delimiter=separator,
-        quoting=csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL,
-        strict=True,
-    )
-    width = max(places.values())
-    while True:
-        first = last + 1
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except csv.Error:
-            findings.note("fields", first)
-            continue
-        if not any(cell.strip() for cell in row):
-            continue
-        if len(row) <= width:
-            findings.note("fields", first)
-            continue
-        query, document, grade = (row[places[column]].strip() for column in _COLUMNS)
-        yield JudgementLine(first, unguard_cell(query), unguard_cell(document), unguard_cell(grade))
+        yield line
 
 
 def _check_ids(
@@ -321,7 +217,7 @@ def _check_ids(
 
 
 def _is_id(name: str) -> bool:
-    return name.split() == [name] and len(name.encode()) <= 256
+    return name.encode().split() == [name.encode()] and len(name.encode()) <= 256
 
 
 def _too_many(most: int) -> InvalidContent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,20 +15,12 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LineProblems, Problem
+from evaluation.judgements.forms import PROBLEMS, judgement_lines, whole_grade
 from evaluation.kernel.library import JudgedTable
 
-_GRADE = re.compile(rb"[+-]?[0-9]{1,9}")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BEIR_HEADER = (b"query-id", b"corpus-id", b"score")
-
-#: code → (message, hint) of what may be wrong with a line of a qrels file.
+#: code → (message, hint) of a line that cannot be used.
 _PROBLEMS = {
-    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
-    "fields": (
-        "neither four TREC fields nor three tab-separated ones: {lines}",
-        "Write `query iteration document grade`, or `query<TAB>document<TAB>grade` under the header "
-        "`query-id<TAB>corpus-id<TAB>score`.",
-    ),
+    **PROBLEMS,
     "identifier": (
         "an id that a run file cannot name: {lines}",
         "An id is 1 to 256 bytes without white space.",
@@ -148,8 +139,8 @@ class Qrels:
 
 
 def read_qrels(path: Path | str, limits: FileLimits | None = None) -> Qrels:
-    """Judgements from a TREC file (`query iteration document grade`, white space between) or a BEIR one
-    (`query<TAB>document<TAB>grade`, usually under a header); may be compressed, and begin with a byte order mark.
+    """Read judgements from a TREC file (`query iteration document grade`) or a table, usually under a header such as
+    BEIR's; the file may be compressed, and begin with a byte order mark.
 
     Raises InvalidContent with every class of problem in the file and its first lines.
     """
@@ -157,23 +148,12 @@ def read_qrels(path: Path | str, limits: FileLimits | None = None) -> Qrels:
 
 
 def read_grades(path: Path | str, limits: FileLimits | None = None) -> dict[bytes, dict[bytes, int]]:
-    """The same as `{query id: {document id: grade}}`, negative grades too, in the order of the file."""
+    """Read judgements as `{query id: {document id: grade}}`, negative grades too, in the order of the file."""
     judgements: dict[bytes, dict[bytes, int]] = {}
     problems = LineProblems()
-    tabs: bool | None = None  # whether fields are separated by tabs alone, as the first line has it
-    for number, line in enumerate(open_lines(path, limits), start=1):
-        if number == 1:
-            line = line.removeprefix(_BYTE_ORDER_MARK)
-        fields = line.split()
-        if not fields:
-            continue
-        if tabs is None:
-            tabs = line.count(b"\t") == 2 and len(fields) == 3
-            if tabs and _is_header(line):
-                continue
-        code = _add(judgements, line, [part.strip() for part in line.split(b"\t")] if tabs else fields, tabs)
-        if code:
-            problems.note(code, number)
+    for line in judgement_lines(open_lines(path, limits), problems):
+        if code := _add(judgements, line.query.encode(), line.document.encode(), line.grade):
+            problems.note(code, line.number)
     if problems:
         raise InvalidContent.of(*problems.report(_PROBLEMS))
     if not judgements:
@@ -181,37 +161,15 @@ def read_grades(path: Path | str, limits: FileLimits | None = None) -> dict[byte
     return judgements
 
 
-def _is_header(line: bytes) -> bool:
-    names = tuple(name.strip().lower() for name in line.split(b"\t"))
-    return names == _BEIR_HEADER or (
-        len(names) == 3 and not _GRADE.fullmatch(names[2]) and b"-id" in names[0]
-    )
-
-
-def _add(
-    judgements: dict[bytes, dict[bytes, int]], line: bytes, fields: list[bytes], tabs: bool
-) -> str | None:
-    """Keep one line's judgement, or say what is wrong with it."""
-    if not _is_text(line):
-        return "encoding"
-    if len(fields) != (3 if tabs else 4):
-        return "fields"
-    query, document, grade = fields[0], fields[-2], fields[-1]
+def _add(judgements: dict[bytes, dict[bytes, int]], query: bytes, document: bytes, text: str) -> str | None:
+    """Add a judgement; return the code of what is wrong with it, if anything."""
     if any(name.split() != [name] or len(name) > FileLimits().max_id_bytes for name in (query, document)):
         return "identifier"
-    if not _GRADE.fullmatch(grade):
+    grade = whole_grade(text)
+    if grade is None:
         return "grade"
     graded = judgements.setdefault(query, {})
     if document in graded:
         return "duplicate"
-    graded[document] = int(grade)
+    graded[document] = grade
     return None
-
-
-def _is_text(line: bytes) -> bool:
-    if line.isascii():
-        return b"\0" not in line
-    try:
-        return not line.decode().startswith("\ufeff")
-    except UnicodeDecodeError:
-        return False

@@ -165,8 +165,11 @@ def score_run(
     progress: Progress | None = None,
     *,
     first_documents: int = 0,
+    may_be_empty: bool = False,
 ) -> ScoredRun:
     """Parse, check and score a run in one pass. Raises InvalidRun where `check_run` would report an error.
+
+    With `may_be_empty`, a run without any line scores 0: a search that finds nothing for any query.
 
     Raises evaluation.core.errors.EndlessPattern where a measure reads texts for patterns, and one takes too long.
 
@@ -189,6 +192,8 @@ def score_run(
     except InvalidContent as error:
         raise InvalidRun(error.report) from error
     report = _report(contents, target, limits)
+    if may_be_empty and not contents.lines:
+        report = replace(report, problems=())
     if not report.valid:
         raise InvalidRun(report)
     ranking, first = _ranking(contents, target, target.qrels), contents.first_documents

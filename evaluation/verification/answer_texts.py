@@ -101,7 +101,7 @@ class AnswerTexts:
         for number, line in enumerate(self.answers.open("rb"), 1):
             if line.strip():
                 each = json.loads(line)
-                answers[each["_id"]] = _Wanted.of(each, number)
+                answers[str(each["_id"])] = _Wanted.of(each, number)
         asking: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
             for name in names:
@@ -116,12 +116,14 @@ class AnswerTexts:
                 if not line.strip():
                     continue
                 document = json.loads(line)
-                if (name := document["_id"]) in asking:
-                    words = _words(document["text"])
+                if (name := str(document["_id"])) in asking:
+                    text = document.get("text")
+                    text = "" if text is None else str(text)
+                    words = _words(text)
                     lengths[name] = len(words)
                     for query in asking[name]:
                         wanted = answers.get(query, _Wanted())
-                        ends[query, name] = _first_end(document["text"], words, wanted, clock)
+                        ends[query, name] = _first_end(text, words, wanted, clock)
         return {
             query: (
                 array([ends.get((query, name), 0) for name in names], int64),

@@ -375,7 +375,7 @@ class DatasetAdmin(ExchangeAdmin):
             text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{waiting}"
         else:
             text = f"Nothing changed: {imported.version} has exactly this content and these settings."
-        text += f" {imported.disclosure()}"
+        text = " ".join([text, *imported.remarks, imported.disclosure()])
         self.log_change(request, imported.dataset, text)
         messages.success(request, text)
 

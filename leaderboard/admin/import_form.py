@@ -23,7 +23,7 @@ _STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Twin", "A public and a hidden half of the topics, which show a contamination gap.",
      ("twin", "seed", "twin_of")),
     ("Measures", "What the board shows, and what counts as relevant.",
-     ("primary", "measures", "relevance_level", "drop_self_matches", "candidates_only")),
+     ("primary", "measures", "relevance_level", "drop_self_matches", "candidates_only", "strict")),
     ("Description", "What the public page says.",
      ("name", "task", "domain", "language", "licence", "homepage", "citation", "description")),
     ("Who may download what", "Beside judgements.",
@@ -76,7 +76,7 @@ class ImportForm(forms.Form):
     baseline = forms.FileField(
         label="Baseline run",
         required=False,
-        help_text="For a dataset without documents, whose BM25 nobody here makes",
+        help_text="Differences are taken to it instead of BM25, for example where BM25 finds nothing",
     )
     split = forms.CharField(
         max_length=20, initial="test", help_text="The judgements that runs are scored against"
@@ -103,6 +103,10 @@ class ImportForm(forms.Form):
     candidates_only = forms.BooleanField(
         required=False,
         help_text="Re-ranking: a query's judged documents are its candidates, others are passed over",
+    )
+    strict = forms.BooleanField(
+        required=False,
+        help_text="Refuse judgements of documents that the corpus lacks; else they are reported.",
     )
     task = forms.CharField(max_length=80, required=False)
     domain = forms.CharField(max_length=80, required=False)

@@ -74,9 +74,13 @@ class JudgementUploadForm(DatasetForm):
         required=False,
         help_text="Grades above the highest present one are meant; otherwise they are taken for slips.",
     )
+    strict = forms.BooleanField(
+        required=False,
+        help_text="Refuse judgements of documents that the corpus lacks; else they are counted.",
+    )
     field_order = (
-        "dataset", "file", "judge_kind", "judge_name", "judge_version", "judge_prompt", "scale_grew", "pool", "note",
-        "why",
+        "dataset", "file", "judge_kind", "judge_name", "judge_version", "judge_prompt", "scale_grew", "strict", "pool",
+        "note", "why",
     )  # fmt: skip
 
 
@@ -134,7 +138,7 @@ class JudgementImportAdmin(JudgingAdmin):
         )
 
         def act(values: Mapping[str, Any]) -> str:
-            options = {name: values[name] for name in ("note", "pool", "scale_grew")}
+            options = {name: values[name] for name in ("note", "pool", "scale_grew", "strict")}
             uploaded = path_of_upload(values["file"])
             if uploaded is None:
                 raise RuntimeError("uploads are written to disk")

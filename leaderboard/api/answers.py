@@ -155,6 +155,9 @@ class DatasetSerializer(DatasetSummarySerializer):
         allow_null=True, help_text="Slug of the dataset with the other half of the topics: open, or hidden."
     )
     nearest = NeighbourSerializer(many=True)
+    remarks = texts(
+        help_text="Sentences on the collection: BM25 finds nothing; judged documents are missing."
+    )
 
 
 class MissingDatasetSerializer(NamedSerializer):

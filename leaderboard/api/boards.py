@@ -146,6 +146,7 @@ class DatasetView(ReadView):
             "judgements": more.judged,
             "part_of": more.group["slug"] if more.group else None,
             "nearest": more.neighbours,
+            "remarks": page.remarks,
             "twin": page.twin and page.twin["slug"],
         }
         return Response(answers.DatasetSerializer(answer, context={"request": request}).data)

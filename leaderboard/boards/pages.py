@@ -18,6 +18,7 @@ from leaderboard.boards.columns.judging import describe_judges
 from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, Member
 from leaderboard.boards.model import Board
+from leaderboard.boards.remarks import remarks_on
 from leaderboard.boards.state import BoardState
 from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.models import Benchmark, BenchmarkMember
@@ -66,6 +67,7 @@ class Tombstone(NamedTuple):
 class DatasetPage(NamedTuple):
     """A dataset, its board, what was withdrawn from it, and the datasets that it is the mean of.
 
+    `remarks` are sentences on its collection.
     `at` is when the board changed last, None where that is not known. `rows` is what it is made of.
     """
 
@@ -75,6 +77,7 @@ class DatasetPage(NamedTuple):
     parts: Sequence[DatasetPart]
     at: datetime | None
     rows: Collection[BoardRows]
+    remarks: Sequence[str] = ()
 
     @property
     def twin(self) -> dict[str, str] | None:
@@ -103,7 +106,7 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     """The dataset's page in this view, None where there is none. Raises UnknownChoice.
 
     `teams` are the reader's own, whose private results stand on the board too: such a page is nobody else's.
-    Six queries at most, and one more for a dataset that is the mean of its parts.
+    Seven queries at most, and one more for a dataset that is the mean of its parts.
     """
     listed = DatasetQuerySet(Dataset).listed().filter(slug=slug)
     times = {"changed_at": CHANGED_AT, "twin_changed_at": TWIN_CHANGED_AT}
@@ -125,10 +128,11 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     facts = composite_facts(facts_of(dataset), parts)
     said = statements([pk])[pk]
     board = dataset_board(facts, entries, state, rows[pk].measured, said.certainty, said)
-    board.notes += notes_on_parts(parts)
+    remarks = remarks_on(dataset["current_qrels_id"], hidden=facts.hidden)
+    board.notes += [*notes_on_parts(parts), *remarks]
     changes = [revision.at for revision in revisions.values()]
     at = _last_change([*changes, dataset["twin_changed_at"] or changes[0]])
-    return DatasetPage(dataset, board, tombstones_of(entries), parts, at, rows.values())
+    return DatasetPage(dataset, board, tombstones_of(entries), parts, at, rows.values(), remarks)
 
 
 def _last_change(times: Iterable[datetime | None]) -> datetime | None:

@@ -16,6 +16,7 @@ from leaderboard.boards.columns.significance import AWAITED, OUTDATED
 from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, Member
 from leaderboard.boards.model import Board
+from leaderboard.boards.remarks import remarks_on
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, Qrels
 from leaderboard.results.history import past
@@ -57,7 +58,10 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     board = dataset_board(facts, entries, state, rows[dataset_id].measured, said.certainty, said)
     _mark_gone(board, gone, whole.made_of, {})
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
-    board.notes += [*pages.notes_on_parts(parts), *_untested(revision.facts, board), *_note(bool(gone))]
+    remarks = remarks_on(revision.facts["current_qrels_id"], hidden=facts.hidden)
+    board.notes += [
+        *pages.notes_on_parts(parts), *remarks, *_untested(revision.facts, board), *_note(bool(gone))
+    ]  # fmt: skip
     since = max(each.at for each in (*revisions.values(), *other.values()))
     return PastPage(board, since, pages.tombstones_of(entries), rows.values())
 

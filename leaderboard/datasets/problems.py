@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from evaluation.core.problems import Problem
 
 #: How many unknown ids a problem names.
 IDS_NAMED = 5
+#: In the statistics of qrels: judged documents that the corpus lacks, and the relevant ones among them.
+MISSING_DOCUMENTS, MISSING_RELEVANT = "documents_not_in_corpus", "relevant_not_in_corpus"
 
 
 def problem(code: str, message: str, hint: str, count: int = 1) -> Problem:
@@ -36,3 +39,16 @@ def unknown_ids(file_name: str, what: str, where: str, ids: Sequence[str]) -> Pr
         f"Judge only {plural} that {where} holds; check that the files belong to the same collection.",
         count=len(ids),
     )
+
+
+def missing_documents(statistics: Mapping[str, Any]) -> list[str]:
+    """Return the remark on judged documents that the corpus lacks, if any; for readers of these judgements alone."""
+    missing, relevant = (statistics.get(name, 0) for name in (MISSING_DOCUMENTS, MISSING_RELEVANT))
+    if not missing:
+        return []
+    one = missing == 1
+    text = "1 judged document is" if one else f"{missing:,} judged documents are"
+    counted = "it counts" if one else "they count" if relevant == missing else f"{relevant:,} of them count"
+    if not relevant:
+        return [f"{text} not in the corpus; {'it counts' if one else 'they count'} as not relevant."]
+    return [f"{text} not in the corpus; {counted} as relevant and no run can find {'it' if one else 'them'}."]

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from leaderboard.core.audit import record
 from leaderboard.core.permissions import has_agreement
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, local_path, path_of, put
+from leaderboard.datasets.problems import MISSING_DOCUMENTS, MISSING_RELEVANT
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.models.datasets import Visibility
 
@@ -42,6 +44,8 @@ from leaderboard.models.datasets import Visibility
 READ = "read judgements"
 #: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
 _KEPT = 16
+#: Judged documents are looked up in the corpus so many at a time.
+_LOOKED_UP_AT_ONCE = 100_000
 #: The same for verifying, where a judgement takes some 200 bytes.
 _KEPT_FOR_VERIFYING = 4
 
@@ -278,11 +282,12 @@ def record_reading(subject: object, dataset: int, **what: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JudgementFile:
-    """The judgements of one split: as arrays, and as a plain file."""
+    """The judgements of one split: as arrays, and as a plain file; `missing` are documents that the corpus lacks."""
 
     qrels: judged.Qrels
     path: Path
     sha256: str
+    missing: frozenset[str] = frozenset()
 
     def statistics(self, relevance_level: int) -> dict[str, Any]:
         """Counts for the dataset's page; `relevant` means graded `relevance_level` or higher."""
@@ -299,7 +304,27 @@ class JudgementFile:
             "grades": {str(grade): int(count) for grade, count in zip(grades, counts, strict=True)},
             "relevance_levels": len({0, *grades.tolist()}),
             "negative_grades": self.qrels.negative_count,
+            **self._missing_counts(relevance_level),
         }
+
+    def _missing_counts(self, relevance_level: int) -> dict[str, int]:
+        if not self.missing:
+            return {}
+        judgements = self.qrels.judgements()
+        relevant = {document for _, document, grade in judgements if grade >= relevance_level} & self.missing
+        return {MISSING_DOCUMENTS: len(self.missing), MISSING_RELEVANT: len(relevant)}
+
+
+def documents_not_in_corpus(qrels: judged.Qrels, documents: DocumentIds) -> list[str]:
+    """Return the judged documents that the corpus lacks, each once, in order of the judgements."""
+    missing: dict[str, None] = {}
+    names = (document for _, document, _ in qrels.judgements())
+    while batch := list(islice(names, _LOOKED_UP_AT_ONCE)):
+        known = documents.contain(batch).tolist()
+        missing |= dict.fromkeys(
+            document for document, is_known in zip(batch, known, strict=True) if not is_known
+        )
+    return list(missing)
 
 
 def current_or_next_qrels(

@@ -14,6 +14,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.files import sha256_of
 from evaluation.judgements.judges import NOT_NAMED, Judge, Judged, agreements, count_standing
 from evaluation.judgements.merge import (
@@ -28,8 +29,8 @@ from evaluation.judgements.merge import (
 from evaluation.judgements.qrels import read_grades, read_qrels
 from leaderboard.core import wakeup
 from leaderboard.core.audit import record
-from leaderboard.core.storage.store import Area, path_of, put, work_folder
-from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels
+from leaderboard.core.storage.store import Area, local_path, path_of, put, work_folder
+from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels, documents_not_in_corpus
 from leaderboard.judgements.disclosure import is_secret, record_compared
 from leaderboard.judgements.drawing import draw, record_pool
 from leaderboard.judgements.imports import (
@@ -146,7 +147,11 @@ def merge_import(brought: JudgementImport, folder: Path) -> MergedJudgements:
     )
     path = folder / "merged.tsv"
     write_judgements(grades, path)
-    judged = JudgementFile(read_qrels(path), path, sha256_of(path))
+    qrels, table = read_qrels(path), brought.version.document_ids_sha256
+    missing = (
+        documents_not_in_corpus(qrels, DocumentIds.open(local_path(Area.INDEXES, table))) if table else []
+    )
+    judged = JudgementFile(qrels, path, sha256_of(path), frozenset(missing))
     put(Area.QRELS, path, judged.sha256)
     row = Qrels(version=brought.version, split=split_of(brought), sha256=judged.sha256)
     return MergedJudgements(judged, prepare_content(brought.dataset, row), _about_judges(brought, grades))
@@ -266,9 +271,11 @@ def draw_now(pool: Pool) -> None:
     pool.refresh_from_db()
 
 
-def preview_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) -> JudgementComparison:
-    """What a file would bring, with nothing stored. Raises as `imports.check_judgements`."""
-    found = check_judgements(dataset, path, scale_grew=scale_grew)
+def preview_judgements(
+    dataset: Dataset, path: Path, *, scale_grew: bool = False, strict: bool = False
+) -> JudgementComparison:
+    """Compare a file with the present judgements; nothing is stored. Raises as `imports.check_judgements`."""
+    found = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
     return compare(present_grades(dataset.current_qrels), found.grades)
 
 

@@ -15,8 +15,8 @@ from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.qrels import record_reading
 from leaderboard.models import Dataset, JudgementImport, Pool, Qrels, Rescore, User
 
-#: What a file says of itself, whatever is judged.
-_OF_THE_FILE = ("lines", "pairs", "unjudged")
+#: Counts of a file and its documents, whatever is judged.
+_OF_THE_FILE = ("lines", "pairs", "unjudged", "missing")
 
 #: What the record calls a comparison.
 COMPARED = "compared with hidden judgements"

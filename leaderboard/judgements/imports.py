@@ -32,18 +32,21 @@ WORKING = (State.COMPARING, State.MERGING)
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
-def check_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) -> NewJudgements:
-    """What the file says of the dataset's queries and documents; nothing is stored.
+def check_judgements(
+    dataset: Dataset, path: Path, *, scale_grew: bool = False, strict: bool = False
+) -> NewJudgements:
+    """Read the file's judgements of the dataset's queries and documents; nothing is stored.
 
-    `scale_grew`: grades above those of the present judgements are meant.
+    `scale_grew`: grades above those of the present judgements are meant. `strict` refuses documents that the corpus
+    lacks.
     Raises evaluation.core.errors.InvalidContent with everything that is wrong, and JudgingRefused for a dataset without
     content.
     """
-    return read_import(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew)
+    return read_import(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew, strict=strict)
 
 
 def read_import(
-    version: DatasetVersion, path: Path, present: Qrels | None, *, scale_grew: bool
+    version: DatasetVersion, path: Path, present: Qrels | None, *, scale_grew: bool, strict: bool = False
 ) -> NewJudgements:
     """The judgements in a file, for a version that has `present` ones. Raises InvalidContent."""
     table = version.document_ids_sha256
@@ -56,6 +59,7 @@ def read_import(
         highest=max(HIGHEST_GRADE, known),
         # Where nothing is judged relevant yet there is no scale to keep to.
         scale=known if known > 0 and not scale_grew else None,
+        strict=strict,
     )
 
 
@@ -109,6 +113,7 @@ def import_judgements(
     note: str = "",
     pool: Pool | None = None,
     scale_grew: bool = False,
+    strict: bool = False,
 ) -> JudgementImport:
     """Take the file in, to be held against the present judgements by the scorer. Within `audit.acting`.
 
@@ -120,7 +125,10 @@ def import_judgements(
     version = _version(dataset)
     if pool is not None and pool.version_id != version.pk:
         raise JudgingRefused(f"{pool} is not of the dataset's present version.")
-    found = check_judgements(dataset, path, scale_grew=scale_grew)
+    found = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
+    counts = {"lines": found.lines, "pairs": found.pairs, "unjudged": found.unjudged}
+    if found.missing:
+        counts["missing"] = found.missing
     sha256 = put(Area.CURATION, path)
     with transaction.atomic():
         brought = JudgementImport.objects.create(
@@ -130,7 +138,7 @@ def import_judgements(
             pool=pool,
             file_name=(name or path.name)[:200],
             sha256=sha256,
-            counts={"lines": found.lines, "pairs": found.pairs, "unjudged": found.unjudged},
+            counts=counts,
             note=note[:300],
             judge_kind=judge.kind,
             judge_name=judge.name.strip()[:80],

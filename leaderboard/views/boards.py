@@ -71,6 +71,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "rounds": rounds,
             "parts": page.parts,
             "twin": page.twin,
+            "remarks": page.remarks,
             "registration": has_agreement(row),
             "due": keeping_out(row, request.user),
             "benchmarks": lists.benchmarks_with(dataset["pk"]),

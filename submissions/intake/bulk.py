@@ -6,11 +6,12 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
-from itertools import chain, count
+from itertools import chain, count, filterfalse
 from pathlib import Path
 
 from django.db import transaction
 
+from evaluation.archives.zip import is_clutter, without_documentation
 from evaluation.core.problems import Problem, ProblemCode, Report
 from evaluation.runs.naming import first_tag, run_name, without_endings
 from leaderboard.judgements.disclosure import record_compared
@@ -59,7 +60,8 @@ def import_runs(
     `participants` is a CSV that says of each run by whom it is. Raises BulkRefused with all problems of all files, and
     then nothing is stored.
     """
-    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    names = (path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    files = sorted(folder / name for name in without_documentation(filterfalse(is_clutter, names)))
     if not files:
         raise BulkRefused(
             [_report(folder.name, NO_FILE, "the folder has no files", "Name the folder of the runs.")]

@@ -13,7 +13,14 @@ from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
 from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, open_blocks
-from evaluation.archives.zip import TOO_MANY_FILES, ZipAllowance, ZipPolicy, is_zip, open_archive
+from evaluation.archives.zip import (
+    TOO_MANY_FILES,
+    ZipAllowance,
+    ZipPolicy,
+    is_zip,
+    open_archive,
+    without_documentation,
+)
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode, Report
 from evaluation.runs.forms import recognize
@@ -214,7 +221,7 @@ def _names_in_zips(files: Sequence[IncomingFile]) -> dict[Path, tuple[str, ...]]
 
 def _names_in(file: IncomingFile) -> tuple[str, ...]:
     with open_archive(file.path, ZIP_POLICY) as archive:
-        names = archive.names
+        names = without_documentation(archive.names)
     if not names:
         hint = "Pack one run for each dataset: <dataset>.txt."
         raise InvalidContent.of(EMPTY.problem("the zip holds no files", hint))
@@ -232,7 +239,9 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
     folder.mkdir()
     try:
         with open_archive(file.path, policy, shared) as archive:
-            members = {name: folder / str(number) for number, name in enumerate(archive.names)}
+            members = {
+                name: folder / str(number) for number, name in enumerate(without_documentation(archive.names))
+            }
             archive.extract(members)
     except InvalidContent as error:
         raise Refused.for_files([FileReport(file.name, file.dataset or "", error.report)]) from error

@@ -72,17 +72,16 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
         return MemberOutcome(row, Outcome.WHOLE if whole else Outcome.UNAVAILABLE, row.note)
     try:
         with fetched(row.source, _options(row, dataset), progress) as (folder, said):
-            version = import_dataset(folder, said, progress).version
+            imported = import_dataset(folder, said, progress)
     except InvalidContent as error:
         problems = error.report.problems
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
         return MemberOutcome(row, Outcome.FAILED, f"{problems[0].message}{more}. {problems[0].hint}")
     except DiskSpaceError as error:
         return MemberOutcome(row, Outcome.FAILED, str(error))
-    counted = version.statistics
-    return MemberOutcome(
-        row, Outcome.IMPORTED, f"{counted['documents']:,} documents, {counted['queries']:,} queries"
-    )
+    counted = imported.version.statistics
+    detail = f"{counted['documents']:,} documents, {counted['queries']:,} queries"
+    return MemberOutcome(row, Outcome.IMPORTED, ". ".join([detail, *imported.remarks]))
 
 
 def _options(row: CataloguedDataset, dataset: Dataset | None) -> ImportOptions:

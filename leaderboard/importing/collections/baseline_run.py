@@ -1,4 +1,4 @@
-"""The run that a curator names as the baseline of a dataset without documents."""
+"""The run that a curator names as the baseline of a dataset."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evaluation.collections.other_formats import write_judgements, write_records
 from evaluation.collections.smart import read_smart, read_smart_judgements
-from evaluation.collections.tables import convert_judgements, convert_texts
+from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
 from evaluation.collections.topics import queries_of, read_topics
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
@@ -70,7 +70,8 @@ class Conversion:
             return partial(convert_judgements if part.startswith("qrels-") else convert_texts, [path])
         match = _OTHER.fullmatch(path.name)
         if match is None:
-            return None
+            texts = part in ("corpus.jsonl", "queries.jsonl")
+            return partial(convert_texts, [path]) if texts and has_other_names(path, part) else None
         if match["topics"]:
             return partial(self._convert_topics, path)
         if match["judged"]:

@@ -117,7 +117,8 @@ def _draw(
         answers=read_answers(source.answers) if source.answers else None,
         corpus=source.corpus,
     )
-    scores = score_run(run, target, [options.primary or _PRIMARY]).per_query[:, 0].tolist()
+    measured = score_run(run, target, [options.primary or _PRIMARY], may_be_empty=True)
+    scores = measured.per_query[:, 0].tolist()
     # With the judgements in the key nobody without them can repeat the draw, however few seeds there are to try.
     key = hashlib.sha256(b"".join([b"%d\n" % seed, *open_blocks(judgements)])).digest()
     bm25 = dict(zip(qrels.query_ids, scores, strict=True))
@@ -143,7 +144,7 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
     if source.answers:
         with (folder / "answers.jsonl").open("wb") as file:
             for line in b"".join(open_blocks(source.answers)).splitlines():
-                if line.strip() and drawn.get(json.loads(line)["_id"]) == half:
+                if line.strip() and drawn.get(str(json.loads(line)["_id"])) == half:
                     file.write(line + b"\n")
     grades = read_grades(source.qrels[split])
     kept = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}

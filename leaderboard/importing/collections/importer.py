@@ -17,7 +17,7 @@ from leaderboard.core.audit import record
 from leaderboard.core.permissions import opened_despite_agreement
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.files import offered_files
-from leaderboard.datasets.problems import problem
+from leaderboard.datasets.problems import missing_documents, problem
 from leaderboard.datasets.qrels import current_or_next_qrels
 from leaderboard.importing.collections.baseline_run import (
     BaselineRun,
@@ -40,7 +40,7 @@ from leaderboard.importing.collections.storing import (
 from leaderboard.importing.collections.twins import check_twin
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore, under_way
-from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
+from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels, WorkRequest
 from leaderboard.models.datasets import Protection
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.measures import check_measures, check_reads_texts, shown_measures
@@ -56,7 +56,7 @@ class ImportResult:
     """What the import did: `changes` in words, empty where the same bytes and settings were there already.
 
     `offered` are the files that everyone may have now; `left_out` the splits that are not among them, because the
-    scored one is hidden.
+    scored one is hidden. `remarks` are sentences on the scored judgements of this import.
     """
 
     dataset: Dataset
@@ -66,6 +66,7 @@ class ImportResult:
     baseline_requested: bool
     offered: tuple[str, ...]
     left_out: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
     def disclosure(self) -> str:
         """Which files everyone may have, and which judgements were left out of them."""
@@ -142,14 +143,6 @@ def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
 def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Problem]:
     primary = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
     problems = list(check_measures(primary, options.measures, hidden=bool(options.hidden)))
-    if options.baseline is not None and not options.runs_only:
-        problems.append(
-            problem(
-                "baseline",
-                "a dataset with documents gets its BM25 from the worker",
-                "Say --baseline only with --runs-only.",
-            )
-        )
     if options.baseline is not None and not options.baseline.is_file():
         problems.append(problem("baseline", f"there is no file {options.baseline}", "Name a run file."))
     if options.protection == Protection.COMPETITION and not options.hidden:
@@ -271,11 +264,12 @@ def _record(
     dataset.save()
     if offer_content(dataset, version, stored, options.split, with_scored=not stays):
         changes.append("files")
-    # Without judgements it is retrieved all the same: a pool may be drawn from it.
-    baselines = Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels)
-    requested = moved and not dataset.runs_only and (qrels is None or not baselines.exists())
-    if requested:
-        request_baseline(dataset)
+    requested = _request_bm25(dataset, qrels, moved=moved)
+    if requested and not moved:
+        changes.append("BM25 requested again")
+    if run is not None and qrels is None:
+        message = "a baseline run is scored on judgements, and there are none yet"
+        raise InvalidContent.of(problem("baseline", message, "Name the run when you import the judgements."))
     named = run is not None and name_run_on_board(dataset, run)
     if run is not None and not named and request_baseline_run(dataset, run):
         requested = True
@@ -286,9 +280,26 @@ def _record(
     if named:
         changes.append("baseline run")
     offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
-    return ImportResult(
-        dataset, version, qrels, tuple(changes), requested, offered, withheld_splits(inspected, options)
-    )
+    remarks = tuple(missing_documents(judged.statistics(dataset.relevance_level))) if judged else ()
+    withheld = withheld_splits(inspected, options)
+    return ImportResult(dataset, version, qrels, tuple(changes), requested, offered, withheld, remarks)
+
+
+def _request_bm25(dataset: Dataset, qrels: Qrels | None, *, moved: bool) -> bool:
+    """Ask for the dataset's BM25 where it has no baseline and none is asked for; True if it is asked for now.
+
+    A dataset that an earlier attempt left in preparation is tried again. Without judgements BM25 is retrieved all the
+    same: a pool may be drawn from it.
+    """
+    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE, dataset=dataset, taken_at=None)
+    unfinished = dataset.state == Dataset.State.PREPARING and not waiting.exists()
+    if dataset.runs_only or not (moved or unfinished):
+        return False
+    baselines = Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels)
+    if qrels is not None and baselines.exists():
+        return False
+    request_baseline(dataset)
+    return True
 
 
 def _rescore(dataset: Dataset, qrels: Qrels) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,14 +31,13 @@ from evaluation.core.files import sha256_of
 from evaluation.core.problems import Problem
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.excluded import read_excluded
-from evaluation.judgements.qrels import Qrels, read_qrels
+from evaluation.judgements.merge import write_judgements
+from evaluation.judgements.qrels import Qrels, read_grades, read_qrels
+from evaluation.verification.comparing import Judgements
 from leaderboard.datasets.problems import IDS_NAMED, in_file, problem, unknown_ids
-from leaderboard.datasets.qrels import JudgementFile
+from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import CollectionFiles, Progress
-
-#: Judgements are looked up so many at a time.
-_BATCH = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +133,16 @@ def inspect(
     with _collect_problems(problems):
         corpus = _inspect_documents(source, id_list, progress)
     id_table = _build_table(id_list, work, progress)
-    unreadable = len(problems) > len(source.problems)
+    known = _KnownIds(query_ids, id_table, whole=len(problems) == len(source.problems))
     judgements = {}
     for split in sorted(source.qrels):
         progress(f"{split} qrels", 0.0)
         with _collect_problems(problems):
             read = _read_judgements(source.qrels[split], split, work, may_be_empty=options.collecting)
             if read is not None:
-                judgements[split] = read
-                problems += _unknown_ids(
-                    read.qrels, f"{split} qrels", query_ids, id_table, whole=not unreadable
-                )
+                missing, found = known.check(read.qrels, f"{split} qrels", strict=options.strict)
+                judgements[split] = replace(read, missing=missing)
+                problems += found
         progress(f"{split} qrels", 1.0)
     problems += check_collecting(options, judgements)
     answers = None
@@ -157,7 +155,7 @@ def inspect(
         with _collect_problems(problems):
             excluded = _read_excluded(source.excluded, work)
             scored = judgements.get(options.split)
-            problems += _unknown_excluded(excluded.pairs, query_ids, id_table, whole=not unreadable)
+            problems += known.check(excluded.pairs, "excluded.tsv")[1]
             problems += _both(excluded.pairs, scored.qrels if scored else None, options)
     if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
@@ -217,7 +215,19 @@ def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) 
         if may_be_empty and {each.code for each in error.report.problems} == {"empty"}:
             return None
         raise InvalidContent.of(*in_file(name, error.report.problems)) from error
-    return JudgementFile(qrels, *_expanded(path, work / f"plain-{split}.tsv"))
+    file = _expanded(path, work / f"plain-{split}.tsv")
+    if not _is_read_alike(file.path, qrels):
+        write_judgements(read_grades(path), file.path)
+        file = PlainFile(file.path, sha256_of(file.path))
+    return JudgementFile(qrels, *file)
+
+
+def _is_read_alike(path: Path, qrels: Qrels) -> bool:
+    """Whether the verification of scores, whose reader is simpler, reads the same judgements from the file."""
+    try:
+        return Judgements(path.read_bytes()).graded == qrels.as_dict()
+    except ValueError:
+        return False
 
 
 def _expanded(path: Path, plain: Path) -> PlainFile:
@@ -251,15 +261,6 @@ def _read_excluded(path: Path, work: Path) -> ExcludedDocuments:
     return ExcludedDocuments(pairs, _expanded(path, work / "plain-excluded.tsv"))
 
 
-def _unknown_excluded(
-    excluded: Qrels, queries: set[str], id_table: Path | None, *, whole: bool
-) -> Iterator[Problem]:
-    """Unknown queries, and documents where all are unknown: a list may name some that are not handed out."""
-    found = list(_unknown_ids(excluded, "excluded.tsv", queries, id_table, whole=whole))
-    every = len({document for _, document, _ in excluded.judgements()})
-    yield from (each for each in found if each.code != "unknown_document" or each.count == every)
-
-
 def _both(excluded: Qrels, judged: Qrels | None, options: ImportOptions) -> Iterator[Problem]:
     """Documents that are excluded for a query and relevant to it: no run could find them."""
     pairs = {(query, document) for query, document, _ in excluded.judgements()}
@@ -276,39 +277,29 @@ def _both(excluded: Qrels, judged: Qrels | None, options: ImportOptions) -> Iter
         yield problem("excluded_and_relevant", message, hint, count=len(both))
 
 
-def _unknown_ids(
-    qrels: Qrels, name: str, queries: set[str], id_table: Path | None, *, whole: bool
-) -> Iterator[Problem]:
-    """Judged queries and documents that the collection does not have; nothing where it does not say what it has.
+class _KnownIds(NamedTuple):
+    """The ids of a collection; `whole` is False where some lines could not be read: a judged document may be there."""
 
-    `whole` is False where some of its lines could not be read: a judged document may be on one of them.
-    """
-    part = "" if whole else "the readable lines of "
-    if queries:
-        unknown = [query for query in qrels.query_ids if query not in queries]
-        if unknown:
-            yield unknown_ids(name, "query", f"{part}queries.jsonl", unknown)
-    if id_table is not None:
-        documents = DocumentIds.open(id_table)
-        missing: dict[str, None] = {}
-        for batch in _batches(qrels):
-            known = documents.contain(batch)
-            missing |= {
-                document: None for document, is_known in zip(batch, known, strict=True) if not is_known
-            }
-        if missing:
-            yield unknown_ids(name, "document", f"{part}the corpus", list(missing))
+    queries: set[str]
+    id_table: Path | None
+    whole: bool
 
+    def check(self, qrels: Qrels, name: str, *, strict: bool = False) -> tuple[frozenset[str], list[Problem]]:
+        """Return the documents of `qrels` that the corpus lacks, and what is wrong with its ids.
 
-def _batches(qrels: Qrels) -> Iterator[list[str]]:
-    batch: list[str] = []
-    for _, document, _ in qrels.judgements():
-        batch.append(document)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+        Unknown queries are wrong. Unknown documents are wrong with `strict`, and where all are unknown: the files then
+        belong to different collections. Nothing is unknown where the collection does not list its documents.
+        """
+        part = "" if self.whole else "the readable lines of "
+        problems = []
+        if unknown := [query for query in qrels.query_ids if self.queries and query not in self.queries]:
+            problems.append(unknown_ids(name, "query", f"{part}queries.jsonl", unknown))
+        if self.id_table is None:
+            return frozenset(), problems
+        missing = documents_not_in_corpus(qrels, DocumentIds.open(self.id_table))
+        if missing and (strict or len(missing) == len({document for _, document, _ in qrels.judgements()})):
+            problems.append(unknown_ids(name, "document", f"{part}the corpus", missing))
+        return frozenset(missing), problems
 
 
 def check_collecting(options: ImportOptions, judgements: dict[str, JudgementFile]) -> Iterator[Problem]:

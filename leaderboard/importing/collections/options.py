@@ -9,7 +9,7 @@ from typing import Any
 #: Options that are no columns of `Dataset` as they stand.
 _OTHERS = (
     "slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of", "topic_field",
-    "source",
+    "source", "strict",
 )  # fmt: skip
 
 
@@ -19,10 +19,10 @@ class ImportOptions:
 
     `hidden` is True by default. `collecting` opens the dataset for runs before there are judgements. `split` names
     the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
-    them. `protection` and `public_share` are for new datasets. `baseline` is a run file that a runs-only dataset's
-    deltas are taken against. `twin_of` is the slug of the open dataset whose hidden half this one is. `topic_field` is
+    them. `protection` and `public_share` are for new datasets. `baseline` is a run file that differences are
+    taken to instead of BM25. `twin_of` is the slug of the open dataset whose hidden half this one is. `topic_field` is
     the field of TREC topics that is the query, one of `evaluation.collections.topics.FIELDS`. `source` says where the
-    collection was fetched from.
+    collection was fetched from. `strict` refuses judgements of documents that the corpus lacks.
     """
 
     slug: str
@@ -55,6 +55,7 @@ class ImportOptions:
     twin_of: str | None = None
     topic_field: str | None = None
     source: str = ""
+    strict: bool = False
 
     def columns(self) -> dict[str, Any]:
         """The columns of `Dataset` that were said."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evaluation.archives.compression import open_blocks
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
@@ -27,8 +28,8 @@ Progress = Callable[[str, float], None]
 
 _MEMBER = re.compile(
     r"(?P<root>(?:.+/)?)"
-    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.txt|(?P<excluded>excluded)\.tsv"
-    r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.tsv)(?:\.gz)?"
+    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.(?:txt|tsv)|(?P<excluded>excluded)\.tsv"
+    r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.(?:tsv|txt))(?:\.gz)?"
 )
 
 #: Folders are searched so deep.
@@ -84,10 +85,21 @@ def open_source(
         raise InvalidContent.of(
             problem(
                 "no_collection",
-                f"{path.name} is neither a folder nor a zip" if path.exists() else f"there is no {path}",
+                f"{path.name} is neither a folder nor a zip{_other_archive(path)}"
+                if path.exists()
+                else f"there is no {path}",
                 "Give a folder or a zip with corpus.jsonl, queries.jsonl and qrels/test.tsv.",
             )
         )
+
+
+def _other_archive(path: Path) -> str:
+    """Name the format of a file that is packed in another way, for the end of a message."""
+    try:
+        next(open_blocks(path), None)
+    except InvalidContent as error:
+        return f": {error}"
+    return ""
 
 
 def _files_below(folder: Path, depth: int) -> Iterator[Path]:

@@ -85,7 +85,8 @@ def _store_candidates(inspected: InspectedCollection, split: str, work: Path) ->
     """The judged documents of each query as a run, in an order that tells no grade."""
     if split not in inspected.judgements:
         return None
-    pairs = ((query, name) for query, name, _ in inspected.judgements[split].qrels.judgements())
+    judged = inspected.judgements[split]
+    pairs = ((query, name) for query, name, _ in judged.qrels.judgements() if name not in judged.missing)
     ordered = sorted(pairs, key=lambda pair: (pair[0], sha256(" ".join(pair).encode()).digest()))
     lines = (
         f"{query} Q0 {name} {place} -{place} candidates\n" for place, (query, name) in enumerate(ordered, 1)

@@ -59,7 +59,12 @@ class Command(BaseCommand):
         )
         parser.add_argument("--runs-only", action="store_true", default=None, help="there are no documents")
         parser.add_argument("--collecting", action="store_true", help="take runs before there are judgements")
-        parser.add_argument("--baseline", type=Path, metavar="RUN", help="a runs-only dataset's baseline run")
+        parser.add_argument(
+            "--baseline", type=Path, metavar="RUN", help="compare with this run instead of BM25"
+        )
+        parser.add_argument(
+            "--strict", action="store_true", help="refuse judgements of documents that the corpus lacks"
+        )
         parser.add_argument("--split", default="test", help="the judgements that runs are scored against")
         parser.add_argument("--topic-field", choices=FIELDS, help="of TREC topics: the query; the title")
         parser.add_argument(
@@ -144,7 +149,11 @@ def summary(imported: ImportResult) -> str:
         parts.append(f"{judged['judgements']:,} judgements of {judged['judged_queries']:,} queries")
         if judged["negative_grades"]:
             parts.append(f"negative grades, taken as unjudged: {judged['negative_grades']:,}")
-    lines = [f"Imported {imported.version}: {', '.join(parts)}.", f"Changed: {', '.join(imported.changes)}."]
+    lines = [
+        f"Imported {imported.version}: {', '.join(parts)}.",
+        *imported.remarks,
+        f"Changed: {', '.join(imported.changes)}.",
+    ]
     if imported.baseline_requested and dataset.state == dataset.State.PREPARING:
         lines.append("Its baseline is requested; the dataset is published when a worker has made it.")
     elif imported.baseline_requested:

@@ -51,6 +51,9 @@ class Command(CurationCommand):
         parser.add_argument(
             "--scale-grew", action="store_true", help="grades above the highest present one are meant"
         )
+        parser.add_argument(
+            "--strict", action="store_true", help="refuse judgements of documents that the corpus lacks"
+        )
         parser.add_argument("--dry-run", action="store_true", help="say what would come of it; store nothing")
 
     def curate(self, dataset: Dataset, file: Path, **options: Any) -> str:
@@ -63,8 +66,9 @@ class Command(CurationCommand):
 
     def _import(self, dataset: Dataset, file: Path, options: dict[str, Any]) -> str:
         blind = dataset.current_qrels is not None and not may_see_counts(dataset, actor().person)
+        checks = {name: options[name] for name in ("scale_grew", "strict")}
         if options["dry_run"]:
-            return _try(dataset, file, blind, options["scale_grew"])
+            return _try(dataset, file, blind, checks)
         if blind and not options["conflicts"]:
             raise CommandError(f"Say --conflicts keep, replace or highest: {_NOT_TOLD}")
         kind = (
@@ -76,9 +80,9 @@ class Command(CurationCommand):
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
-        brought = imports.import_judgements(
-            dataset, file, judge, note=options["note"], pool=pool, scale_grew=options["scale_grew"]
-        )
+        brought = imports.import_judgements(dataset, file, judge, note=options["note"], pool=pool, **checks)
+        if missing := brought.counts.get("missing"):
+            self.stdout.write(f"{number_of(missing, 'line')} with a document that the corpus lacks.")
         compare_now(brought)
         if blind:
             self.stdout.write(
@@ -109,15 +113,15 @@ class Command(CurationCommand):
         return known
 
 
-def _try(dataset: Dataset, file: Path, blind: bool, scale_grew: bool) -> str:
-    """What a file would bring, as far as whoever acts may know."""
+def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> str:
+    """Describe what a file would bring, as far as the acting person may know."""
     if blind:
-        checked = imports.check_judgements(dataset, file, scale_grew=scale_grew)
+        checked = imports.check_judgements(dataset, file, **checks)
         pairs = number_of(checked.pairs, "judgement")
         return f"The file can be taken: {pairs}, {checked.unjudged:,} not judged yet."
     if dataset.hidden and dataset.current_qrels is not None:
         record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
-    return _summary(preview_judgements(dataset, file, scale_grew=scale_grew).counts())
+    return _summary(preview_judgements(dataset, file, **checks).counts())
 
 
 def _summary(counts: dict[str, Any]) -> str:

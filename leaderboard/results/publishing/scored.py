@@ -16,7 +16,7 @@ from leaderboard.results.pooled import fed_pools
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.scheduling import decide_publication
-from leaderboard.results.publishing.visibility import take_over_baseline
+from leaderboard.results.publishing.visibility import name_baseline, take_over_baseline
 from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.values import (
     aggregate_seeds,
@@ -69,6 +69,9 @@ def publish_entry(
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing.
 
+    With `is_baseline` it becomes the baseline of its group, except that the site's own retrieval (MEASURED) leaves a
+    run that a curator named in that place.
+
     Over hidden judgements it may come back HELD, without scores: then it is told to nobody, or not yet. `held` is the
     dataset's row as `lock_board` gave it, where the caller's transaction holds the board already.
     """
@@ -81,17 +84,33 @@ def publish_entry(
         evaluation=evaluation,
         provenance=provenance,
         configuration=evaluation.run.configuration,
-        is_baseline=is_baseline,
         facts=dict(facts or {}),
         submission_reference=submission_reference,
         submitter=submitter,
         **_columns(dataset, [evaluation], scores, public=public, submitter=submitter),
         **marks.columns([evaluation]),
     )
+    present = _present_baseline(entry) if is_baseline else None
+    if is_baseline and present is None:
+        entry.is_baseline = True
+        entry.save(update_fields=["is_baseline"])
     _record_publication(dataset, entry)
-    if entry.visibility == Entry.Visibility.PUBLIC and not is_baseline:
+    if present is not None:
+        made_again = provenance == Entry.Provenance.MEASURED and present.system_id == entry.system_id
+        if made_again:
+            Entry.objects.filter(pk=present.pk).update(visibility=Entry.Visibility.SUPERSEDED)
+        if made_again or provenance != Entry.Provenance.MEASURED:
+            name_baseline(entry)
+            entry.refresh_from_db(fields=["is_baseline"])
+    elif entry.visibility == Entry.Visibility.PUBLIC and not is_baseline:
         take_over_baseline(entry)
     return entry
+
+
+def _present_baseline(entry: Entry) -> Entry | None:
+    """Return the public baseline that the entry would share its comparison group with."""
+    group = Entry.objects.filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group)
+    return group.filter(is_baseline=True, visibility=Entry.Visibility.PUBLIC).first()
 
 
 @transaction.atomic

@@ -78,11 +78,19 @@ class RetrievalResult:
 
 
 def store_checked_run(
-    path: Path, version: DatasetVersion, label: str = "", facts: Mapping[str, Any] | None = None
+    path: Path,
+    version: DatasetVersion,
+    label: str = "",
+    facts: Mapping[str, Any] | None = None,
+    *,
+    may_be_empty: bool = False,
 ) -> RetrievedRun:
-    """Check a run as an upload is checked, without judgements, and store it. Raises InvalidRun."""
+    """Check a run as an upload is checked, without judgements, and store it. Raises InvalidRun.
+
+    `may_be_empty` accepts a run of the site's own without any line, as of BM25 over texts in another language.
+    """
     report = check_run(path, scoring_target(version))
-    if not report.valid:
+    if not report.valid and not (may_be_empty and not path.stat().st_size):
         raise InvalidRun(report)
     return RetrievedRun(*store_run(path), label, dict(facts or {}))
 

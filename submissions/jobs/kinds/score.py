@@ -31,6 +31,7 @@ from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels
 from leaderboard.results.history.revisions import lock_board, lock_boards
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.scored import EntryOrigin, publish_entry
+from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation
 from leaderboard.results.values import JUDGED_MEASURES, upper_of
 from submissions.core.errors import ALREADY_SUBMITTED
@@ -97,7 +98,14 @@ def score_job(job: Job, lease: Lease) -> None:
         verify_scored(stored.sha256, qrels, scored, lease.check)
     which = {"pk": job.submission.system_id} if job.submission else {"slug": job.payload["system_slug"]}
     system = System.objects.select_related("team").get(**which)
-    publish_on_current_qrels(job, lease, system, [ScoredResult(stored, scored)], qrels)
+    is_baseline = bool(job.payload.get("baseline"))
+
+    def publish_dataset(results: Sequence[ScoredResult], entries: Sequence[Entry]) -> None:
+        mark_published(job.dataset)
+
+    publish_on_current_qrels(
+        job, lease, system, [ScoredResult(stored, scored)], qrels, publish_dataset if is_baseline else None
+    )
     delete_upload(job)
 
 
@@ -142,15 +150,26 @@ def evaluate_run(
     evaluation.verification.ScoresDiffer.
     """
     text = read_text(stored.sha256) if stored.size <= IN_MEMORY else None
-    scored = _score(run_path(stored.sha256) if text is None else text, dataset, qrels, progress)
+    run = run_path(stored.sha256) if text is None else text
+    scored = _score(run, dataset, qrels, progress, may_be_empty=True)
     verify_scored(stored.sha256, qrels, scored, partial(progress, 1.0), text)
     return scored
 
 
-def _score(run: Path | bytes, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
-    """The values of a run in any form, not verified. Pages show its first documents where judgements are open."""
+def _score(
+    run: Path | bytes,
+    dataset: Dataset,
+    qrels: Qrels,
+    progress: Callable[[float], None],
+    *,
+    may_be_empty: bool = False,
+) -> ScoredRun:
+    """Score a run in any form, without verification. Pages show its first documents where judgements are open."""
     target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else KEPT
-    return score_run(run, target, measures_of(dataset), progress=progress, first_documents=first_documents)
+    return score_run(
+        run, target, measures_of(dataset), progress=progress, first_documents=first_documents,
+        may_be_empty=may_be_empty,
+    )  # fmt: skip
 
 
 def verify_scored(

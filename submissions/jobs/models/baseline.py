@@ -74,7 +74,7 @@ def _retrieve_and_score(job: Job, lease: Lease, configuration: EngineConfigurati
         write_text(kept.sha256, out)
     else:
         _retrieve(job, lease, configuration, version, out)
-    run = store_checked_run(out, version)
+    run = store_checked_run(out, version, may_be_empty=True)
     finish_retrieval(job, lease, RetrievalResult(system_of(configuration).slug, version.pk, job.queue, [run]))
 
 

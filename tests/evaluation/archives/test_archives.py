@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
+from evaluation.archives.zip import ZipPolicy, is_zip, open_archive, without_documentation
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from tests.fuzz.bombs import BOMBS, zip_of
@@ -65,7 +65,40 @@ def test_names_that_differ_in_case_alone_are_refused(tmp_path: Path) -> None:
     assert (problem.code, problem.message) == ("member_name", "the zip has a.txt twice")
 
 
-@pytest.mark.parametrize("name", ["../a.txt", "b/../../a.txt", "/a.txt", "b\\a.txt", "a\nb.txt"])
+CLUTTER = (
+    "__MACOSX/._b.txt", "._b.txt", ".DS_Store", "runs/.ds_store", "Thumbs.db", "ehthumbs.db", "desktop.ini",
+    "runs\\desktop.ini", ".git/config", ".gitignore", ".gitattributes", "b.txt~", "~$b.docx", ".b.txt.swp", "b.txt.bak",
+    ".#b.txt", "#b.txt#", ".idea/workspace.xml", "__pycache__/b.pyc", ".ipynb_checkpoints/b-checkpoint.txt", "Icon\r",
+    "$RECYCLE.BIN\\x", ".directory", "b.lnk",
+)  # fmt: skip
+
+
+def test_files_that_systems_and_editors_add_are_passed_over(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", ("b.txt", "B"), *((name, "x") for name in CLUTTER))
+    assert extracted(path) == {"b.txt": "B"}
+
+
+def test_backslashes_of_windows_stand_between_folders(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", ("runs\\", ""), ("runs\\a.txt", "A"), ("runs/b.txt", "B"))
+    assert extracted(path) == {"runs/a.txt": "A", "runs/b.txt": "B"}
+    problem = refused(packed(tmp_path / "b.zip", ("runs\\a.txt", "A"), ("runs/a.txt", "B")))
+    assert problem.message == "the zip has runs/a.txt twice"
+
+
+def test_descriptions_beside_other_files_are_told_by_their_names() -> None:
+    names = ["README.md", "runs/LICENSE", "readme_first.txt", "CITATION.cff", "nfcorpus.txt", "licensed.txt"]
+    assert without_documentation(names) == ("nfcorpus.txt", "licensed.txt")
+    assert without_documentation(["readme.txt"]) == ("readme.txt",)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../a.txt", "b/../../a.txt", "/a.txt", "a\nb.txt", "..\\a.txt", "b\\..\\..\\a.txt", "\\a.txt", "C:\\a.txt",
+        "C:/a.txt", "c:a.txt", "\\\\server\\a.txt",
+        "..\\desktop.ini", "..\\__MACOSX\\a.txt", "__MACOSX/../../a.txt",
+    ],
+)  # fmt: skip
 def test_doubtful_paths_are_refused(tmp_path: Path, name: str) -> None:
     assert refused(packed(tmp_path / "a.zip", (name, "x"))).code == "member_name"
 

@@ -188,7 +188,14 @@ def test_shards_become_one_file(tmp_path: Path) -> None:
 
 def test_zip_and_tar_and_a_folder_in_a_folder_are_the_same_model(tmp_path: Path) -> None:
     nested = {f"my-model/{name}": data for name, data in files().items()}
-    archives = [zipped(nested, tmp_path / "a.zip"), zipped(files(), tmp_path / "b.zip"), tarred(tmp_path)]
+    windows = {f"my-model\\{name}": data for name, data in files().items()}
+    clutter = {
+        f"my-model/{name}": b"x" for name in ("desktop.ini", ".git/hooks/a.sh", "._config.json", "a.json~")
+    }
+    archives = [
+        zipped(nested, tmp_path / "a.zip"), zipped(files(), tmp_path / "b.zip"), tarred(tmp_path),
+        zipped(windows, tmp_path / "c.zip"), zipped({**nested, **clutter}, tmp_path / "d.zip"),
+    ]  # fmt: skip
     described = [
         rebuild(validate_archive(path, tmp_path / f"s{number}"), tmp_path / f"r{number}")
         for number, path in enumerate(archives)

@@ -74,10 +74,13 @@ def test_a_lone_surrogate_becomes_a_replacement_character(tmp_path: Path) -> Non
         ('{"text": "a"}', "missing_id"),
         ('{"_id": "", "text": "a"}', "missing_id"),
         ('{"_id": null, "text": "a"}', "missing_id"),
-        ('{"_id": 7, "text": "a"}', "not_a_string"),
-        ('{"_id": "x", "text": 7}', "not_a_string"),
-        ('{"_id": "x", "text": null}', "not_a_string"),
-        ('{"_id": "x", "title": 7, "text": "a"}', "not_a_string"),
+        ('{"_id": 7.0, "text": "a"}', "not_a_string"),
+        ('{"_id": true, "text": "a"}', "not_a_string"),
+        ('{"_id": 123456789012345678901, "text": "a"}', "not_a_string"),
+        ('{"_id": "x", "text": 7.5}', "not_a_string"),
+        ('{"_id": "x", "text": NaN}', "not_a_string"),
+        ('{"_id": "x", "text": ["a"]}', "not_a_string"),
+        ('{"_id": "x", "title": false, "text": "a"}', "not_a_string"),
         ('{"_id": "x", "contents": "a"}', "missing_text"),
         ('{"_id": "a b", "text": "a"}', "unusable_id"),
         ('{"_id": "a\\u0000", "text": "a"}', "unusable_id"),
@@ -96,6 +99,24 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path: Path, line: str | bytes
     if code != "duplicate_id":
         with pytest.raises(InvalidContent):
             list(read_corpus(path))
+
+
+def test_null_texts_and_whole_numbers_are_read(tmp_path: Path) -> None:
+    lines = [
+        '{"_id": 7, "text": null}',
+        '{"_id": "2", "title": null}',
+        '{"_id": "3", "title": 20, "text": 0}',
+    ]
+    path = write(tmp_path, "\n".join(lines))
+    assert list(read_corpus(path)) == [("7", "", ""), ("2", "", ""), ("3", "20", "0")]
+    assert list(read_queries(path)) == [("7", ""), ("2", ""), ("3", "0")]
+
+
+@pytest.mark.parametrize("field", ["abstract", "contents"])
+def test_a_file_without_any_text_is_refused(tmp_path: Path, field: str) -> None:
+    path = write(tmp_path, "".join(json.dumps({"_id": f"d{n}", field: "a"}) + "\n" for n in range(7)))
+    problem = problems_of(path)["missing_text"]
+    assert (problem.count, problem.lines) == (7, (1, 2, 3, 4, 5))
 
 
 def test_all_classes_of_problems_are_told_together_with_counts_and_first_five_lines(tmp_path: Path) -> None:

@@ -27,18 +27,18 @@ grades = st.dictionaries(ids, st.dictionaries(ids, st.integers(0, 3), min_size=1
 old_grades = st.dictionaries(ids, st.dictionaries(ids, st.integers(-1, 3), min_size=1), max_size=3)
 
 
-def read(tmp_path: Path, text: str | bytes, highest: int = 2) -> NewJudgements:
+def read(tmp_path: Path, text: str | bytes, highest: int = 2, *, strict: bool = False) -> NewJudgements:
     """What the file says, of documents d1 to d9."""
     path = tmp_path / "judgements"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     documents = DocumentIds.build((f"d{number}" for number in range(1, 10)), tmp_path / "ids")
-    return read_judgements(path, QUERIES, documents, highest=highest)
+    return read_judgements(path, QUERIES, documents, highest=highest, strict=strict)
 
 
 def problems(tmp_path: Path, text: str | bytes, highest: int = 2) -> dict[str, Problem]:
     """What is wrong with it, by code."""
     with pytest.raises(InvalidContent) as caught:
-        read(tmp_path, text, highest)
+        read(tmp_path, text, highest, strict=True)
     return {each.code: each for each in caught.value.report.problems}
 
 
@@ -75,6 +75,13 @@ def test_everything_that_is_wrong_is_listed_with_its_first_lines(tmp_path: Path)
     }
     assert found["grade"].message == "a grade that is not a whole number from -2 to 10: 3 lines"
     assert all(each.hint for each in found.values())
+
+
+def test_documents_that_the_corpus_lacks_are_counted_unless_there_are_no_others(tmp_path: Path) -> None:
+    found = read(tmp_path, "q1 0 d1 1\nq1 0 d98 0\nq2 0 d99 1\n")
+    assert (found.missing, found.grades[b"q2"]) == (2, {b"d99": 1})
+    with pytest.raises(InvalidContent, match="a document that the dataset does not have: 1 line"):
+        read(tmp_path, "q1 0 d98 1\n")
 
 
 def test_lines_of_a_csv_are_those_of_the_file(tmp_path: Path) -> None:

@@ -43,6 +43,77 @@ def test_a_byte_order_mark_is_no_part_of_the_first_query(tmp_path: Path, content
     assert read(tmp_path, "\ufeff" + content).as_dict() == {"q1": {"d1": 1}}
 
 
+ROWS = [("q1", "d1", "2"), ("q1", "d2", "0"), ("q2", "d1", "1")]
+READ = {"q1": {"d1": 2, "d2": 0}, "q2": {"d1": 1}}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "query_id corpus_id score", "qid docid rel", "query-id corpus-id score", "QueryID DocID Relevance",
+        "Query_Id,Document_Id,Label", "topic iter docno rel", "# topic iteration docno judgment", "qid 0 pid label",
+        "query-id corpus-id relevance", "Topic-ID Q0 Doc-ID Grade", "",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("separator", ["\t", " ", ",", ", ", ";"])
+@pytest.mark.parametrize("end", ["", ".0", ".", ".000"])
+def test_tables_with_any_header_separator_and_whole_grades(
+    tmp_path: Path, header: str, separator: str, end: str
+) -> None:
+    names = header.removeprefix("# ").replace(",", " ").split()
+    lines = [separator.join(names)] if names else []
+    if header.startswith("#"):
+        lines[0] = f"# {lines[0]}"
+    for query, document, grade in ROWS:
+        middle = ["0"] if len(names) == 4 else []
+        lines.append(separator.join([query, *middle, document, grade + end]))
+    assert read(tmp_path, "\r\n".join(lines) + "\r\n").as_dict() == READ
+
+
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_columns_of_a_header_may_come_in_any_order_beside_others(tmp_path: Path, separator: str) -> None:
+    lines = [
+        ["rel", "comment", "docid", "qid"],
+        ["2", "good", "d1", "q1"],
+        ["0", "", "d2", "q1"],
+        ["1", "x", "d1", "q2"],
+    ]
+    assert read(tmp_path, "\n".join(map(separator.join, lines))).as_dict() == READ
+
+
+def test_ids_with_commas_semicolons_and_other_spaces_are_whole(tmp_path: Path) -> None:
+    assert read(tmp_path, "q,1 0 d,2;3 1\n").as_dict() == {"q,1": {"d,2;3": 1}}
+    assert read(tmp_path, "q,1\td,2;3\t1\n").as_dict() == {"q,1": {"d,2;3": 1}}
+    assert read(tmp_path, "q1 0 d\u30002 1\nq1 0 d\u00a02 1\n").as_dict() == {
+        "q1": {"d\u30002": 1, "d\u00a02": 1}
+    }
+    assert read(tmp_path, 'qid,docid,rel\n"q,1","d ""2""",1\n'.replace(" ", "_")).as_dict() == {
+        "q,1": {'d_"2"': 1}
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "line"),
+    [
+        ("qid\tdocid\trel\nq1\td1\t1.0\nq1\td2\t1.5\n", "grade", 3),
+        ("1 0 d1 1\n1 0 d2 0.5\n", "grade", 2),
+        ("1 0 d1 1e0\n", "grade", 1),
+        ("1 0 d1 True\n", "grade", 1),
+        ("topic\tdossier\tmark\nq1\td1\t1\n", "header", 1),
+        ("qid\tdocid\trel\tscore\nq1\td1\t1\t2\n", "header", 1),
+        ("qid,docid,rank,score\nq1,d1,1,9\n", "header", 1),
+        ('{"q1": {"d1": 1}}', "json", 1),
+        ('{"query-id": "q1", "corpus-id": "d1", "score": 1}\n', "json", 1),
+        ("1 Q0 d1 1 12.5 tag\n", "run", 1),
+        ("1 0 184\n", "fields", 1),
+        ("qid\tdocid\trel\nq1\td1\n", "fields", 2),
+    ],
+)
+def test_other_files_are_named_with_their_line(tmp_path: Path, content: str, code: str, line: int) -> None:
+    found = problems(tmp_path, content)
+    assert found[code] == (line,)
+
+
 def test_a_query_with_negative_grades_only_is_judged_as_trec_eval_has_it(tmp_path: Path) -> None:
     qrels = read(tmp_path, "1 0 a -1\n2 0 a 1\n")
     assert qrels.query_ids == ("1", "2")

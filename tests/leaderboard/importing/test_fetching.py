@@ -211,8 +211,8 @@ def test_a_hub_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_renamed_columns_are_told(mirror: FakeHub) -> None:
-    mirror.files["qrels/test.jsonl"] = b'{"query": "q1", "doc": "d1", "score": 1}\n'
-    assert "no value in a column query-id (there are query, doc, score)" in refused(f"hf:{NAME}")
+    mirror.files["qrels/test.jsonl"] = b'{"person": "q1", "doc": "d1", "score": 1}\n'
+    assert "no value in a column query-id (there are person, doc, score)" in refused(f"hf:{NAME}")
 
 
 @pytest.mark.parametrize("part", ["corpus.jsonl", "queries.jsonl", "qrels/test.jsonl"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from django.conf import settings
@@ -304,6 +305,16 @@ def test_progress_tells_every_stage(tmp_path: Path) -> None:
         "expanding corpus.jsonl", "expanding queries.jsonl", "expanding qrels-test.tsv", "expanding qrels-train.tsv",
         "queries", "corpus", "document ids", "test qrels", "train qrels", "storing",
     ]  # fmt: skip
+
+
+def test_a_zip_of_windows_powershell_is_imported(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.zip"
+    with ZipFile(path, "w") as archive:
+        for name, content in good_files().items():
+            archive.writestr(f"tiny\\{name}".replace("/", "\\"), content)
+        archive.writestr("tiny\\desktop.ini", "x")
+    imported = tiny(path)
+    assert imported.version.statistics["documents"] == 5
 
 
 @pytest.mark.parametrize("zipped", [False, True], ids=["folder", "zip"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -78,7 +79,8 @@ def test_duplicate_ids_are_told_with_their_lines(tmp_path: Path) -> None:
 
 def test_unknown_queries_and_documents_are_counted_and_the_first_five_named(tmp_path: Path) -> None:
     qrels = HEADER + "".join(f"q1\tx{n}\t1\n" for n in range(7)) + "q9\td1\t1\n"
-    problems = {each.code: each for each in problems_of(write_folder(tmp_path, {"qrels/test.tsv": qrels}))}
+    folder = write_folder(tmp_path, {"qrels/test.tsv": qrels})
+    problems = {each.code: each for each in problems_of(folder, strict=True)}
     assert problems["unknown_document"].count == 7
     assert problems["unknown_document"].message == (
         "test qrels: 7 documents not in the corpus: x0, x1, x2, x3, x4 …"
@@ -139,11 +141,6 @@ def test_hidden_judgements_allow_three_measures_and_none_that_tells_what_is_judg
     assert problem.code == "revealing_measure"
 
 
-def test_a_baseline_run_needs_a_dataset_without_documents(tmp_path: Path) -> None:
-    (problem,) = problems_of(write_folder(tmp_path), baseline=tmp_path / "corpus.jsonl")
-    assert problem.message == "a dataset with documents gets its BM25 from the worker"
-
-
 def test_a_baseline_run_is_checked_before_anything_is_stored(tmp_path: Path) -> None:
     run = tmp_path / "broken.txt"
     run.write_text("q1 Q0 d1 1 not-a-number tag\n")
@@ -189,6 +186,15 @@ def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data)
     (problem,) = problems_of(path)
     assert problem.code == "compression"
+
+
+@pytest.mark.parametrize("kind", ["w:gz", "w"])
+def test_another_archive_is_named(tmp_path: Path, kind: Any) -> None:
+    path = tmp_path / "tiny.tgz"
+    with tarfile.open(path, kind) as archive:
+        archive.add(write_folder(tmp_path / "tiny"), "tiny")
+    (problem,) = problems_of(path)
+    assert problem.message.startswith("tiny.tgz is neither a folder nor a zip: this is a tar archive")
 
 
 def test_names_in_a_zip_are_never_paths(tmp_path: Path) -> None:

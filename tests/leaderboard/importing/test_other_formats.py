@@ -280,14 +280,14 @@ def test_csv_is_taken(tmp_path: Path, packed: str, judged: str) -> None:
     [
         (
             "queries.csv",
-            "id,question\nq1,what\n",
-            "queries.csv: no value in a column text (there are id, question)",
+            "id,wording\nq1,what\n",
+            "queries.csv: no value in a column text (there are id, wording)",
             (2,),
         ),
         (
             "qrels.csv",
-            "query,corpus-id,score\nq1,d1,1\n",
-            "qrels.csv: no value in a column query-id (there are query, corpus-id, score)",
+            "person,corpus-id,score\nq1,d1,1\n",
+            "qrels.csv: no value in a column query-id (there are person, corpus-id, score)",
             (2,),
         ),
         ("corpus.csv", "id,text\nd1,a,b\n", "corpus.csv: not as many fields as the header has", (2,)),
@@ -301,6 +301,45 @@ def test_tables_that_cannot_be_read_are_told_with_their_lines(
         take(write(tmp_path, {**CSV, name: content}))
     assert (message, lines) in {(each.message, each.lines) for each in error.value.report.problems}
     assert not Dataset.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("document", "query"),
+    [
+        ({"id": 1, "contents": "wings"}, {"qid": "q1", "query": "what"}),
+        (
+            {"docid": "1", "title": "t", "body": "wings", "url": "http://…"},
+            {"query_id": "q1", "text": "what"},
+        ),
+        ({"_id": "1", "passage": "wings", "title": None}, {"_id": "q1", "question": "what"}),
+    ],
+)
+def test_json_lines_with_other_names_are_taken(
+    tmp_path: Path, document: dict[str, Any], query: dict[str, Any]
+) -> None:
+    files = {"corpus.jsonl": json.dumps(document), "queries.jsonl": json.dumps(query)}
+    imported = take(write(tmp_path, {**files, "qrels.csv": "qid,docid,rel\nq1,1,1\n"}))
+    (found,) = read_corpus(path_of(Area.FILES, imported.version.corpus_sha256))
+    assert (found.id, found.text) == ("1", "wings")
+    (asked,) = read_queries(path_of(Area.FILES, imported.version.queries_sha256))
+    assert asked == ("q1", "what")
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        ({"_id": "1", "body": "wings", "passage": "of wings"}, "missing_text"),
+        ({"_id": "1", "question": "what", "answer": "wings"}, "missing_text"),
+        ({"id": 1.0, "contents": "wings"}, "unreadable_format"),
+        ({"id": "1", "contents": ["wings"]}, "unreadable_format"),
+    ],
+)
+def test_json_lines_that_leave_a_doubt_are_refused(
+    tmp_path: Path, document: dict[str, Any], code: str
+) -> None:
+    files = {"corpus.jsonl": json.dumps(document), "queries.jsonl": '{"_id": "q1", "text": "what"}'}
+    problem = refused(write(tmp_path, {**files, "qrels.csv": "qid,docid,rel\nq1,1,1\n"}))
+    assert problem.code == code
 
 
 def test_two_files_of_the_same_part_are_ambiguous(tmp_path: Path) -> None:

@@ -93,6 +93,13 @@ def test_each_run_is_by_its_participant_and_one_notice_tells_of_all(
     assert "Delft" in client.get("/api/v1/datasets/demo/board/").content.decode()
 
 
+def test_a_readme_and_what_systems_add_are_no_runs(demo: Dataset, folder: Path, curator: User) -> None:
+    for name in ("README.md", "desktop.ini", "one.txt~"):
+        (folder / name).write_text("no run")
+    bring(folder, "demo", curator)
+    assert Submission.objects.count() == 3
+
+
 def test_a_bulk_of_one_run_is_told_of_as_one(demo: Dataset, tmp_path: Path, curator: User) -> None:
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "one.txt").write_text(run_text(tag="bm25"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import tarfile
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -207,6 +208,34 @@ def test_a_damaged_zip_is_said(demo: Dataset, api: Api) -> None:
 def test_what_file_managers_add_to_zips_is_left_out(demo: Dataset, api: Api) -> None:
     content = zipped({"demo.txt": run_text(), "__MACOSX/._demo.txt": "x", "runs/.DS_Store": "x"})
     assert api.submit(dataset=None, file=upload(content, "runs.zip")).status == 201
+
+
+def test_descriptions_beside_the_runs_of_a_zip_are_left_out(demo: Dataset, api: Api) -> None:
+    content = zipped(
+        {"demo.txt": run_text(), "README.md": "# Runs", "runs/LICENSE": "MIT", "desktop.ini": "x"}
+    )
+    answer = api.submit(dataset=None, file=upload(content, "runs.zip"))
+    assert [job["dataset"] for job in answer.body["jobs"]] == ["demo"]
+    alone = api.submit(dataset=None, file=upload(zipped({"README.md": "# Runs"}), "runs.zip"))
+    assert "README.md" in alone.problem("unknown_dataset")["message"]
+
+
+def test_a_zip_of_windows_powershell_is_read(demo: Dataset, api: Api) -> None:
+    content = zipped({"runs\\demo.txt": run_text(), "runs\\Thumbs.db": "x"})
+    assert api.submit(dataset=None, file=upload(content, "runs.zip")).status == 201
+
+
+@pytest.mark.parametrize(("kind", "name"), [("w:", "a tar archive"), ("w:gz", "a tar archive in gzip")])
+def test_another_archive_is_named(kind: Any, name: str, demo: Dataset, api: Api) -> None:
+    out, run = io.BytesIO(), run_text().encode()
+    with tarfile.open(fileobj=out, mode=kind) as archive:
+        info = tarfile.TarInfo("demo.txt")
+        info.size = len(run)
+        archive.addfile(info, io.BytesIO(run))
+    answer = api.submit(dataset=None, file=upload(out.getvalue(), "runs.tgz"))
+    problem = answer.problem("compression")
+    assert problem["message"] == f"this is {name}, which is not read here"
+    assert "into a zip" in problem["hint"]
 
 
 def test_compressed_members_of_a_zip_are_read(demo: Dataset, api: Api) -> None:

@@ -110,7 +110,7 @@ def test_without_the_right_nothing_of_it_is_there(demo: Dataset, api: Api, judge
 def test_a_file_with_problems_is_listed_whole(demo: Dataset, judge: Client) -> None:
     text = "q1 0 d2 1\nq99 0 d2 1\nq1 0 nowhere 1\nq1 0 d4 many\n"
     data = {"dataset": "demo", "file": upload(text, "judged.qrels"), "why": "assessed", **JUDGED_BY}
-    answer = judge.post(f"{IMPORTS}bring/", data)
+    answer = judge.post(f"{IMPORTS}bring/", {**data, "strict": "on"})
     page = answer.content.decode()
     assert answer.status_code == 400
     assert "Nothing was stored: 3 problems." in page

@@ -190,7 +190,7 @@ def test_a_file_with_problems_is_listed_whole_and_nothing_is_stored(
     path = tmp_path / "judged.qrels"
     path.write_text("q1 0 d2 1\nq1 0 d2 1\nq99 0 d2 1\nq1 0 nowhere 1\nq1 0 d4 eleven\n")
     with acting(curator), pytest.raises(InvalidContent) as caught:
-        import_judgements(demo, path, ASSESSORS)
+        import_judgements(demo, path, ASSESSORS, strict=True)
     assert [each.code for each in caught.value.report.problems] == [
         "duplicate", "grade", "unknown_document", "unknown_query",
     ]  # fmt: skip

@@ -1,0 +1,191 @@
+"""Forms of judgement files: TREC qrels, and tables with or without a header, told by their first line."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from evaluation.collections.tables import column_places
+from evaluation.core.problems import LineProblems
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0*)?")
+_COLUMNS = ("query-id", "corpus-id", "score")
+#: A cell of a header has no digits, so that no line of judgements is taken for one.
+_NAME = re.compile(r"[^\W\d][^\d]*|#.*")
+
+#: code → (message, hint) of a line that has no form of a judgement.
+PROBLEMS = {
+    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
+    "fields": (
+        "not of the file's form: {lines}",
+        "Write `query 0 document grade` (TREC), or query, document and grade with tabs or commas between them, usually "
+        "under the header `query-id<TAB>corpus-id<TAB>score`.",
+    ),
+    "header": (
+        "a header that does not name the query, the document, and the grade: {lines}",
+        "Name the columns query-id, corpus-id and score, as BEIR does; or leave the header out.",
+    ),
+    "json": (
+        "JSON, which is not read as judgements: {lines}",
+        "Write a line for each judgement: `query-id<TAB>corpus-id<TAB>score`.",
+    ),
+    "run": (
+        "a run (six fields with a score), not judgements: {lines}",
+        "Choose the file of relevance judgements (qrels): `query 0 document grade`.",
+    ),
+}
+
+
+class JudgementLine(NamedTuple):
+    """One judgement as the file has it: 1-based line, ids and grade as text."""
+
+    number: int
+    query: str
+    document: str
+    grade: str
+
+
+class _Form(NamedTuple):
+    """Where the query, document, and grade are; the separator is empty for white space.
+
+    `width` is the exact number of fields, 0 under a header, where further columns are ignored.
+    """
+
+    separator: str
+    places: tuple[int, ...]
+    width: int
+
+
+def whole_grade(text: str) -> int | None:
+    """Return the grade of `2` or `2.0`; None for anything that is not a whole number."""
+    match = _GRADE.fullmatch(text)
+    return int(match[1]) if match else None
+
+
+def judgement_lines(
+    lines: Iterable[bytes], problems: LineProblems, clean: Callable[[str], str] = str
+) -> Iterator[JudgementLine]:
+    """Yield the judgements of a file's lines, and note those that are none in `problems`.
+
+    The first line decides the form of all. `clean` is applied to the cells of tables under a header.
+    """
+    texts = _decoded(lines, problems)
+    for number, text in texts:
+        if not text.strip():
+            continue
+        form = _header(text)
+        if form is not None:
+            yield from _table(texts, form, problems, clean)
+            return
+        form = _headless(text)
+        if form is not None:
+            yield from _table(chain([(number, text)], texts), form, problems, str)
+            return
+        problems.note(_problem_of(text), number)
+
+
+def _decoded(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(lines, 1):
+        if number == 1:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" in text or text.startswith("\ufeff"):
+            problems.note("encoding", number)
+        else:
+            yield number, text
+
+
+def _fields(text: str) -> list[str]:
+    """Split at ASCII white space alone: other spaces may be part of an id."""
+    return [field.decode() for field in text.encode().split()]
+
+
+def _header(text: str) -> _Form | None:
+    for separator in ("\t", ",", ";", ""):
+        cells = text.split(separator) if separator else _fields(text.removeprefix("#"))
+        places = column_places(cells, _COLUMNS)
+        if places is not None:
+            return _Form(separator, places, 0 if separator else len(cells))
+    names = text.lower().split("\t")
+    if len(names) == 3 and "-id" in names[0] and whole_grade(names[2].strip()) is None:
+        return _Form("\t", (0, 1, 2), 3)  # BEIR's layout in other words
+    return None
+
+
+def _headless(text: str) -> _Form | None:
+    """Return the form of a first line that is a judgement itself, as far as it tells one."""
+    fields = _fields(text)
+    for separator in (",", ";"):
+        cells = [cell.strip() for cell in text.split(separator)]
+        plain = all(len(_fields(cell)) == 1 for cell in cells)
+        if plain and len(cells) in (3, 4) and whole_grade(cells[-1].strip('"')) is not None:
+            return _Form(separator, (0, len(cells) - 2, len(cells) - 1), len(cells))
+    if all(map(_NAME.fullmatch, fields)):
+        return None
+    if len(fields) == 3 and text.count("\t") == 2:
+        return _Form("\t", (0, 1, 2), 3)
+    if len(fields) == 4:
+        return _Form("", (0, 2, 3), 4)
+    if len(fields) == 3 and whole_grade(fields[2]) is not None and fields[1].upper() not in ("0", "Q0"):
+        return _Form("", (0, 1, 2), 3)
+    return None
+
+
+def _problem_of(text: str) -> str:
+    """The code of a line that tells no form."""
+    fields = _fields(text)
+    if text.lstrip().startswith(("{", "[")):
+        return "json"
+    if len(fields) == 6 and re.fullmatch(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?", fields[4]):
+        return "run"
+    cells = next((cells for sign in ("\t", ",", ";") if len(cells := text.split(sign)) > 2), fields)
+    return "header" if len(cells) > 2 and all(_NAME.fullmatch(cell.strip()) for cell in cells) else "fields"
+
+
+def _table(
+    texts: Iterator[tuple[int, str]], form: _Form, problems: LineProblems, clean: Callable[[str], str]
+) -> Iterator[JudgementLine]:
+    for number, cells in _rows(texts, form.separator, problems):
+        if len(cells) <= max(form.places) or (form.width and len(cells) != form.width):
+            problems.note("fields", number)
+            continue
+        query, document, grade = (clean(cells[place].strip()) for place in form.places)
+        yield JudgementLine(number, query, document, grade)
+
+
+def _rows(
+    texts: Iterator[tuple[int, str]], separator: str, problems: LineProblems
+) -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of each row that is not blank. A quoted cell may span lines; its first one is named."""
+    if separator in ("", "\t"):
+        for number, text in texts:
+            if text.strip():
+                yield number, text.split("\t") if separator else _fields(text)
+        return
+    first = last = 0
+
+    def feed() -> Iterator[str]:
+        nonlocal first, last
+        for number, text in texts:
+            first, last = first or number, number
+            yield text + "\n"
+
+    rows = csv.reader(feed(), delimiter=separator, strict=True, skipinitialspace=True)
+    while True:
+        first = 0
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            problems.note("fields", first or last)
+            continue
+        if any(cell.strip() for cell in cells):
+            yield first, cells
