@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ ACTIVATIONS = (
     "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh", "torch.nn.modules.activation.ReLU",
     "torch.nn.modules.activation.GELU", "torch.nn.modules.activation.SiLU", "torch.nn.modules.activation.Sigmoid",
 )  # fmt: skip
+#: Those of them that leave the order of scores as it is.
+SCORE_ACTIVATIONS = tuple(name for name in ACTIVATIONS if name.endswith(("Identity", "Tanh", "Sigmoid")))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 _EXACTLY = {"is_decoder": exactly(False), "add_cross_attention": exactly(False)}
 #: What libraries write into every file, and nobody needs or says otherwise; left out without a word.
@@ -192,20 +194,22 @@ def _product(values: Mapping[str, Any], keys: str) -> int:
     return math.prod(counts)
 
 
-def refuse_activation(name: object, findings: Findings, shown: str, key: str) -> None:
+def refuse_activation(
+    name: object, findings: Findings, shown: str, key: str, allowed: Collection[str] = ACTIVATIONS
+) -> None:
     """Refuse an activation for a model's output that is not one of a few: libraries import what is named there."""
-    if name is not None and name not in ACTIVATIONS:
-        what = f"{quoted(name)} is not one of {', '.join(ACTIVATIONS)}"
-        findings.refuse("activation", shown, what, key)
+    if name is not None and name not in allowed:
+        findings.refuse("activation", shown, f"{quoted(name)} is not one of {', '.join(allowed)}", key)
 
 
 def _refuse_activations(found: dict[str, Any], findings: Findings, shown: str) -> None:
-    """Those that cross-encoders keep in config.json. They are not needed: scores order alike without them."""
-    refuse_activation(found.get(_OLD_ACTIVATION), findings, shown, _OLD_ACTIVATION)
+    """Refuse activations of a cross-encoder's scores that change their order; the others are not applied."""
+    refuse_activation(found.get(_OLD_ACTIVATION), findings, shown, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
     own = found.get("sentence_transformers")
     if isinstance(own, dict):
         for key in ("activation_fn", "activation_function"):
-            refuse_activation(own.get(key), findings, shown, f"sentence_transformers.{key}")
+            name = f"sentence_transformers.{key}"
+            refuse_activation(own.get(key), findings, shown, name, SCORE_ACTIVATIONS)
     elif own is not None:
         findings.refuse("value", shown, f"{quoted(own)} is no object", "sentence_transformers")
 

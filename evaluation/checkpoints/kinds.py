@@ -157,6 +157,8 @@ def _plan_of(chain: Chain, kind: CheckpointKind, settings: EncoderDefaults) -> P
     names = {CheckpointKind.SPARSE_ENCODER: "SparseEncoder", CheckpointKind.CROSS_ENCODER: "CrossEncoder"}
     part = chain.part() | ModelPart({SETTINGS: settings.written(names.get(kind, "SentenceTransformer"))})
     dimension = None if kind is CheckpointKind.CROSS_ENCODER else chain.dimension
+    if dimension is not None and kind in _ENCODERS:
+        dimension = min(dimension, settings.cuts.get("truncate_dim", dimension))
     return Plan(
         kind, {"model": part}, chain.model_type, dimension, chain.maximum_length, chain.pooling,
         settings.similarity, settings.prompts, chain.chat_template,
