@@ -113,7 +113,7 @@ def read_settings(source: ModelFiles, findings: Findings) -> EncoderDefaults:
 
 
 def _prompts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the prompts by name, with those of the two sides: an empty one is a choice, the default one is not used."""
+    """Return the prompts by name, with one for each side: an empty one is a choice, and the default one is for none."""
     given: Mapping[str, Any] = values.get("prompts", {})
     default = given.get(values.get("default_prompt_name", ""))
     prompts = {
