@@ -87,8 +87,7 @@ CODES: Mapping[str, str] = {
     "prompt_names": "Without a choice only prompts named query, and document, passage or corpus, are put before texts.",
     "prompt_template": "Nothing to do where the model was trained otherwise.",
     "left_out": "Nothing to do: the file is not needed, and was not taken.",
-    "keys_left_out": "The keys were not taken; the libraries that run the model do not read them. Nothing to do where "
-    "it was trained without them.",
+    "keys_left_out": "The keys are not used here. Nothing to do where the model was trained without them.",
     "keys_not_read": "The library's class of this type does not read the keys. Nothing to do where the model was "
     "trained without them.",
     "weights_not_sent": "Send the weights too when you submit it; whether they are finite is asked then.",

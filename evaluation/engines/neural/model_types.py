@@ -59,6 +59,8 @@ def _keys_read(model_type: str) -> frozenset[str]:
         model = inspect.getmodule(_model_class(config_class))
     keys |= _words(_IN_MODEL, model)
     source = inspect.getsource(model)
+    if '"partial_rotary_factor"' in source + inspect.getsource(module):
+        keys.add("partial_rotary_factor")
     switches = "create_causal_mask" in source and "create_chunked_causal_mask" not in source
     keys -= {"is_causal", *_IGNORED.get(model_type, ())}
     return frozenset(keys | ({"is_causal"} if switches and "is_decoder" not in keys else set()))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -227,3 +229,78 @@ def test_weights_of_layers_that_the_class_does_not_have_are_refused(tmp_path: Pa
 
     assert error[0] == "weights_unknown"
     assert "distance_embedding" in error[1]
+
+
+#: What makes a model of any type tiny, by the name of the key.
+_SMALL = (
+    (r"vocab_size", 64), (r".*(num_hidden_layers|num_layers|n_layers?|(en|de)coder_layers|num_decoder_layers)", 2),
+    (r"((num|n|encoder|decoder)_)?(attention_)?heads?|num_attention_heads", 4), (r"num_(key_value|kv)_heads", 2),
+    (r"hidden_size|d_model|n_embd|dim|embedding_size|emb_dim", 32), (r".*head_dim|d_kv|d_head|kv_channels", 8),
+    (r".*(intermediate_size|ffn_dim|ffn_hidden_size)|d_ff|n_inner|hidden_dim|d_inner", 48),
+    (r"max_position_embeddings|n_positions|n_ctx", 128), (r"(num|n)_((local|routed)_)?experts", 4),
+    (r"num_experts_per_tok|moe_(topk|k)|top_k", 2),
+)  # fmt: skip
+#: Types that stay large, and two that fail where attention is not causal.
+_NOT_TRIED_TEXT = """
+gemma4_text longcat_flash luke roc_bert muse_spark_text modernbert-decoder tipsv2_text_model
+"""
+_NOT_TRIED = frozenset(_NOT_TRIED_TEXT.split())
+#: Values of keys by which models compute otherwise.
+_PROBES: dict[str, Any] = {
+    "position_embedding_type": "relative_key", "alibi": True, "is_causal": False,
+    "use_bidirectional_attention": True, "sliding_window": 4, "attn_logit_softcapping": 1.0, "hidden_act": "relu",
+    "rope_theta": 50.0, "use_rms_norm": True, "use_qk_norm": True, "parallel_attn": True, "embedding_multiplier": 3.0,
+}  # fmt: skip
+
+
+def tiny_output(model_type: str, **more: Any) -> Any:
+    """Token vectors of a tiny model of this type with weights that the seed decides."""
+    import torch
+    import transformers
+    from sentence_transformers.base.modules.transformer import _ENCODER_ONLY_MODELS
+    from transformers.models.auto.auto_factory import _get_model_class
+
+    config_class = transformers.CONFIG_MAPPING[model_type]
+    sizes = {}
+    for name in (field.name for field in fields(config_class)):
+        default = getattr(config_class, name, None)
+        small = (
+            1 if name.endswith("_token_id") else next((n for k, n in _SMALL if re.fullmatch(k, name)), None)
+        )
+        if small and type(default) is int and default > small:
+            sizes[name] = small
+    config = config_class(**{**sizes, **more})
+    config._attn_implementation = "eager"
+    alone = next((each for each in _ENCODER_ONLY_MODELS if isinstance(config, each[0])), None)
+    kind = (
+        getattr(importlib.import_module(alone[1]), alone[2])
+        if alone
+        else _get_model_class(config, transformers.AutoModel._model_mapping)
+    )
+    with torch.inference_mode():
+        model = kind(config).eval()
+        torch.manual_seed(1)
+        for weight in model.parameters():
+            weight.copy_(torch.randn(weight.shape) * 0.2 + (weight.dim() == 1))
+        tokens = torch.arange(4, 28)[None]
+        return model(input_ids=tokens, attention_mask=torch.ones_like(tokens)).last_hidden_state
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model_type", sorted(set(library_models().types["encoder"]) - _NOT_TRIED))
+def test_the_library_ignores_the_keys_that_are_refused_and_no_others(model_type: str) -> None:
+    import torch
+
+    try:
+        before = tiny_output(model_type)
+        assert before.isfinite().all()
+    except Exception:
+        pytest.skip("smaller numbers alone make no model of this type")
+    read = library_models().keys_read(model_type)
+    unread = {key: value for key, value in _PROBES.items() if key not in read}
+    if model_type in library_models().types["writer"]:  # their decoders follow it
+        unread.pop("is_causal", None)
+    torch.testing.assert_close(tiny_output(model_type, **unread), before)
+    for key in ("is_causal", "use_bidirectional_attention") if library_models().is_causal(model_type) else ():
+        if key in read:
+            assert not tiny_output(model_type, **{key: _PROBES[key]}).allclose(before), key
