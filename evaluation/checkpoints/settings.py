@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.checkpoints.configuration import SCORE_ACTIVATIONS, refuse_activation
+from evaluation.checkpoints.description import SPARTA
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
 from evaluation.checkpoints.limits import MOST_DIMENSION, MOST_POSITIONS, MOST_VOCABULARY
 from evaluation.checkpoints.modules import WORDS
+from evaluation.checkpoints.templates import TEMPLATES
 from evaluation.checkpoints.transformer import EXPANSION
 from evaluation.checkpoints.values import (
     TRUTH,
@@ -46,6 +48,9 @@ LATE: Mapping[str, Rule] = {
     "document_length": whole(1, MOST_POSITIONS), "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH,
     "attend_to_mask_tokens": TRUTH, "query_expansion": EXPANSION, "skiplist_words": WORDS,
 }  # fmt: skip
+#: Choices that no library's file has a place for. `pack` and the rebuilding of checkpoints store them under these keys:
+#: how a plain encoder is pooled, and the template that a re-ranking language model is asked with.
+POOLING, TEMPLATE = "runboard_pooling", "runboard_template"
 #: The setting that shortens vectors, by the class that reads it: to leading dimensions, to terms of greatest weight.
 CUTS = {"SentenceTransformer": "truncate_dim", "SparseEncoder": "max_active_dims"}
 _RULES: Mapping[str, Rule] = {
@@ -60,6 +65,8 @@ _RULES: Mapping[str, Rule] = {
     "model_type": choice(
         "SentenceTransformer", "SparseEncoder", "MultiVectorEncoder", "ColBERT", "CrossEncoder"
     ),
+    POOLING: choice(SPARTA),
+    TEMPLATE: choice(*TEMPLATES),
 }
 
 
@@ -76,6 +83,8 @@ class EncoderDefaults:
     default_prompt: str = ""
     cuts: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, Any] = field(default_factory=dict)
+    pooling: str = ""
+    template: str = ""
 
     def written(self, model_type: str, **late: Any) -> dict[str, Any]:
         """The file of the rebuilt model. Only a cross-encoder, which has no sides, puts its default prompt itself."""
@@ -86,6 +95,7 @@ class EncoderDefaults:
             "default_prompt_name": self.default_prompt if scores and self.default_prompt else None,
             "similarity_fn_name": (self.similarity if cut else "") or None,
             **({cut: self.cuts[cut]} if cut in self.cuts else {}),
+            **({TEMPLATE: self.template} if self.template else {}),
             **late,
         }
 
@@ -109,7 +119,9 @@ def read_settings(source: ModelFiles, findings: Findings) -> EncoderDefaults:
     model_type = values.get("model_type", "ColBERT" if maxsim else "")
     prompts, default = _prompts(values), values.get("default_prompt_name", "")
     cuts = {key: values[key] for key in CUTS.values() if key in values}
-    return EncoderDefaults(model_type, similarity, prompts, default if default in prompts else "", cuts, late)
+    choices = (values.get(key, "") for key in (POOLING, TEMPLATE))
+    default = default if default in prompts else ""
+    return EncoderDefaults(model_type, similarity, prompts, default, cuts, late, *choices)
 
 
 def _prompts(values: Mapping[str, Any]) -> dict[str, str]:
