@@ -39,7 +39,7 @@ CODES: Mapping[str, str] = {
     "unknown_key": "Remove the key: only the keys that the documentation lists are taken in this file.",
     "value": "Give a value of the kind and size that the message names.",
     # The model
-    "missing_config": "The model's folder needs a config.json as transformers saves it.",
+    "missing_config": "Add the file as its library saved it; a download may have left it out. " + _PACK,
     "model_type": "The architecture has to be one of texts that the site's release of transformers has in itself, "
     "without code beside the weights; its page /models/ lists them.",
     "configuration": "The configuration has to make a model of its class: with values of the types that the class "
@@ -65,7 +65,7 @@ CODES: Mapping[str, str] = {
     f"at most 10,000 tensors in all, described in at most 4 MiB. {_PACK}",
     "weights_index": "weight_map names every tensor, and the one of at most 64 safetensors files beside the "
     "index that holds it.",
-    "weights_type": "Weights are float32, float16 or bfloat16.",
+    "weights_type": "Weights are float32, float16 or bfloat16. Convert the model to one of these and pack it again.",
     "weights_shape": "Every weight has to have the shape that follows from the configuration.",
     "weights_unknown": "A module's file, and a layer of a model, hold the tensors of their class and no others. The "
     "class of the model_type may not be the one that was trained.",

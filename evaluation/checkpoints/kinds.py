@@ -25,6 +25,8 @@ from evaluation.checkpoints.templates import TEMPLATES, recognise
 from evaluation.checkpoints.transformer import Head, Transformer, read_transformer
 
 AUGMENTATION = "augmentation.safetensors"
+#: Where sentence-transformers saves how tokens are pooled.
+_POOLING_FOLDER = "1_Pooling"
 _FOLDERS = {
     "query": ("query", "query_encoder", "question_encoder"),
     "document": ("document", "document_encoder", "ctx_encoder", "context_encoder"),
@@ -333,6 +335,10 @@ def _pooled_here(
         return None
     dpr = any(name.startswith("DPR") for name in classes)
     pooling = pooling or ("cls" if dpr else "")
+    if not pooling and source.within(_POOLING_FOLDER).has(CONFIG):
+        what = f"the file is missing, and {_POOLING_FOLDER}/ lies beside it, as in a model of sentence-transformers"
+        findings.refuse("missing_config", source.shown(MODULES), what)
+        return None
     if pooling not in _POOLINGS[kind]:
         what = f"it does not say how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"
         findings.refuse("pooling_needed", shown, what)

@@ -71,6 +71,10 @@ _WITH_WEIGHTS = frozenset(
     {DENSE, STATIC, SPARSE_STATIC, AUTO_ENCODER, "LayerNorm", "WeightedLayerPooling", "CNN"}
 )
 CONFIG = "config.json"
+#: Modules that cannot be made without the values of their configuration.
+_NEEDS_CONFIG = frozenset(
+    {POOLING, DENSE, AUTO_ENCODER, LOGIT_SCORE, "LayerNorm", "WeightedLayerPooling", "CNN"}
+)
 _WIDTHS = {
     DENSE: ("in_features", "out_features"), AUTO_ENCODER: ("input_dim", "hidden_dim"),
     "LayerNorm": ("dimension", "dimension"), POOLING: ("embedding_dimension", "embedding_dimension"),
@@ -218,6 +222,10 @@ def read_routes(source: ModelFiles, findings: Findings) -> dict[str, list[Listed
 def read_module(listed: Listed, findings: Findings) -> Module | None:
     """A module's files, or None where they are refused. Transformer and Router have readers of their own."""
     role, source = listed.role, listed.source
+    if role in _NEEDS_CONFIG and not source.has(_CONFIGS.get(role, CONFIG)):
+        what = "the file is missing, and the list of modules names its folder"
+        findings.refuse("missing_config", source.shown(_CONFIGS.get(role, CONFIG)), what)
+        return None
     values = _read_values(role, source, findings)
     part = ModelPart({_CONFIGS.get(role, CONFIG): values} if role != STATIC else {})
     takes, gives = (_count(values.get(key)) for key in _WIDTHS.get(role, ("", "")))

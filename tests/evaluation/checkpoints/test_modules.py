@@ -251,3 +251,13 @@ def test_two_folders_are_one_model(make: str, tmp_path: Path) -> None:
     described = CheckpointDescription.read(folder)
     assert described.parts == ("query", "document")
     assert described.kind == {"tiny_splade": "sparse-encoder", "tiny_dense": "sentence-encoder"}[make]
+
+
+@pytest.mark.parametrize("missing", ["1_Pooling/config.json", "modules.json"])
+def test_a_file_of_a_module_that_a_download_left_out_is_named(missing: str, tmp_path: Path) -> None:
+    folder = tiny_models.tiny_dense(tmp_path / "encoder")
+    (folder / "checkpoint.json").unlink(missing_ok=True)
+    (folder / missing).unlink()
+    (problem,) = validate_folder(folder).report.errors
+    assert problem.code == "missing_config"
+    assert problem.message.startswith(f"{missing}: the file is missing")
