@@ -111,7 +111,7 @@ def check_checkpoint(source: CheckpointArchive, wanted: Kinds = ()) -> FileRepor
     ):
         model = _summary(validation, source.name)
         problems = (*validation.report.problems, *(remarks_on_prompts(model, source.name) if model else ()))
-        pending = [VERIFIED_BY_JOB] if model else []
+        pending = [str(VERIFIED_BY_JOB)] if model else []
         return FileReport(source.name, "", replace(validation.report, problems=problems), model, pending)
 
 
