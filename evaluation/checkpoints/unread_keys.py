@@ -16,7 +16,7 @@ from evaluation.checkpoints.library import library_models
 #: Keys without effect on outputs: for training, for tokenizers, and for a head that no engine uses.
 _BOOKKEEPING = re.compile(
     r".*_token_ids?|initializer_.*|.*(dropout|_drop|pdrop).*|.*_loss_.*|gradient_.*|max_position_embeddings|n_positions"
-    r"|directionality|pooler_.*|summary_.*|use_(flash|memory_efficient)_.*|.*flash_attn.*|unpad_inputs|pad_vocab_.*"
+    r"|is_decoder|add_cross_attention|directionality|pooler_.*|summary_.*|use_(flash|memory_efficient)_.*|.*flash_attn.*|unpad_inputs|pad_vocab_.*"
 )
 _ACTIVATION = re.compile(r"hidden_act(ivation)?|activation(_function)?|feed_forward_proj")
 #: Other keys by which models compute otherwise, and the words that stand for what every class does.
@@ -61,7 +61,7 @@ def report_unread_keys(model_type: str, values: Mapping[str, Any], findings: Fin
 def _is_usual(key: str, value: Any, words: tuple[str, ...], model_type: str) -> bool:
     """Return whether a class that does not know the key computes as the value says."""
     if key == "is_causal":
-        return value is None or value is library_models().is_causal(model_type)
+        return value is None or value is (model_type in library_models().causal)
     if isinstance(value, list):
         return all(each in words for each in value)
     if isinstance(value, dict):

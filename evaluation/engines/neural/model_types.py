@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 from dataclasses import fields
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import transformers
@@ -22,18 +22,27 @@ from evaluation.checkpoints.library import PATH, USES
 #: How classes read keys that their configuration does not declare.
 _IN_CONFIGURATION = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|"(\w+)" in kwargs')
 _IN_MODEL = re.compile(r'\bconfig\.([a-z]\w*)|getattr\(\s*(?:self\.)?config,\s*"(\w+)"')
+_CAUSAL_MASK = re.compile(r"create_(sliding_window_|chunked_)?causal_mask")
+#: How classes ask whether they are a decoder; they mind no `is_causal`.
+_TOLD = re.compile(r"config\.is_decoder(?! = )")
+#: Types of AutoModelForCausalLM in which all tokens see each other.
+_BOTH_DIRECTIONS = frozenset({"cpmant", "xlnet"})
 #: Keys that are declared and have no effect: the mask is causal whatever they say.
 _IGNORED = {"gemma": {"use_bidirectional_attention"}, "gemma2": {"use_bidirectional_attention"}}
 
 
 def list_model_types() -> dict[str, Any]:
-    """Return the library's version, the types with a class that reads texts alone by USES, and the keys of each."""
+    """Return the library's version, the types that read texts alone by USES, the causal ones, and the keys of each."""
     types = {use: _types_of(getattr(transformers, name)) for use, name in USES.items()}
-    keys = {name: _keys_read(name) for name in sorted(set().union(*types.values()))}
+    names = sorted(set().union(*types.values()))
+    keys = {name: _keys_read(name) for name in names}
     common = reduce(frozenset.intersection, keys.values())
+    both = _BOTH_DIRECTIONS.union(types["masked"], types["writer"])
+    causal = [name for name in names if name not in both and _is_causal(name, name in types["causal"])]
     return {
         "transformers": transformers.__version__,
         "types": types,
+        "causal": causal,
         "keys": {
             "": " ".join(sorted(common)),
             **{name: " ".join(sorted(own - common)) for name, own in keys.items()},
@@ -41,38 +50,47 @@ def list_model_types() -> dict[str, Any]:
     }
 
 
+def _is_causal(model_type: str, writes: bool) -> bool:
+    """Return whether tokens of a type see those before them alone, where its configuration says nothing."""
+    source = _sources(model_type)[1]
+    return (writes or _CAUSAL_MASK.search(source) is not None) and not _TOLD.search(source)
+
+
 def _keys_read(model_type: str) -> frozenset[str]:
     """Return the keys of config.json that the classes of a type declare or read.
 
-    `is_causal` is read by the functions that make masks of decoders, but not by all of them. Classes that are told by
-    `is_decoder` what they are do not mind it.
+    `is_causal` is read by the functions that make masks, but for those of chunks.
     """
     config_class = transformers.CONFIG_MAPPING[model_type]
+    own, model = _sources(model_type)
     keys = {field.name for field in fields(config_class)} | set(config_class.attribute_map)
-    module = inspect.getmodule(config_class)
-    keys |= _words(_IN_CONFIGURATION, module)
+    keys |= _words(_IN_CONFIGURATION, own) | _words(_IN_MODEL, model)
     if "rope_parameters" in keys:
         keys |= {"rope_theta", "rope_scaling"}
-    try:
-        model = importlib.import_module(module.__name__.replace(".configuration_", ".modeling_"))
-    except ImportError:  # a type that another type's classes run
-        model = inspect.getmodule(_model_class(config_class))
-    keys |= _words(_IN_MODEL, model)
-    source = inspect.getsource(model)
-    if '"partial_rotary_factor"' in source + inspect.getsource(module):
+    if '"partial_rotary_factor"' in own + model:
         keys.add("partial_rotary_factor")
-    switches = "create_causal_mask" in source and "create_chunked_causal_mask" not in source
     keys -= {"is_causal", *_IGNORED.get(model_type, ())}
-    return frozenset(keys | ({"is_causal"} if switches and "is_decoder" not in keys else set()))
+    follows = {match[1] for match in _CAUSAL_MASK.finditer(model)}
+    if follows and "chunked_" not in follows and not _TOLD.search(model):
+        keys.add("is_causal")
+    return frozenset(keys)
 
 
-def _words(pattern: re.Pattern[str], module: Any) -> set[str]:
-    return {word for match in pattern.finditer(inspect.getsource(module)) for word in match.groups() if word}
+@cache
+def _sources(model_type: str) -> tuple[str, str]:
+    """Return the source of a type's configuration, and that of its model."""
+    config_class = transformers.CONFIG_MAPPING[model_type]
+    own = inspect.getmodule(config_class)
+    try:
+        model = importlib.import_module(own.__name__.replace(".configuration_", ".modeling_"))
+    except ImportError:  # another type's classes run it
+        kind = transformers.MODEL_MAPPING[config_class]
+        model = inspect.getmodule(kind[0] if isinstance(kind, tuple) else kind)
+    return inspect.getsource(own), inspect.getsource(model)
 
 
-def _model_class(config_class: Any) -> Any:
-    kind = transformers.MODEL_MAPPING[config_class]
-    return kind[0] if isinstance(kind, tuple) else kind
+def _words(pattern: re.Pattern[str], source: str) -> set[str]:
+    return {word for match in pattern.finditer(source) for word in match.groups() if word}
 
 
 def _types_of(auto_class: Any) -> list[str]:

@@ -90,6 +90,7 @@ BEHAVIOR: list[tuple[str, dict[str, Any]]] = [
     ("bert", {"position_embedding_type": "relative_key"}),
     ("bert", {"position_embedding_type": "alibi", "feed_forward_type": "geglu"}),
     ("bert", {"is_causal": True}),
+    ("openai-gpt", {"is_causal": False}),
     ("bert", {"rope_scaling": {"type": "linear", "factor": 2.0}}),
     ("roberta", {"position_embedding_type": "relative_key_query"}),
     ("xlm-roberta", {"position_embedding_type": "rotary"}),
@@ -112,7 +113,8 @@ BEHAVIOR: list[tuple[str, dict[str, Any]]] = [
 def test_a_key_that_the_class_ignores_is_refused(
     model_type: str, keys: dict[str, Any], tmp_path: Path
 ) -> None:
-    folder = save(model_type, {**ENCODERS, **DECODERS}[model_type], tmp_path / "raw")
+    other = {"openai-gpt": {"n_embd": 32, "n_layer": 2, "n_head": 2}}
+    folder = save(model_type, {**ENCODERS, **DECODERS, **other}[model_type], tmp_path / "raw")
     assert outcome(folder, tmp_path / "before") == set()
 
     errors = outcome(change(folder, **keys), tmp_path)
@@ -240,9 +242,9 @@ _SMALL = (
     (r"max_position_embeddings|n_positions|n_ctx", 128), (r"(num|n)_((local|routed)_)?experts", 4),
     (r"num_experts_per_tok|moe_(topk|k)|top_k", 2),
 )  # fmt: skip
-#: Types that stay large, and two that fail where attention is not causal.
+#: Types that stay large, two that fail where attention is not causal, and one that takes words for its direction.
 _NOT_TRIED_TEXT = """
-gemma4_text longcat_flash luke roc_bert muse_spark_text modernbert-decoder tipsv2_text_model
+gemma4_text gemma4_unified_text longcat_flash luke roc_bert muse_spark_text modernbert-decoder tipsv2_text_model
 """
 _NOT_TRIED = frozenset(_NOT_TRIED_TEXT.split())
 #: Values of keys by which models compute otherwise.
@@ -301,6 +303,6 @@ def test_the_library_ignores_the_keys_that_are_refused_and_no_others(model_type:
     if model_type in library_models().types["writer"]:  # their decoders follow it
         unread.pop("is_causal", None)
     torch.testing.assert_close(tiny_output(model_type, **unread), before)
-    for key in ("is_causal", "use_bidirectional_attention") if library_models().is_causal(model_type) else ():
+    for key in ("is_causal", "use_bidirectional_attention") if model_type in library_models().causal else ():
         if key in read:
             assert not tiny_output(model_type, **{key: _PROBES[key]}).allclose(before), key
