@@ -464,6 +464,7 @@ class Report(TypedDict):
     problems: list[Problem]
     statistics: Statistics
     checkpoint: Model | None
+    pending: list[str]
 
 
 class Result(TypedDict):

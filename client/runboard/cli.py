@@ -136,7 +136,7 @@ def _add_boards(command: AddCommand) -> None:
     _add_json(board)
     again = command("reproduce", _reproduce, "make a system's results again, and compare runs and scores")
     again.add_argument("system", help="the address of its page, or its slug")
-    again.add_argument("--checkpoint", type=Path, help="its model: a folder or zip")
+    again.add_argument("--checkpoint", type=Path, help="its model: a folder or an archive")
     place = "for downloads and runs (default: %(default)s)"
     again.add_argument("--folder", type=Path, default=Path("reproduced"), help=place)
     _add_force(again)

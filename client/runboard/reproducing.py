@@ -195,7 +195,7 @@ def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, out
     with tempfile.TemporaryDirectory(prefix="runboard-") as scratch:
         checkpoint = None
         if model is not None:
-            checkpoint = open_checkpoint(_unpacked(model, Path(scratch)), engine.checkpoints, Path(scratch))
+            checkpoint = open_checkpoint(model, engine.checkpoints, Path(scratch))
             differs = _other_model(recipe["checkpoint"], CheckpointDescription.read(checkpoint))
         done = retrieve(
             recipe["engine"],
@@ -234,20 +234,3 @@ def _checkpoint(site: Client, recipe: Recipe, place: Path, replaces: bool) -> Pa
     return next(
         path for path in site.download(recipe["dataset"], place, kinds, replaces) if path.name == name
     )
-
-
-def _unpacked(model: Path, scratch: Path) -> Path:
-    """The folder of a model that may be a zip, which is unpacked within the site's bounds. Raises InvalidContent."""
-    from runboard_eval.archives.zip import open_archive
-    from runboard_eval.checkpoints.archives import POLICY
-
-    if model.is_dir():
-        return model
-    folder = scratch / "unpacked"
-    with open_archive(model, POLICY) as archive:
-        targets = {name: folder / name for name in archive.names}
-        for target in targets.values():
-            target.parent.mkdir(parents=True, exist_ok=True)
-        archive.extract(targets)
-    inside = list(folder.iterdir())
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder

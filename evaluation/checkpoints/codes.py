@@ -32,10 +32,14 @@ CODES: Mapping[str, str] = {
     # JSON
     "json_damaged": "Every JSON file is UTF-8 text with one value, no key twice, no NaN, and few levels deep.",
     "forbidden_key": "Remove the key: it can load code or files from elsewhere. Models are loaded without it.",
+    "own_code": "Code beside the weights is never run. Convert the checkpoint for the library's class; or, where that "
+    "class gives the same outputs, remove auto_map from the file, which states so.",
+    "ignored_key": "Send a checkpoint that the library's class computes as it was trained; or, where the model was "
+    "trained as the class computes, remove the key, which states so.",
     "unknown_key": "Remove the key: only the keys that the documentation lists are taken in this file.",
     "value": "Give a value of the kind and size that the message names.",
     # The model
-    "missing_config": "The model's folder needs a config.json as transformers saves it.",
+    "missing_config": "Add the file as its library saved it; a download may have left it out. " + _PACK,
     "model_type": "The architecture has to be one of texts that the site's release of transformers has in itself, "
     "without code beside the weights; its page /models/ lists them.",
     "configuration": "The configuration has to make a model of its class: with values of the types that the class "
@@ -61,9 +65,10 @@ CODES: Mapping[str, str] = {
     f"at most 10,000 tensors in all, described in at most 4 MiB. {_PACK}",
     "weights_index": "weight_map names every tensor, and the one of at most 64 safetensors files beside the "
     "index that holds it.",
-    "weights_type": "Weights are float32, float16 or bfloat16.",
+    "weights_type": "Weights are float32, float16 or bfloat16. Convert the model to one of these and pack it again.",
     "weights_shape": "Every weight has to have the shape that follows from the configuration.",
-    "weights_unknown": "A module's file holds the tensors of its class and no others.",
+    "weights_unknown": "A module's file, and a layer of a model, hold the tensors of their class and no others. The "
+    "class of the model_type may not be the one that was trained.",
     "nan_weights": "Weights have to be finite numbers. The training diverged, or the conversion overflowed.",
     # Tokenizer
     "missing_tokenizer": "Send tokenizer.json: load the tokenizer with transformers, and save it with save_pretrained.",
@@ -82,7 +87,9 @@ CODES: Mapping[str, str] = {
     "prompt_names": "Without a choice only prompts named query, and document, passage or corpus, are put before texts.",
     "prompt_template": "Nothing to do where the model was trained otherwise.",
     "left_out": "Nothing to do: the file is not needed, and was not taken.",
-    "keys_left_out": "Nothing to do: the keys are not needed, and were not taken.",
+    "keys_left_out": "The keys are not used here. Nothing to do where the model was trained without them.",
+    "keys_not_read": "The library's class of this type does not read the keys. Nothing to do where the model was "
+    "trained without them.",
     "weights_not_sent": "Send the weights too when you submit it; whether they are finite is asked then.",
     "weights_left_out": "Nothing to do: the weights belong to no part that is used.",
 }

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, quoted
 from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.library import library_models
 from evaluation.checkpoints.limits import MOST_EXPERTS_IN_ALL
 from evaluation.checkpoints.safetensors import Tensor
+from evaluation.checkpoints.unread_keys import report_unread_keys
 from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
 
 NAME = "config.json"
@@ -25,6 +27,8 @@ ACTIVATIONS = (
     "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh", "torch.nn.modules.activation.ReLU",
     "torch.nn.modules.activation.GELU", "torch.nn.modules.activation.SiLU", "torch.nn.modules.activation.Sigmoid",
 )  # fmt: skip
+#: Those of them that leave the order of scores as it is.
+SCORE_ACTIVATIONS = tuple(name for name in ACTIVATIONS if name.endswith(("Identity", "Tanh", "Sigmoid")))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 _EXACTLY = {"is_decoder": exactly(False), "add_cross_attention": exactly(False)}
 #: What libraries write into every file, and nobody needs or says otherwise; left out without a word.
@@ -42,17 +46,19 @@ tokenizer_class prefix tf_legacy_loss use_bfloat16
 _OLD_ACTIVATION = "sbert_ce_default_activation_function"
 _UNREMARKED = frozenset([*_UNREMARKED_TEXT.split(), _OLD_ACTIVATION])
 #: Types that were made by code beside the weights, as the library has them: its name for the type, how it calls keys,
-#: and what it can do of what the code could.
-_TYPES: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Any]]] = {
-    "dpr": ("bert", {}, {}),
-    "new": ("gte", {}, {"logn_attention_scale": False, "layer_norm_type": "layer_norm"}),
+#: what it can do of what the code could, and the code.
+_TYPES: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Any], str]] = {
+    "dpr": ("bert", {}, {}, ""),
+    "new": ("gte", {}, {
+        "logn_attention_scale": False, "layer_norm_type": "layer_norm", "position_embedding_type": "rope",
+    }, r"(Alibaba-NLP/new-impl--)?(modeling|configuration)"),
     "nomic_bert": ("nomic_bert", {
         "n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers",
         "n_inner": "intermediate_size", "layer_norm_epsilon": "layer_norm_eps", "rotary_emb_base": "rope_theta",
     }, {
         "prenorm": False, "use_rms_norm": False, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False,
         "causal": False, "activation_function": "swiglu",
-    }),
+    }, r"(nomic-ai/nomic-bert-2048--)?(modeling|configuration)_hf_nomic_bert"),
 }  # fmt: skip
 _HIDDEN = ("hidden_size", "d_model", "dim", "n_embd")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_trained_positions")
@@ -128,9 +134,6 @@ def read_configuration(
     found = read_object(source, NAME, findings)
     if found is None:
         return None
-    if found.get("auto_map") is not None:
-        what = "the code that it names is not run; the model is the library's own of this model_type"
-        findings.remark("keys_left_out", shown, what, "auto_map")
     refuse_forbidden_keys({key: value for key, value in found.items() if key != "auto_map"}, findings, shown)
     _refuse_activations(found, findings, shown)
     model_type = found.get("model_type")
@@ -140,11 +143,24 @@ def read_configuration(
         )
         return None
     read_values(found, _EXACTLY, findings, shown)
-    renamed, keys, only = _TYPES.get(model_type, (model_type, {}, {}))
+    renamed, keys, only, code = _TYPES.get(model_type, (model_type, {}, {}, ""))
+    refuse_code(found.get("auto_map"), findings, shown, code)
     read_values(found, {key: exactly(value) for key, value in only.items()}, findings, shown)
-    told = [key for key in found if key not in _UNREMARKED and not key.startswith("_")]
-    values = {keys.get(key, key): found[key] for key in told}
-    values = typed_values(values, findings, shown)
+    values = {
+        keys.get(key, key): value
+        for key, value in found.items()
+        if key not in _UNREMARKED and (value or not key.startswith("_"))
+    }
+    read = library_models().keys_read(renamed)
+    values = typed_values(
+        {key: value for key, value in values.items() if key in read or not key.startswith("_")},
+        findings,
+        shown,
+        read,
+    )
+    report_unread_keys(
+        renamed, {key: value for key, value in values.items() if key not in only}, findings, shown
+    )
     if model_type == "new":
         _use_linear_scaling(values)
     rows, columns = _embeddings(tensors) or (None, None)
@@ -155,6 +171,16 @@ def read_configuration(
     )
     _check_claims(result, tensors or {}, findings, shown)
     return result
+
+
+def refuse_code(auto_map: object, findings: Findings, shown: str, known: str = "") -> None:
+    """Refuse code beside the weights, whose model or tokens may be others than the library's; `known` is the same."""
+    values = list(auto_map.values()) if isinstance(auto_map, dict) else [auto_map]
+    names = [name for value in values for name in (value if isinstance(value, list) else [value]) if name]
+    modules = [str(name).rpartition(".")[0] for name in names]
+    if not all(known and re.fullmatch(known, module) for module in modules):
+        what = f"it names code, {quoted(names[0])}, in whose place the library's own class would run"
+        findings.refuse("own_code", shown, what, "auto_map")
 
 
 def _check_claims(
@@ -192,20 +218,22 @@ def _product(values: Mapping[str, Any], keys: str) -> int:
     return math.prod(counts)
 
 
-def refuse_activation(name: object, findings: Findings, shown: str, key: str) -> None:
+def refuse_activation(
+    name: object, findings: Findings, shown: str, key: str, allowed: Collection[str] = ACTIVATIONS
+) -> None:
     """Refuse an activation for a model's output that is not one of a few: libraries import what is named there."""
-    if name is not None and name not in ACTIVATIONS:
-        what = f"{quoted(name)} is not one of {', '.join(ACTIVATIONS)}"
-        findings.refuse("activation", shown, what, key)
+    if name is not None and name not in allowed:
+        findings.refuse("activation", shown, f"{quoted(name)} is not one of {', '.join(allowed)}", key)
 
 
 def _refuse_activations(found: dict[str, Any], findings: Findings, shown: str) -> None:
-    """Those that cross-encoders keep in config.json. They are not needed: scores order alike without them."""
-    refuse_activation(found.get(_OLD_ACTIVATION), findings, shown, _OLD_ACTIVATION)
+    """Refuse activations of a cross-encoder's scores that change their order; the others are not applied."""
+    refuse_activation(found.get(_OLD_ACTIVATION), findings, shown, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
     own = found.get("sentence_transformers")
     if isinstance(own, dict):
         for key in ("activation_fn", "activation_function"):
-            refuse_activation(own.get(key), findings, shown, f"sentence_transformers.{key}")
+            name = f"sentence_transformers.{key}"
+            refuse_activation(own.get(key), findings, shown, name, SCORE_ACTIVATIONS)
     elif own is not None:
         findings.refuse("value", shown, f"{quoted(own)} is no object", "sentence_transformers")
 

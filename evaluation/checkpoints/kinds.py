@@ -18,11 +18,15 @@ from evaluation.checkpoints.late_interaction import STANFORD, late_interaction_p
 from evaluation.checkpoints.modules import MODULES, Listed, Module, read_module_list, read_routes
 from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.settings import NAME as SETTINGS
+from evaluation.checkpoints.settings import POOLING as STORED_POOLING
+from evaluation.checkpoints.settings import TEMPLATE as STORED_TEMPLATE
 from evaluation.checkpoints.settings import EncoderDefaults, read_settings
 from evaluation.checkpoints.templates import TEMPLATES, recognise
 from evaluation.checkpoints.transformer import Head, Transformer, read_transformer
 
 AUGMENTATION = "augmentation.safetensors"
+#: Where sentence-transformers saves how tokens are pooled.
+_POOLING_FOLDER = "1_Pooling"
 _FOLDERS = {
     "query": ("query", "query_encoder", "question_encoder"),
     "document": ("document", "document_encoder", "ctx_encoder", "context_encoder"),
@@ -155,11 +159,15 @@ def _plan_of(chain: Chain, kind: CheckpointKind, settings: EncoderDefaults) -> P
     if kind is CheckpointKind.MULTI_VECTOR:
         return late_interaction_plan(chain, settings)
     names = {CheckpointKind.SPARSE_ENCODER: "SparseEncoder", CheckpointKind.CROSS_ENCODER: "CrossEncoder"}
+    if kind is CheckpointKind.CROSS_ENCODER:
+        settings = replace(settings, template=settings.template or recognise(chain.chat_template))
     part = chain.part() | ModelPart({SETTINGS: settings.written(names.get(kind, "SentenceTransformer"))})
     dimension = None if kind is CheckpointKind.CROSS_ENCODER else chain.dimension
+    if dimension is not None and kind in _ENCODERS:
+        dimension = min(dimension, settings.cuts.get("truncate_dim", dimension))
     return Plan(
         kind, {"model": part}, chain.model_type, dimension, chain.maximum_length, chain.pooling,
-        settings.similarity, settings.prompts, chain.chat_template,
+        settings.similarity, settings.prompts, settings.template,
     )  # fmt: skip
 
 
@@ -261,7 +269,14 @@ def _from_transformers(source: ModelFiles, wanted: Requirements, findings: Findi
         return _scorer(source, findings)
     head: Head = "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer"
     model = read_transformer(source, head, findings)
-    return None if model is None else _plain_plan(kind, model, model.plain())
+    if model is None:
+        return None
+    plan = _plain_plan(kind, model, model.plain())
+    template = read_settings(source, findings).template or recognise(model.tokenizer.chat_template)
+    if kind is not CheckpointKind.SEQ2SEQ or not template:
+        return plan
+    part = plan.parts["model"] | ModelPart({SETTINGS: {STORED_TEMPLATE: template}})
+    return replace(plan, parts={"model": part}, template=template)
 
 
 def _scorer(source: ModelFiles, findings: Findings) -> Plan | None:
@@ -277,7 +292,7 @@ def _scorer(source: ModelFiles, findings: Findings) -> Plan | None:
     model = read_transformer(source, "causal", findings)
     if model is None:
         return None
-    known = TEMPLATES.get(recognise(model.tokenizer.chat_template))
+    known = TEMPLATES.get(settings.template or recognise(model.tokenizer.chat_template))
     answers = [answer for answer in ((known.positive, known.negative) if known else ("yes", "no")) if answer]
     ids = [model.tokenizer.id_of(answer) for answer in answers]
     if None in ids:
@@ -292,8 +307,7 @@ def _scorer(source: ModelFiles, findings: Findings) -> Plan | None:
 
 
 def _plain_plan(kind: CheckpointKind, model: Transformer, part: ModelPart) -> Plan:
-    length, template = model.maximum_length, model.tokenizer.chat_template
-    return Plan(kind, {"model": part}, model.configuration.model_type, None, length, chat_template=template)
+    return Plan(kind, {"model": part}, model.configuration.model_type, None, model.maximum_length)
 
 
 def _pooled_here(
@@ -307,10 +321,12 @@ def _pooled_here(
             "missing_projection", shown, "it is a plain encoder, without a projection of its tokens"
         )
         return None
-    sparse = masked or bool(wanted.kinds)
+    settings = read_settings(source, findings)
+    pooling = wanted.pooling or settings.pooling
+    sparse = masked or bool(wanted.kinds) or pooling == SPARTA
     if wanted.kinds - {CheckpointKind.SPARSE_ENCODER}:  # a dense one would do: its head and the pooling say
-        predicts = masked and wanted.pooling in ("", "max", "sum")
-        sparse = CheckpointKind.SPARSE_ENCODER in wanted.kinds and (predicts or wanted.pooling == SPARTA)
+        predicts = masked and pooling in ("", "max", "sum")
+        sparse = CheckpointKind.SPARSE_ENCODER in wanted.kinds and (predicts or pooling == SPARTA)
     kind = CheckpointKind.SPARSE_ENCODER if sparse else CheckpointKind.SENTENCE_ENCODER
     if not wanted.allows(kind):
         findings.refuse(
@@ -318,7 +334,11 @@ def _pooled_here(
         )
         return None
     dpr = any(name.startswith("DPR") for name in classes)
-    pooling = wanted.pooling or ("cls" if dpr else "")
+    pooling = pooling or ("cls" if dpr else "")
+    if not pooling and source.within(_POOLING_FOLDER).has(CONFIG):
+        what = f"the file is missing, and {_POOLING_FOLDER}/ lies beside it, as in a model of sentence-transformers"
+        findings.refuse("missing_config", source.shown(MODULES), what)
+        return None
     if pooling not in _POOLINGS[kind]:
         what = f"it does not say how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"
         findings.refuse("pooling_needed", shown, what)
@@ -328,11 +348,11 @@ def _pooled_here(
         return None
     if pooling == SPARTA:
         dimension = model.configuration.vocabulary
-        plan = _plain_plan(kind, model, model.module())
+        part = model.module() | ModelPart({SETTINGS: {STORED_POOLING: SPARTA}})
+        plan = _plain_plan(kind, model, part)
         return replace(plan, dimension=dimension, pooling=SPARTA, similarity="dot")
     last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
     chain = Chain((Module(m.TRANSFORMER, model.module(), gives=model.hidden), last), model)
-    settings = read_settings(source, findings)
     similarity = settings.similarity or ("dot" if sparse else "")  # as the library has it
     return _plan_of(chain, kind, replace(settings, similarity=similarity))
 

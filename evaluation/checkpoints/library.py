@@ -38,10 +38,20 @@ USES_OF: Mapping[CheckpointKind, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LibraryModels:
-    """The library's version, and its types of models by what they are needed for."""
+    """The library's version, its types of models by what they are needed for, and the keys that each type reads.
+
+    In a model of a `causal` type tokens see those before them alone, where its configuration says nothing.
+    """
 
     version: str
     types: Mapping[str, Sequence[str]]
+    causal: frozenset[str]
+    keys: Mapping[str, str]
+
+    def keys_read(self, model_type: str) -> frozenset[str]:
+        """Return the keys of config.json that the classes of a type read; none for a type that is not listed."""
+        own = self.keys.get(model_type)
+        return frozenset() if own is None else frozenset(f"{own} {self.keys['']}".split())
 
     def of_kind(self, kind: CheckpointKind) -> Sequence[str]:
         """The types that a checkpoint of this kind may have."""
@@ -52,4 +62,4 @@ class LibraryModels:
 def library_models() -> LibraryModels:
     """What the file says."""
     told = json.loads(PATH.read_text(encoding="utf-8"))
-    return LibraryModels(told["transformers"], told["types"])
+    return LibraryModels(told["transformers"], told["types"], frozenset(told["causal"]), told["keys"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evaluation.checkpoints import tokenizer, weights
@@ -71,10 +71,19 @@ _WITH_WEIGHTS = frozenset(
     {DENSE, STATIC, SPARSE_STATIC, AUTO_ENCODER, "LayerNorm", "WeightedLayerPooling", "CNN"}
 )
 CONFIG = "config.json"
+#: Modules that cannot be made without the values of their configuration.
+_NEEDS_CONFIG = frozenset(
+    {POOLING, DENSE, AUTO_ENCODER, LOGIT_SCORE, "LayerNorm", "WeightedLayerPooling", "CNN"}
+)
 _WIDTHS = {
     DENSE: ("in_features", "out_features"), AUTO_ENCODER: ("input_dim", "hidden_dim"),
     "LayerNorm": ("dimension", "dimension"), POOLING: ("embedding_dimension", "embedding_dimension"),
 }  # fmt: skip
+#: What modules called the width of their input before.
+_OLD_WIDTHS = {
+    **dict.fromkeys((POOLING, SPLADE, "WeightedLayerPooling"), "word_embedding_dimension"),
+    "CNN": "in_word_embedding_dimension",
+}
 _POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 _OLD_POOLING = {
     "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
@@ -213,6 +222,10 @@ def read_routes(source: ModelFiles, findings: Findings) -> dict[str, list[Listed
 def read_module(listed: Listed, findings: Findings) -> Module | None:
     """A module's files, or None where they are refused. Transformer and Router have readers of their own."""
     role, source = listed.role, listed.source
+    if role in _NEEDS_CONFIG and not source.has(_CONFIGS.get(role, CONFIG)):
+        what = "the file is missing, and the list of modules names its folder"
+        findings.refuse("missing_config", source.shown(_CONFIGS.get(role, CONFIG)), what)
+        return None
     values = _read_values(role, source, findings)
     part = ModelPart({_CONFIGS.get(role, CONFIG): values} if role != STATIC else {})
     takes, gives = (_count(values.get(key)) for key in _WIDTHS.get(role, ("", "")))
@@ -258,11 +271,11 @@ def _read_values(role: str, source: ModelFiles, findings: Findings) -> dict[str,
     if role == DENSE:
         activation = found.setdefault("activation_function", ACTIVATIONS[1])
         refuse_activation(activation, findings, shown, "activation_function")
-    if "word_embedding_dimension" in found and role in (POOLING, SPLADE, "WeightedLayerPooling"):
-        found.setdefault("embedding_dimension", found.pop("word_embedding_dimension"))
+    if role in _OLD_WIDTHS and (width := found.pop(_OLD_WIDTHS[role], None)) is not None:
+        found.setdefault(_OLD_WIDTHS[role].replace("word_", ""), width)
     if role == POOLING:
         old = [mode for key, mode in _OLD_POOLING.items() if found.pop(key, None) is True]
-        modes = found.setdefault("pooling_mode", old[0] if len(old) == 1 else old)
+        modes = found.setdefault("pooling_mode", old)
         if isinstance(modes, list) and len(modes) == 1:
             found["pooling_mode"] = modes[0]
     return typed_values({key: found[key] for key in found.keys() - words.keys()}, findings, shown) | words
@@ -294,8 +307,15 @@ def _with_tokenizer(
 
 def pooling_by_name(mode: str, width: int) -> Module:
     """The module that pools in this way."""
-    written = {"embedding_dimension": width, "pooling_mode": mode, "include_prompt": True}
-    return Module(POOLING, ModelPart({CONFIG: written}), width, width, mode)
+    written = {"pooling_mode": mode, "include_prompt": True}
+    return pooling_of_width(Module(POOLING, ModelPart({CONFIG: written}), pooling=mode), width)
+
+
+def pooling_of_width(module: Module, width: int) -> Module:
+    """Return a pooling module that takes tokens' outputs of so many dimensions."""
+    written = {**module.part.json[CONFIG], "embedding_dimension": width}
+    gives = width * (module.pooling.count("+") + 1)
+    return replace(module, part=ModelPart({CONFIG: written}), takes=width, gives=gives)
 
 
 def splade_by_name(strategy: str) -> Module:

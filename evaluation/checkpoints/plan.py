@@ -8,7 +8,6 @@ from typing import Any
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.safetensors import Tensor
-from evaluation.checkpoints.templates import recognise
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,8 @@ class ModelPart:
 class Plan:
     """A whole checkpoint, valid: what its description will say, and its parts by name.
 
-    `chat_template` is the sender's, to be recognised; it is not kept. `also` are the kinds that further heads make it.
+    `template` is the one that a re-ranking language model is asked with. `also` are the kinds that further heads make
+    it.
     """
 
     kind: CheckpointKind
@@ -50,7 +50,7 @@ class Plan:
     pooling: str = ""
     similarity: str = ""
     prompts: Mapping[str, str] = field(default_factory=dict)
-    chat_template: str = ""
+    template: str = ""
     also: tuple[CheckpointKind, ...] = ()
 
     def describe(
@@ -69,7 +69,7 @@ class Plan:
             self.pooling,
             self.similarity,
             dict(self.prompts),
-            recognise(self.chat_template),
+            self.template,
             self.also,
             dict(files or {}),
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from evaluation.checkpoints import description
+from evaluation.checkpoints.archives import validate_archive
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.safetensors import NotSafetensors, Tensor, blocks, header_of
@@ -54,9 +55,10 @@ def rebuild(
 def open_checkpoint(
     folder: Path, wanted_kinds: Iterable[str | CheckpointKind], scratch: Path, pooling: str = ""
 ) -> Path:
-    """A rebuilt checkpoint for a folder that is one, or is as people have them; in a new folder inside `scratch`.
+    """Return a rebuilt checkpoint for a model's folder or archive, in a new folder inside `scratch`.
 
-    A rebuilt folder is returned as it is. Raises InvalidContent where it cannot be used, or is of another kind.
+    A folder that is rebuilt already is returned as it is. Raises InvalidContent if the model cannot be used or is of
+    another kind, and FileNotFoundError.
     """
     kinds = frozenset(CheckpointKind(kind) for kind in wanted_kinds)
     if (folder / description.FILE_NAME).is_file():
@@ -67,7 +69,12 @@ def open_checkpoint(
                 Problem("error", "wrong_kind", 1, message, "Give a checkpoint of that kind.")
             )
         return folder
-    validation = validate_folder(folder, kinds or None, pooling)
+    if folder.is_file():
+        validation = validate_archive(
+            folder, Path(tempfile.mkdtemp(prefix="archive-", dir=scratch)), kinds or None, pooling
+        )
+    else:
+        validation = validate_folder(folder, kinds or None, pooling)
     target = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=scratch))
     rebuild(validation, target)
     return target

@@ -32,11 +32,17 @@ _BUFFERS = frozenset({"I64", "I32", "BOOL"})
 #: The types that weights may have, and the bits that are all set in infinities and in what is no number.
 _EXPONENTS = {"F32": ("<u4", 0x7F800000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)}
 _WEIGHT_TYPES = frozenset(_EXPONENTS)
+#: Names of other types, such as F8_E4M3.
+_TYPE_NAME = re.compile(r"(F|BF|I|U|C)\d{1,3}(_[A-Z0-9]{1,12})?", re.ASCII)
 _SHARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.safetensors", re.ASCII)
 
 
 class NotSafetensors(ValueError):
     """What is wrong with a file of weights, in words."""
+
+
+class UnreadType(NotSafetensors):
+    """A tensor has a type that no engine reads, such as an 8-bit one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,9 @@ def _tensor(name: str, entry: object, path: Path, offset: int) -> Tensor:
         raise NotSafetensors(f"{name} needs dtype, shape and data_offsets, and nothing else")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _BYTES:
-        raise NotSafetensors(f"{name} has a type that is not read here")
+        if isinstance(dtype, str) and _TYPE_NAME.fullmatch(dtype):
+            raise UnreadType(f"{name} is {dtype}")
+        raise NotSafetensors(f"{name} has a type that safetensors does not have")
     if not _are_sizes(shape) or len(shape) > _MOST_DIMENSIONS:
         raise NotSafetensors(f"{name} has a shape that is no short list of sizes")
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:

@@ -1,4 +1,4 @@
-"""config_sentence_transformers.json: prompts, similarity, and what late interaction keeps there."""
+"""config_sentence_transformers.json: prompts, similarity, cuts of vectors, and the settings of late interaction."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluation.checkpoints.configuration import refuse_activation
+from evaluation.checkpoints.configuration import SCORE_ACTIVATIONS, refuse_activation
+from evaluation.checkpoints.description import SPARTA
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
-from evaluation.checkpoints.limits import MOST_POSITIONS
+from evaluation.checkpoints.limits import MOST_DIMENSION, MOST_POSITIONS, MOST_VOCABULARY
 from evaluation.checkpoints.modules import WORDS
+from evaluation.checkpoints.templates import TEMPLATES
 from evaluation.checkpoints.transformer import EXPANSION
 from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
+    exactly,
     read_values,
     refuse_forbidden_keys,
     remark_on_unknown,
@@ -43,36 +46,56 @@ _PROMPTS = Rule(
 LATE: Mapping[str, Rule] = {
     "query_prefix": text(64), "document_prefix": text(64), "query_length": whole(1, MOST_POSITIONS),
     "document_length": whole(1, MOST_POSITIONS), "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH,
-    "query_expansion": EXPANSION, "skiplist_words": WORDS,
+    "attend_to_mask_tokens": TRUTH, "query_expansion": EXPANSION, "skiplist_words": WORDS,
 }  # fmt: skip
+#: Choices that no library's file has a place for. `pack` and the rebuilding of checkpoints store them under these keys:
+#: how a plain encoder is pooled, and the template that a re-ranking language model is asked with.
+POOLING, TEMPLATE = "runboard_pooling", "runboard_template"
+#: The setting that shortens vectors, by the class that reads it: to leading dimensions, to terms of greatest weight.
+CUTS = {"SentenceTransformer": "truncate_dim", "SparseEncoder": "max_active_dims"}
 _RULES: Mapping[str, Rule] = {
     **LATE,
+    "truncate_dim": whole(1, MOST_DIMENSION),
+    "max_active_dims": whole(1, MOST_VOCABULARY),
+    # The library computes these layers in float32 whatever the rest of the model computes in.
+    "keep_in_fp32_modules": exactly([]),
     "prompts": _PROMPTS,
     "default_prompt_name": text(64),
     "similarity_fn_name": choice("cosine", "dot", "dot_product", "maxsim", "MaxSim"),
     "model_type": choice(
         "SentenceTransformer", "SparseEncoder", "MultiVectorEncoder", "ColBERT", "CrossEncoder"
     ),
+    POOLING: choice(SPARTA),
+    TEMPLATE: choice(*TEMPLATES),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderDefaults:
-    """What was understood. `similarity` is "cosine", "dot" or empty; `prompts` are by name, for each side its own."""
+    """Settings of a checkpoint. `similarity` is "cosine", "dot" or empty; `prompts` has one for each side by its name.
+
+    `cuts` are the settings of CUTS that the file has.
+    """
 
     model_type: str = ""
     similarity: str = ""
     prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str = ""
+    cuts: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, Any] = field(default_factory=dict)
+    pooling: str = ""
+    template: str = ""
 
     def written(self, model_type: str, **late: Any) -> dict[str, Any]:
-        """The file of the rebuilt model."""
-        similarity = self.similarity if model_type in ("SentenceTransformer", "SparseEncoder") else ""
+        """The file of the rebuilt model. Only a cross-encoder, which has no sides, puts its default prompt itself."""
+        cut, scores = CUTS.get(model_type, ""), model_type == "CrossEncoder"
         return {
             "model_type": model_type,
             "prompts": dict(self.prompts),
-            "default_prompt_name": None,
-            "similarity_fn_name": similarity or None,
+            "default_prompt_name": self.default_prompt if scores and self.default_prompt else None,
+            "similarity_fn_name": (self.similarity if cut else "") or None,
+            **({cut: self.cuts[cut]} if cut in self.cuts else {}),
+            **({TEMPLATE: self.template} if self.template else {}),
             **late,
         }
 
@@ -84,25 +107,29 @@ def read_settings(source: ModelFiles, findings: Findings) -> EncoderDefaults:
     found = read_object(source, NAME, findings) or {}
     shown = source.shown(NAME)
     refuse_forbidden_keys({key: value for key, value in found.items() if key != "prompts"}, findings, shown)
-    refuse_activation(found.get("activation_fn"), findings, shown, "activation_fn")
+    refuse_activation(found.get("activation_fn"), findings, shown, "activation_fn", SCORE_ACTIVATIONS)
     values = read_values(found, _RULES, findings, shown)
     remark_on_unknown(found, {*_RULES, "__version__", "activation_fn"}, findings, shown)
     similarity = {"cosine": "cosine", "dot": "dot", "dot_product": "dot"}.get(
         values.get("similarity_fn_name", ""), ""
     )
-    late = {key: values[key] for key in LATE if key in values}
+    late = {key: values.get(key) for key in LATE if key in found}  # null can be other than absent
     # PyLate did not say what its models are before they could be several; their similarity alone does.
     maxsim = values.get("similarity_fn_name", "").casefold() == "maxsim"
     model_type = values.get("model_type", "ColBERT" if maxsim else "")
-    return EncoderDefaults(model_type, similarity, _prompts(values), late)
+    prompts, default = _prompts(values), values.get("default_prompt_name", "")
+    cuts = {key: values[key] for key in CUTS.values() if key in values}
+    choices = (values.get(key, "") for key in (POOLING, TEMPLATE))
+    default = default if default in prompts else ""
+    return EncoderDefaults(model_type, similarity, prompts, default, cuts, late, *choices)
 
 
 def _prompts(values: Mapping[str, Any]) -> dict[str, str]:
-    """What is put before queries and documents, and every other prompt by its name."""
+    """Return the prompts by name, with one for each side: an empty one is a choice, and the default one is for none."""
     given: Mapping[str, Any] = values.get("prompts", {})
     default = given.get(values.get("default_prompt_name", ""))
     prompts = {
-        role: next((given[name] for name in names if given.get(name)), default)
+        role: next((given[name] for name in names if given.get(name) is not None), default)
         for role, names in _ROLES.items()
     }
     return {name: prompt for name, prompt in {**given, **prompts}.items() if prompt}

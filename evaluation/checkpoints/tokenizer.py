@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.checkpoints.configuration import refuse_code
 from evaluation.checkpoints.files import CHAT_TEMPLATE, ModelFiles
 from evaluation.checkpoints.findings import Findings, listed, quoted
 from evaluation.checkpoints.json_reading import NotJson, read_file, read_object
@@ -165,9 +166,7 @@ def _read_settings(source: ModelFiles, name: str, findings: Findings) -> dict[st
     if not source.has(name):
         return {}
     found = read_object(source, name, findings) or {}
-    if found.get("auto_map") is not None:
-        what = "the code that it names is not run; tokenizer.json is taken as it stands"
-        findings.remark("keys_left_out", source.shown(name), what, "auto_map")
+    refuse_code(found.get("auto_map"), findings, source.shown(name))
     told = {key: value for key, value in found.items() if key not in ("auto_map", "added_tokens_decoder")}
     refuse_forbidden_keys(told, findings, source.shown(name))
     remark_on_unknown(found, {*_SPECIAL_TOKENS, *_UNREMARKED}, findings, source.shown(name))

@@ -17,6 +17,7 @@ from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
+    exactly,
     read_values,
     refuse_forbidden_keys,
     refuse_unknown,
@@ -25,6 +26,10 @@ from evaluation.checkpoints.values import (
 )
 
 SETTINGS = "sentence_bert_config.json"
+#: Names of the file that earlier releases of sentence-transformers wrote; the first that is there counts.
+_SETTINGS_NAMES = (SETTINGS, *(
+    f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+))  # fmt: skip
 #: What stands on top of the model: nothing, a masked language model, labels per text or token, a causal language
 #: model, an encoder and decoder that write.
 Head = Literal["base", "masked", "sequence", "token", "causal", "writer"]
@@ -34,6 +39,13 @@ TASKS: dict[Head, str] = {
     "masked": "fill-mask",
     "sequence": "sequence-classification",
     "causal": "text-generation",
+}
+#: Outputs of these heads, as the library calls them: of the model, and of its module Transformer.
+_OUTPUTS: dict[Head, tuple[str, str]] = {
+    "base": ("last_hidden_state", "token_embeddings"),
+    "masked": ("logits", "token_embeddings"),
+    "sequence": ("logits", "scores"),
+    "causal": ("logits", "causal_logits"),
 }
 #: Up to how many tokens a model without an end of its own reads.
 _RELATIVE_LENGTH = 512
@@ -53,13 +65,12 @@ _LENGTH = whole(1, MOST_POSITIONS)
 _RULES = {
     "max_seq_length": _LENGTH,
     "do_lower_case": TRUTH,
-    "transformer_task": choice(*TASKS.values()),
     "query_length": _LENGTH,
     "document_length": _LENGTH,
     "query_expansion": EXPANSION,
 }
-#: What the library makes itself of the task; models of texts alone have it no other way.
-_UNREMARKED = ("modality_config", "module_output_name", "unpad_inputs", "processing_kwargs")
+#: For attention that needs no padding, which is not used here.
+_UNREMARKED = ("unpad_inputs",)
 _KEPT = ("query_length", "document_length", "query_expansion")
 
 
@@ -79,6 +90,12 @@ class Transformer:
     def hidden(self) -> int | None:
         """Dimensions of a token's output, where config.json says."""
         return self.configuration.hidden
+
+    def refuse_late_settings(self, source: ModelFiles, findings: Findings) -> None:
+        """Refuse settings of sentence_bert_config.json by which late interaction tells queries from documents."""
+        for key in self.settings:
+            what = "a model of this kind reads queries and documents alike here"
+            findings.refuse("value", source.shown(SETTINGS), what, key)
 
     def plain(self) -> ModelPart:
         """The files that transformers loads."""
@@ -101,7 +118,7 @@ def read_transformer(
     source: ModelFiles, head: Head, findings: Findings, beside: tuple[str, ...] = ()
 ) -> Transformer | None:
     """The model in a folder with this head, or None where it is refused; `beside` are tensors of somebody else's."""
-    settings = read_settings(source, findings)
+    settings = read_settings(source, head, findings)
     tensors = weights.read_weights(source, findings)
     found = read_configuration(source, tensors, findings)
     if found is not None and head in ("sequence", "token"):
@@ -126,15 +143,45 @@ def read_transformer(
     )
 
 
-def read_settings(source: ModelFiles, findings: Findings) -> dict[str, Any]:
-    """What sentence_bert_config.json says; empty where there is none."""
-    if not source.has(SETTINGS):
+def read_settings(source: ModelFiles, head: Head, findings: Findings) -> dict[str, Any]:
+    """Return the settings in sentence_bert_config.json of a model with this head; none where there is no such file."""
+    name = next(filter(source.has, _SETTINGS_NAMES), "")
+    if not name:
         return {}
-    found = read_object(source, SETTINGS, findings) or {}
+    found = read_object(source, name, findings) or {}
     told = {key: value for key, value in found.items() if value != {}}
-    refuse_forbidden_keys(told, findings, source.shown(SETTINGS))
-    refuse_unknown(told, {*_RULES, *_UNREMARKED}, findings, source.shown(SETTINGS))
-    return read_values(found, _RULES, findings, source.shown(SETTINGS))
+    shown = source.shown(name)
+    refuse_forbidden_keys(told, findings, shown)
+    text_alone = _text_rules(head)
+    refuse_unknown(told, {*_RULES, *text_alone, *_UNREMARKED}, findings, shown)
+    read_values(told, text_alone, findings, shown)
+    return read_values(found, _RULES, findings, shown)
+
+
+def _text_rules(head: Head) -> dict[str, Rule]:
+    """Return rules for settings that a model of texts with this head has no other way.
+
+    A causal language model may have messages, which its chat template makes of texts: where the template is known,
+    `checkpoints.templates` writes the same.
+    """
+    if head not in _OUTPUTS:
+        return {}
+    (output, name), templates = _OUTPUTS[head], head == "causal"
+
+    def is_plain(value: Any) -> bool:
+        text = value.get("text") if isinstance(value, dict) else None
+        forward = isinstance(text, dict) and (text.get("method"), text.get("method_output_name"))
+        return forward == ("forward", output) and (templates or "message" not in value)
+
+    return {
+        "transformer_task": exactly(TASKS[head]),
+        "module_output_name": exactly(name),
+        "modality_config": Rule(is_plain, f"texts alone, through forward and its {output}"),
+        "processing_kwargs": Rule(
+            lambda value: templates and isinstance(value, dict) and set(value) <= {"chat_template"},
+            "an empty object",
+        ),
+    }
 
 
 def _maximum_length(found: Configuration, words: Tokenizer, settings: dict[str, Any]) -> int:

@@ -134,16 +134,23 @@ def refuse_forbidden_keys(
             refuse_forbidden_keys(inner, findings, file, path, depth + 1)
 
 
-def typed_values(found: Mapping[str, Any], findings: Findings, file: str) -> dict[str, Any]:
-    """The keys whose values are numbers, truths, short plain words, or short lists and objects of these.
+def typed_values(
+    found: Mapping[str, Any], findings: Findings, file: str, needed: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the keys whose values are numbers, truths, short plain words, or short lists and objects of these.
 
-    Numbers out of bounds are refused, all else is left out with a remark. null is taken: it can be other than absent.
+    Numbers out of bounds are refused, and so are other values of the keys in `needed`. All else is left out with a
+    remark. null is taken: it can be other than absent.
     """
     taken, left = {}, []
     for key, value in found.items():
         if _KEY.fullmatch(key) and _is_typed(value):
             taken[key] = value
             _check_numbers(key, value, findings, file)
+        elif key in needed:
+            findings.refuse(
+                "value", file, "the model reads the key, and a value of this form is not taken", key
+            )
         else:
             left.append(key)
     if left:

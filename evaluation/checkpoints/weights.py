@@ -10,7 +10,14 @@ from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, listed, quoted
 from evaluation.checkpoints.json_reading import read_object
 from evaluation.checkpoints.limits import MOST_SHARDS
-from evaluation.checkpoints.safetensors import NotSafetensors, Tensor, is_finite, is_shard_name, read_tensors
+from evaluation.checkpoints.safetensors import (
+    NotSafetensors,
+    Tensor,
+    UnreadType,
+    is_finite,
+    is_shard_name,
+    read_tensors,
+)
 
 NAME = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -55,7 +62,8 @@ def _read_file(source: ModelFiles, name: str, findings: Findings) -> Tensors | N
         return read_tensors(source.path(name), source.allowance)
     except NotSafetensors as error:
         too_large = isinstance(error.__cause__, WeightsTooLarge)
-        findings.refuse("file_too_large" if too_large else "weights_header", source.shown(name), str(error))
+        other = "weights_type" if isinstance(error, UnreadType) else "weights_header"
+        findings.refuse("file_too_large" if too_large else other, source.shown(name), str(error))
         return None
 
 

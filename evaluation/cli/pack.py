@@ -7,19 +7,22 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
 from evaluation.checkpoints.description import PICKLED_HEADS
 from evaluation.checkpoints.packing import write_archive
+from evaluation.checkpoints.settings import NAME as SETTINGS
+from evaluation.checkpoints.settings import TEMPLATE
+from evaluation.checkpoints.templates import TEMPLATES
 from evaluation.cli import Subparsers
 from evaluation.core.errors import InvalidContent, ModelFailure
 from evaluation.core.problems import Report
 
 #: What is copied; pickles beside them are converted, everything else is left.
-_TAKEN = (".json", ".safetensors", ".metadata")
+_TAKEN = (".json", ".safetensors", ".metadata", ".jinja")
 _PICKLES = frozenset({"pytorch_model.bin", "pytorch_model.bin.index.json"})
 _VOCABULARIES = frozenset({"vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model"})
 _CONVERTED = _PICKLES | _VOCABULARIES | set(PICKLED_HEADS)
@@ -62,6 +65,12 @@ def add_parser(subparsers: Subparsers) -> None:
         help="for a decoder trained without its causal mask, which its files do not say (LLM2Vec): is_causal is false",
     )
     parser.add_argument(
+        "--template",
+        choices=list(TEMPLATES),
+        help="for a language model that re-ranks and whose own chat template is not recognized: the one it was trained "
+        "with; the archive keeps it",
+    )
+    parser.add_argument(
         "--headers",
         action="store_true",
         help="leave the weights out: a small archive that the site checks, and no more",
@@ -86,7 +95,9 @@ def run_pack(arguments: argparse.Namespace) -> int:
             if _is_adapter_alone(folder):
                 _merge_adapter(folder, arguments.base, staged, scratch)
             if arguments.bidirectional:
-                _make_bidirectional(staged)
+                _write_into_configurations(staged, "config.json", {"is_causal": False})
+            if arguments.template:
+                _write_into_configurations(staged, SETTINGS, {TEMPLATE: arguments.template})
             validation = validate_folder(staged, kind, arguments.pooling)
             _print_report(validation.report)
             rebuilt = scratch / "rebuilt"
@@ -169,13 +180,14 @@ def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: P
     print(f"{folder.name}: the adapter was merged into {base.name}", file=sys.stderr)
 
 
-def _make_bidirectional(staged: Path) -> None:
-    """Say in each model's configuration that its tokens see those behind them; damaged files are refused later."""
+def _write_into_configurations(staged: Path, name: str, values: Mapping[str, object]) -> None:
+    """Write values into the configurations of this name beside each model; damaged files are refused later."""
     for path in staged.rglob("config.json"):
-        with suppress(ValueError, TypeError):
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if "model_type" in found:
-                path.write_text(json.dumps({**found, "is_causal": False}), encoding="utf-8")
+        with suppress(ValueError, TypeError, AttributeError):
+            if "model_type" in json.loads(path.read_text(encoding="utf-8")):
+                place = path.with_name(name)
+                known = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+                place.write_text(json.dumps({**known, **values}), encoding="utf-8")
 
 
 def _convert_files(source: Path, names: Collection[str], place: Path) -> None:
@@ -204,7 +216,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
     """Index and search a few texts with the engine that is for the model. Raises ModelFailure."""
-    from evaluation.engines import ENGINES, Resources, retrieve
+    from evaluation.engines import ENGINES, InvalidParameter, Resources, retrieve
 
     name = _TRYING.get(kind) or next(
         engine.name
@@ -216,15 +228,21 @@ def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
     for file, some in (("corpus.jsonl", texts), ("queries.jsonl", texts[:3])):
         lines = "".join(json.dumps(entry) + "\n" for entry in some)
         (scratch / file).write_text(lines, encoding="utf-8")
-    done = retrieve(
-        name,
-        scratch / "corpus.jsonl",
-        scratch / "queries.jsonl",
-        scratch / "run.txt",
-        {key: value for key, value in _CHEAP.items() if key in known},
-        resources=Resources(checkpoint=rebuilt),
-        work_folder=scratch,
-    )
+    try:
+        done = retrieve(
+            name,
+            scratch / "corpus.jsonl",
+            scratch / "queries.jsonl",
+            scratch / "run.txt",
+            {key: value for key, value in _CHEAP.items() if key in known},
+            resources=Resources(checkpoint=rebuilt),
+            work_folder=scratch,
+        )
+    except InvalidParameter as error:  # the trial sets none, so the model's files leave a choice open
+        remedy = (
+            "Give it to pack as --template NAME, which the archive keeps, or skip the trial with --no-trial."
+        )
+        raise ModelFailure("choice_needed", f"{error} {remedy}") from error
     print(
         f"tried with {name}: {done.documents} texts, {done.queries - done.queries_without_results} of {done.queries} "
         f"queries found something",

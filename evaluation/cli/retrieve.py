@@ -88,7 +88,7 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
         help="one part alone, such as 2/8: of the shards, or of the queries for engines without; `merge` joins runs",
     )
     given = parser.add_argument_group("what the engine is given")
-    given.add_argument("--checkpoint", type=Path, help="folder of a model, as its library saves it")
+    given.add_argument("--checkpoint", type=Path, help="a model: its folder, or an archive of it")
     given.add_argument(
         "--runs",
         "--run",

@@ -57,7 +57,10 @@ class InvalidParameter(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One setting of an engine. `choices` lists all values it takes; else numbers lie from `least` to `most`."""
+    """One setting of an engine. `choices` lists all values it takes; else numbers lie from `least` to `most`.
+
+    A whole number whose default is AUTO may be left to the checkpoint.
+    """
 
     name: str
     default: ParameterValue
@@ -71,7 +74,7 @@ class Parameter:
     @property
     def is_text(self) -> bool:
         """Whether it takes any text, the empty one too."""
-        return isinstance(self.default, str) and not self.choices
+        return isinstance(self.default, str) and not self.choices and self.least is None
 
     @property
     def keeps_blanks(self) -> bool:
@@ -83,7 +86,7 @@ class Parameter:
         parsed: ParameterValue | None
         if isinstance(self.default, bool):
             parsed = {"true": True, "false": False}.get(str(value).lower())
-        elif isinstance(self.default, str):
+        elif self.choices or self.is_text or value == self.default == AUTO:
             parsed = str(value)
         else:
             parsed = self._parse_number(value)
@@ -95,10 +98,10 @@ class Parameter:
 
     def _parse_number(self, value: object) -> int | float | None:
         try:
-            number = type(self.default)(str(value))
+            number = float(str(value)) if isinstance(self.default, float) else int(str(value))
         except ValueError:
             return None
-        if not isinstance(number, int | float) or not abs(number) < _TOO_LARGE:  # so is NaN
+        if not abs(number) < _TOO_LARGE:  # so is NaN
             return None
         too_small = self.least is not None and number < self.least
         too_great = self.most is not None and number > self.most
@@ -111,9 +114,10 @@ class Parameter:
             return "true or false"
         if self.choices:
             return ", ".join(self.choices)
-        if isinstance(self.default, str):
+        if self.is_text:
             return "text"
-        kind = "a whole number" if isinstance(self.default, int) else "a number"
+        kind = "a number" if isinstance(self.default, float) else "a whole number"
+        kind = f"{AUTO} or {kind}" if self.default == AUTO else kind
         if self.least is None or self.most is None:
             return kind
         return f"{kind} from {_format_number(self.least)} to {_format_number(self.most)}"

@@ -254,13 +254,19 @@ def _ids(shards: Sequence[Path]) -> Iterator[bytes]:
 
 def _dimensions(parameters: Mapping[str, Any], own: int) -> dict[str, int]:
     """By label how many dimensions of vectors are searched, all that are encoded last. Raises InvalidParameter."""
-    smaller, wanted = _NAMED_DIMENSIONS(parameters["dimensions"]), parameters["truncate_dimension"]
+    smaller, wanted = _NAMED_DIMENSIONS(parameters["dimensions"]), _truncation(parameters)
     if smaller and smaller[-1] >= own:
         raise InvalidParameter(
             f"dimensions = {smaller[-1]} is not possible: the main result has {own} dimensions."
         )
     main = f"{wanted} dimensions" if wanted else "all dimensions"
     return {**{f"{number} dimensions": number for number in smaller}, main: own}
+
+
+def _truncation(parameters: Mapping[str, Any]) -> int:
+    """Return the number of leading dimensions that a submission asks for; 0 where it asks for none."""
+    wanted = parameters["truncate_dimension"]
+    return 0 if wanted == AUTO else int(wanted)
 
 
 def check_parameters(values: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
@@ -271,9 +277,8 @@ def check_parameters(values: Mapping[str, Any], checkpoint: CheckpointDescriptio
         )
     check_passages(values)
     check_prompts(values, checkpoint)
-    _dimensions(
-        values, values["truncate_dimension"] or (checkpoint and checkpoint.dimension) or _MOST_DIMENSIONS + 1
-    )
+    own = checkpoint.dimension if checkpoint and values["truncate_dimension"] == AUTO else None
+    _dimensions(values, _truncation(values) or own or _MOST_DIMENSIONS + 1)
     static = checkpoint is not None and checkpoint.kind == CheckpointKind.STATIC_EMBEDDINGS
     if static and values["pooling"] not in (AUTO, "mean"):
         raise InvalidParameter("pooling is the mean of static embeddings; leave it at auto.")
@@ -299,8 +304,8 @@ PARAMETERS = (
     MAXIMUM_LENGTH,
     Parameter(
         "truncate_dimension",
-        0,
-        "leading dimensions kept of a vector; 0 is all",
+        AUTO,
+        "leading dimensions kept of a vector; auto is what the checkpoint says (its truncate_dim); 0 is all",
         least=0,
         most=_MOST_DIMENSIONS,
     ),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
+    AUTO,
     BATCH_TOKENS,
     COMPUTE_DTYPE,
     MAXIMUM_LENGTH,
@@ -113,8 +114,9 @@ class LearnedSparse(DividedEngine):
 PARAMETERS = (
     Parameter(
         "most_terms",
-        2000,
-        "how many terms a document keeps, those of greatest weight; 0 keeps all",
+        AUTO,
+        "how many terms a document keeps, those of greatest weight; auto is what the checkpoint says (its "
+        "max_active_dims, of queries too), where it says nothing 2,000; 0 keeps all",
         least=0,
         most=1_000_000,
     ),

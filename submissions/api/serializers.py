@@ -113,6 +113,10 @@ class ReportSerializer(Answer):
     problems = ProblemSerializer(source="report.problems", many=True)
     statistics = StatisticsSerializer(source="report.statistics")
     checkpoint = ModelSerializer(allow_null=True, help_text="What a checkpoint is; null for all else.")
+    pending = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="What only a job verifies, a sentence each: a valid checkpoint can still be rejected there.",
+    )
 
 
 class EfficiencySerializer(Answer):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.utils.translation import gettext_lazy as _
 
 from evaluation.checkpoints import (
     CheckpointDescription,
@@ -58,6 +59,11 @@ KIND_NAMES = {
 #: The folder of checkpoints that belong to no team: the site's own.
 HOUSE = "house"
 _PARTIAL = ".partial-"
+#: The check that needs the libraries of models, which web processes do not have.
+VERIFIED_BY_JOB = _(
+    "Not checked here: whether names and shapes of the weights, the tokenizer, and the settings fit the library's own "
+    "class. A job verifies that before it encodes anything, and so does `python -m evaluation pack` on your machine."
+)
 #: What is said of a checkpoint that was only checked.
 _SUMMARISED = (
     "kind", "model_type", "parameters", "dimension", "maximum_length", "pooling", "similarity", "prompts",
@@ -105,7 +111,8 @@ def check_checkpoint(source: CheckpointArchive, wanted: Kinds = ()) -> FileRepor
     ):
         model = _summary(validation, source.name)
         problems = (*validation.report.problems, *(remarks_on_prompts(model, source.name) if model else ()))
-        return FileReport(source.name, "", replace(validation.report, problems=problems), model)
+        pending = [str(VERIFIED_BY_JOB)] if model else []
+        return FileReport(source.name, "", replace(validation.report, problems=problems), model, pending)
 
 
 def remarks_on_prompts(model: Mapping[str, Any], name: str) -> list[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,13 +26,15 @@ LABEL_NEEDED = ProblemCode("label_needed", "The system has a result on this data
 class FileReport:
     """The verdict on one file. `dataset` is a slug, empty where none could be told.
 
-    `model` is what a checkpoint that can be run is: its kind, weights, dimension and so on; empty for runs.
+    `model` is what a checkpoint that can be run is: its kind, weights, dimension and so on; empty for runs. `pending`
+    states, in a sentence each, what only a job verifies.
     """
 
     name: str
     dataset: str
     report: Report
     model: Mapping[str, Any] = field(default_factory=dict)
+    pending: Sequence[str] = ()
 
     @property
     def checkpoint(self) -> Mapping[str, Any] | None:

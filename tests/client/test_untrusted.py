@@ -7,7 +7,6 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,20 +149,16 @@ def test_a_depth_that_no_machine_holds_is_not_believed(
 @pytest.mark.parametrize(
     "members", [{"../../beside": b""}, {"zeros": bytes(2 << 20)}, {str(number): b"" for number in range(65)}]
 )
-def test_a_models_zip_is_unpacked_within_bounds(
-    members: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from runboard_eval.checkpoints import archives
+def test_a_models_zip_is_opened_as_the_site_opens_it(members: dict[str, bytes], tmp_path: Path) -> None:
+    from runboard_eval.checkpoints import open_checkpoint
     from runboard_eval.core.errors import InvalidContent
 
-    from runboard.reproducing import _unpacked
-
-    monkeypatch.setattr(archives, "POLICY", replace(archives.POLICY, ratio_floor_bytes=1 << 20))
     with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
+    (tmp_path / "scratch").mkdir()
     with pytest.raises(InvalidContent):
-        _unpacked(tmp_path / "model.zip", tmp_path / "scratch")
+        open_checkpoint(tmp_path / "model.zip", [], tmp_path / "scratch")
     assert not (tmp_path / "beside").exists()
 
 

@@ -94,7 +94,7 @@ def _configurations() -> None:
     }.items():
         add_with_json(name, "forbidden_key", "config.json", change)
     custom = {"model_type": "custom", "auto_map": {"AutoModel": "modeling_custom.Model"}}
-    add_with_json("auto-map", "model_type", "config.json", custom, deep=True)
+    add_with_json("auto-map", "own_code", "config.json", custom)
     add_with_json("unknown-model-type", "model_type", "config.json", {"model_type": "lightglue"}, deep=True)
     add_with_json("no-model-type", "model_type", "config.json", {"model_type": None})
     add_with_json("model-type-a-list", "model_type", "config.json", {"model_type": ["bert"]})

@@ -54,6 +54,8 @@ _PLAIN = {
 _OLDER = frozenset({"rope_scaling"})
 #: Weights that no engine uses: an encoder's pooler where tokens are pooled otherwise.
 _POOLER = re.compile(r"(^|\.)pooler\.")
+#: A weight of one of a model's layers, which is not part of a head.
+_OF_LAYER = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.(.*\.)?(weight|bias)")
 _AWKWARD = ("", "a", " \n\t" * 400, "ab" * 2000, "漢字かな " * 300, "\u0301" * 500, "9" * 2000, "!?" * 1000)
 
 
@@ -221,7 +223,11 @@ def _compare(model: Any, tensors: Mapping[str, Tensor], shown: str, findings: Fi
     for name in sorted(found.conversion_errors)[:5]:
         findings.refuse("weights_shape", shown + WEIGHTS, "it cannot be made of what is there", name)
     left = [name for name in found.unexpected_keys - buffers if not name.startswith("decoder.")]
-    if left:
+    computed = sorted(name for name in left if _OF_LAYER.search(name))
+    if computed:
+        what = f"{type(model).__name__} has no {listed(computed)}, and would compute without it"
+        findings.refuse("weights_unknown", shown + WEIGHTS, what)
+    elif left:
         findings.remark("weights_left_out", shown + WEIGHTS, listed(sorted(left)))
 
 

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import Progress, ignore
+from evaluation.engines.base import AUTO, Progress, ignore
 from evaluation.engines.neural import batching, loading
 from evaluation.engines.neural.batching import Indices, Tokenised
 
@@ -41,11 +41,12 @@ _LEAST_PROBES = 8
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """How texts become vectors. `maximum_length` and `batch_tokens` 0 and `pooling` "auto" are the checkpoint's own."""
+    """Settings of an encoder. AUTO, and 0 for `maximum_length` and `batch_tokens`, are the checkpoint's own."""
 
     pooling: str
     maximum_length: int
-    truncate_dimension: int
+    #: 0 is all.
+    truncate_dimension: int | str
     unit_length: bool
     batch_tokens: int
     compute_dtype: str
@@ -63,8 +64,9 @@ class Encoder:
         self._static = first if isinstance(first, StaticEmbedding) else None
         self.maximum_length = self._maximum_length()
         self.pooling = self._choose_pooling()
-        own = self._model.get_embedding_dimension() or 0
-        self.dimension = min(own, settings.truncate_dimension) if settings.truncate_dimension else own
+        if settings.truncate_dimension != AUTO:
+            self._model.truncate_dim = settings.truncate_dimension or None
+        self.dimension: int = self._model.get_embedding_dimension() or 0
         self._probe()
 
     def encode(

@@ -6,7 +6,12 @@ making the list imports some hundred modules of the library, and a web process h
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
+import re
+from dataclasses import fields
+from functools import cache, reduce
 from typing import Any
 
 import transformers
@@ -14,13 +19,78 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from evaluation.checkpoints.library import PATH, USES
 
+#: How classes read keys that their configuration does not declare.
+_IN_CONFIGURATION = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|"(\w+)" in kwargs')
+_IN_MODEL = re.compile(r'\bconfig\.([a-z]\w*)|getattr\(\s*(?:self\.)?config,\s*"(\w+)"')
+_CAUSAL_MASK = re.compile(r"create_(sliding_window_|chunked_)?causal_mask")
+#: How classes ask whether they are a decoder; they mind no `is_causal`.
+_TOLD = re.compile(r"config\.is_decoder(?! = )")
+#: Types of AutoModelForCausalLM in which all tokens see each other.
+_BOTH_DIRECTIONS = frozenset({"cpmant", "xlnet"})
+#: Keys that are declared and have no effect: the mask is causal whatever they say.
+_IGNORED = {"gemma": {"use_bidirectional_attention"}, "gemma2": {"use_bidirectional_attention"}}
+
 
 def list_model_types() -> dict[str, Any]:
-    """The library's version, and for each of USES the types that have a class which reads texts alone."""
+    """Return the library's version, the types that read texts alone by USES, the causal ones, and the keys of each."""
+    types = {use: _types_of(getattr(transformers, name)) for use, name in USES.items()}
+    names = sorted(set().union(*types.values()))
+    keys = {name: _keys_read(name) for name in names}
+    common = reduce(frozenset.intersection, keys.values())
+    both = _BOTH_DIRECTIONS.union(types["masked"], types["writer"])
+    causal = [name for name in names if name not in both and _is_causal(name, name in types["causal"])]
     return {
         "transformers": transformers.__version__,
-        "types": {use: _types_of(getattr(transformers, name)) for use, name in USES.items()},
+        "types": types,
+        "causal": causal,
+        "keys": {
+            "": " ".join(sorted(common)),
+            **{name: " ".join(sorted(own - common)) for name, own in keys.items()},
+        },
     }
+
+
+def _is_causal(model_type: str, writes: bool) -> bool:
+    """Return whether tokens of a type see those before them alone, where its configuration says nothing."""
+    source = _sources(model_type)[1]
+    return (writes or _CAUSAL_MASK.search(source) is not None) and not _TOLD.search(source)
+
+
+def _keys_read(model_type: str) -> frozenset[str]:
+    """Return the keys of config.json that the classes of a type declare or read.
+
+    `is_causal` is read by the functions that make masks, but for those of chunks.
+    """
+    config_class = transformers.CONFIG_MAPPING[model_type]
+    own, model = _sources(model_type)
+    keys = {field.name for field in fields(config_class)} | set(config_class.attribute_map)
+    keys |= _words(_IN_CONFIGURATION, own) | _words(_IN_MODEL, model)
+    if "rope_parameters" in keys:
+        keys |= {"rope_theta", "rope_scaling"}
+    if '"partial_rotary_factor"' in own + model:
+        keys.add("partial_rotary_factor")
+    keys -= {"is_causal", *_IGNORED.get(model_type, ())}
+    follows = {match[1] for match in _CAUSAL_MASK.finditer(model)}
+    if follows and "chunked_" not in follows and not _TOLD.search(model):
+        keys.add("is_causal")
+    return frozenset(keys)
+
+
+@cache
+def _sources(model_type: str) -> tuple[str, str]:
+    """Return the source of a type's configuration, and that of its model."""
+    config_class = transformers.CONFIG_MAPPING[model_type]
+    own = inspect.getmodule(config_class)
+    try:
+        model = importlib.import_module(own.__name__.replace(".configuration_", ".modeling_"))
+    except ImportError:  # another type's classes run it
+        kind = transformers.MODEL_MAPPING[config_class]
+        model = inspect.getmodule(kind[0] if isinstance(kind, tuple) else kind)
+    return inspect.getsource(own), inspect.getsource(model)
+
+
+def _words(pattern: re.Pattern[str], source: str) -> set[str]:
+    return {word for match in pattern.finditer(source) for word in match.groups() if word}
 
 
 def _types_of(auto_class: Any) -> list[str]:

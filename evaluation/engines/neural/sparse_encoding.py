@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sentence_transformers.util import select_max_active_dims
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import Progress, Resources, ignore
+from evaluation.engines.base import AUTO, Progress, Resources, ignore
 from evaluation.engines.index.weighted_index import SparseRows
 from evaluation.engines.neural.batching import CPU_TOKENS, CUDA_TOKENS, Indices, OutputCheck, input_keys
 from evaluation.engines.neural.encoding import PROBE
@@ -21,6 +21,8 @@ from evaluation.engines.neural.sides import SidedEncoder
 
 #: What a language model may hold at once of a value for each term at each token.
 _CPU_BYTES, _CUDA_BYTES = 2**30, 2**33
+#: Terms that a document keeps where neither a submission nor the checkpoint says.
+_USUAL_TERMS = 2000
 #: Terms and weights of one text.
 _Row = tuple[NDArray[np.int32], NDArray[np.float32]]
 
@@ -47,7 +49,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
         self._batch_tokens = self._batch_tokens or self._tokens_at_once()
 
     def encode(self, texts: Sequence[str], role: Role, progress: Progress = ignore) -> SparseRows:
-        """One row for each text. Of a document only the `most_terms` greatest weights stay. Raises ModelFailure."""
+        """Return one row for each text, of its `most_terms` greatest weights. Raises ModelFailure."""
         found: dict[int, _Row] = {}
 
         def keep(indices: Indices, batch: torch.Tensor) -> None:
@@ -78,9 +80,14 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
         if not features["input_ids"].shape[1]:  # no words, and no special tokens beside them
             return torch.zeros(len(indices), self.dimension)
         keys = input_keys(features)
-        outputs: torch.Tensor = self._models[role](features, task=role)["sentence_embedding"].float()
-        if role == "document" and self._most_terms:
-            outputs = select_max_active_dims(outputs, self._most_terms)
+        model = self._models[role]
+        own = {"max_active_dims": model.max_active_dims} if model.max_active_dims else {}
+        outputs: torch.Tensor = model(features, task=role, **own)["sentence_embedding"].float()
+        most = model.max_active_dims
+        if role == "document":
+            most = (most or _USUAL_TERMS) if self._most_terms == AUTO else self._most_terms
+        if most:
+            outputs = select_max_active_dims(outputs, most)
         if self.similarity == "cosine":
             outputs = torch.nn.functional.normalize(outputs, dim=1)
         if check is not None:

@@ -11,6 +11,7 @@ from django.utils.html import escape
 from django.utils.translation import gettext_lazy as _
 
 from evaluation.engines import EngineDescription, InvalidParameter, Parameter
+from evaluation.engines.base import AUTO
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.templatetags.runboard import size
 from submissions.intake.models.intake import LONGEST_PROMPT, POOLINGS, prompt_parameters
@@ -107,7 +108,8 @@ def _field(parameter: Parameter) -> forms.Field:
     whole = isinstance(parameter.default, int)
     bounds = {"min": parameter.least, "max": parameter.most, "step": 1 if whole else "any"}
     attributes = {name: _text(value) for name, value in bounds.items() if value is not None}
-    return forms.CharField(max_length=40, widget=forms.NumberInput(attributes), **options)
+    widget = forms.TextInput() if parameter.default == AUTO else forms.NumberInput(attributes)
+    return forms.CharField(max_length=40, widget=widget, **options)
 
 
 def _sentence(text: str) -> str:

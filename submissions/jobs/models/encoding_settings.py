@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db.models import Sum
 
 from evaluation.core.errors import ModelFailure
+from evaluation.engines.base import AUTO
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.engines.index.vector_index import bytes_of_vector
 from evaluation.execution.failures import MODEL_FAILURES
@@ -78,8 +79,9 @@ class EncodingSetting:
     @property
     def dimension(self) -> int:
         """Of the vectors; 0 where it is not known."""
-        found = self.parameters.get("truncate_dimension") or self.checkpoint.description.get("dimension")
-        return int(found or 0)
+        wanted = self.parameters.get("truncate_dimension")
+        own = self.checkpoint.description.get("dimension")
+        return int((own if wanted in (None, AUTO, 0) else wanted) or 0)
 
     @property
     def least_bytes(self) -> int:

@@ -319,6 +319,17 @@ def test_headers_alone_are_enough_for_a_check(tmp_path: Path, monkeypatch: pytes
     assert [problem.code for problem in refused.errors] == ["weights_header"]
 
 
+@pytest.mark.parametrize("dtype", ["F8_E4M3", "F8_E5M2", "U32"])
+def test_weights_of_a_type_that_is_not_read_are_named(dtype: str, tmp_path: Path) -> None:
+    entry = {"dtype": dtype, "shape": [40, 8], "data_offsets": [0, 320]}
+    header = json.dumps({"embeddings.word_embeddings.weight": entry}).encode()
+    content = {**files(), "model.safetensors": len(header).to_bytes(8, "little") + header + b"x" * 320}
+    report = validate_archive(zipped(content, tmp_path / "small.zip"), tmp_path / "scratch").report
+    (problem,) = (each for each in report.errors if each.code == "weights_type")
+    assert problem.message == f"model.safetensors: embeddings.word_embeddings.weight is {dtype}"
+    assert "float32, float16 or bfloat16" in problem.hint
+
+
 def test_headers_that_claim_more_weights_than_are_taken_are_refused(tmp_path: Path) -> None:
     shape = [1_048_576, 16_384]  # 64 GiB
     entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * shape[0] * shape[1]]}

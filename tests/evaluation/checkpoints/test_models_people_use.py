@@ -37,12 +37,10 @@ _SIZES: dict[str, dict[str, Any]] = {
     "qwen2": {**DECODERS["qwen2"], "is_causal": True},
     "qwen3_5_text": {**DECODERS["qwen3"], "layer_types": ["linear_attention", "full_attention"]},
 }
-#: Types whose published files name code beside what the library has by now, and what their type is called there.
+#: Types whose published files name code that the library's classes are known to equal: the type there, and the code.
 _WITH_CODE = {
-    "gte": "new",
-    "nomic_bert": "nomic_bert",
-    "jina_embeddings_v3": "jina_embeddings_v3",
-    "qwen2": "qwen2",
+    "gte": ("new", "Alibaba-NLP/new-impl--modeling.NewModel"),
+    "nomic_bert": ("nomic_bert", "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"),
 }
 #: By how many models of the list: how many are accepted at least, and how many are of a type that is.
 BOUNDS = {20: (13, 15), 50: (32, 38), 100: (79, 82)}
@@ -65,9 +63,10 @@ def save_encoder(model_type: str, made_as: str, folder: Path) -> Path:
     pooling = Pooling(HIDDEN, "lasttoken" if "decoder" in made_as else "mean")
     dense = [Dense(HIDDEN, HIDDEN)] if "Dense" in made_as else []
     SentenceTransformer(modules=[Transformer(str(folder)), pooling, *dense, Normalize()]).save(str(folder))
-    if model_type in _WITH_CODE and made_as != "decoder":
+    if model_type in _WITH_CODE:
         path = folder / "config.json"
-        named = {"model_type": _WITH_CODE[model_type], "auto_map": {"AutoModel": "modeling.Model"}}
+        published_type, code = _WITH_CODE[model_type]
+        named = {"model_type": published_type, "auto_map": {"AutoModel": code}}
         path.write_text(json.dumps({**json.loads(path.read_text()), **named}))
     return folder
 

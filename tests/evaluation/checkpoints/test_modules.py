@@ -195,10 +195,8 @@ def test_spellings_of_release_5_are_taken(make: str, tmp_path: Path) -> None:
     _taken(tmp_path)
 
 
-def test_an_adapter_and_code_beside_a_whole_model_are_left_out(tmp_path: Path) -> None:
+def test_an_adapter_beside_a_whole_model_is_left_out(tmp_path: Path) -> None:
     raw = tiny_models.tiny_dense(tmp_path / "raw")
-    config = json.loads((raw / "config.json").read_text())
-    (raw / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "modeling_x.Model"}}))
     (raw / "lora").mkdir()
     (raw / "lora" / "adapter_model.bin").write_bytes(b"x")
     (raw / "adapter_config.json").write_text('{"base_model_name_or_path": "/etc"}')
@@ -208,12 +206,10 @@ def test_an_adapter_and_code_beside_a_whole_model_are_left_out(tmp_path: Path) -
 
     assert {problem.code for problem in validation.report.warnings} == {
         "left_out",
-        "keys_left_out",
         "adapter",
     }
     rebuild(validation, tmp_path / "rebuilt")
     assert not list((tmp_path / "rebuilt").rglob("adapter_*"))
-    assert "auto_map" not in (tmp_path / "rebuilt" / "model" / "config.json").read_text()
     assert check_checkpoint(tmp_path / "rebuilt").problems == ()
 
 
@@ -255,3 +251,13 @@ def test_two_folders_are_one_model(make: str, tmp_path: Path) -> None:
     described = CheckpointDescription.read(folder)
     assert described.parts == ("query", "document")
     assert described.kind == {"tiny_splade": "sparse-encoder", "tiny_dense": "sentence-encoder"}[make]
+
+
+@pytest.mark.parametrize("missing", ["1_Pooling/config.json", "modules.json"])
+def test_a_file_of_a_module_that_a_download_left_out_is_named(missing: str, tmp_path: Path) -> None:
+    folder = tiny_models.tiny_dense(tmp_path / "encoder")
+    (folder / "checkpoint.json").unlink(missing_ok=True)
+    (folder / missing).unlink()
+    (problem,) = validate_folder(folder).report.errors
+    assert problem.code == "missing_config"
+    assert problem.message.startswith(f"{missing}: the file is missing")

@@ -151,6 +151,8 @@ def test_check_takes_headers_of_weights_alone_and_a_submission_does_not(api: Api
 
     assert answer.body["valid"]
     assert [problem["code"] for problem in answer.body["problems"]] == ["weights_not_sent"]
+    (pending,) = answer.body["pending"]
+    assert "names and shapes of the weights" in pending
     assert submit_model(api, checkpoint=upload(zipped(content), "static.zip")).problem("weights_header")
 
 
