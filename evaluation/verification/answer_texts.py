@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import orjson
 import regex
 from numpy import array, int64
 from numpy.typing import NDArray
@@ -50,6 +51,14 @@ class _Clock:
         if self.left < 0:
             raise SlowAnswers(line)
         return found
+
+
+def _parsed(line: bytes) -> Any:
+    """Parse a line that was accepted, with the reader that accepted it where Python's own lacks the stack."""
+    try:
+        return json.loads(line)
+    except RecursionError:
+        return orjson.loads(line)
 
 
 def _words(text: str) -> list[str]:
@@ -100,7 +109,7 @@ class AnswerTexts:
         answers, clock = dict[str, _Wanted](), _Clock()
         for number, line in enumerate(self.answers.open("rb"), 1):
             if line.strip():
-                each = json.loads(line)
+                each = _parsed(line)
                 answers[each["_id"]] = _Wanted.of(each, number)
         asking: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
@@ -115,7 +124,7 @@ class AnswerTexts:
                     after_block()
                 if not line.strip():
                     continue
-                document = json.loads(line)
+                document = _parsed(line)
                 if (name := document["_id"]) in asking:
                     words = _words(document["text"])
                     lengths[name] = len(words)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 from django.db import transaction
 
 from evaluation.archives.compression import open_blocks
@@ -149,7 +150,7 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
     if source.answers:
         with (folder / "answers.jsonl").open("wb") as file:
             for line in b"".join(open_blocks(source.answers)).splitlines():
-                if line.strip() and drawn.get(json.loads(line)["_id"]) == half:
+                if line.strip() and drawn.get(orjson.loads(line)["_id"]) == half:
                     file.write(line + b"\n")
     grades = read_grades(source.qrels[split])
     kept = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}
