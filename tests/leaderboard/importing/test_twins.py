@@ -16,6 +16,7 @@ from django.test import Client
 
 from evaluation.core.errors import InvalidContent
 from evaluation.judgements.answers import read_answers
+from leaderboard.admin import datasets
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.files import offered_files
@@ -292,6 +293,22 @@ def test_halves_are_drawn_once(tmp_path: Path) -> None:
     draw(path)
     with pytest.raises(CommandError, match="another draw could open hidden topics"):
         draw(path, seed=9)
+
+
+@pytest.mark.parametrize("twin", ["", "0.5"])
+def test_an_import_in_the_admin_ends_after_its_time(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: str
+) -> None:
+    monkeypatch.setattr(datasets, "MOST_SECONDS", -1)
+    client.force_login(make_a_curator())
+    with write_zip(tmp_path / "toy.zip", collection()).open("rb") as file:
+        answer = client.post(
+            "/admin/leaderboard/dataset/import/",
+            {"archive": file, "slug": "toy", "split": "test", "twin": twin},
+        )
+    assert answer.status_code == 400
+    assert "Import a large collection on the server" in answer.content.decode()
+    assert not Dataset.objects.exists()
 
 
 def test_the_admin_draws_a_twin_too(client: Client, tmp_path: Path) -> None:
