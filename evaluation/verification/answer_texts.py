@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import time
 import unicodedata
 from collections import defaultdict
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import orjson
 import regex
 from numpy import array, int64
 from numpy.typing import NDArray
@@ -54,11 +54,16 @@ class _Clock:
 
 
 def _parsed(line: bytes) -> Any:
-    """Parse a line that was accepted, with the reader that accepted it where Python's own lacks the stack."""
+    """Parse a line of an accepted file, which may be nested 1,024 deep, more than Python's stack is by default."""
     try:
         return json.loads(line)
     except RecursionError:
-        return orjson.loads(line)
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(before + 2_000)
+        try:
+            return json.loads(line)
+        finally:
+            sys.setrecursionlimit(before)
 
 
 def _words(text: str) -> list[str]:
