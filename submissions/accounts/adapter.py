@@ -34,11 +34,9 @@ from submissions.accounts.teams import personal_team
 _DAY = 86400
 
 
-def _came_by_service(request: HttpRequest) -> bool:
-    """Whether the account has neither a password nor a second factor, but a service that it signs in by."""
-    person = request.user
-    services = SocialAccount.objects.filter(user=person.pk)
-    return not get_reauthentication_flows(person) and services.exists()
+def _has_only_services(person: User) -> bool:
+    """Whether the account signs in by a service, and has neither a password nor a second factor."""
+    return not get_reauthentication_flows(person) and SocialAccount.objects.filter(user=person).exists()
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -122,7 +120,7 @@ class AccountAdapter(DefaultAccountAdapter):
         """
         required = bool(super().is_reauthentication_required(app=app, **options))
         request: HttpRequest = allauth_context.request
-        if required and _came_by_service(request):
+        if required and isinstance(request.user, User) and _has_only_services(request.user):
             records = get_authentication_records(request, request.user)
             if not records or time.time() - records[-1]["at"] > app_settings.REAUTHENTICATION_TIMEOUT:
                 came_from = request.get_full_path() if request.method == "GET" else reverse("account")

@@ -45,6 +45,7 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
         if sociallogin.is_existing:
             return
         sociallogin.email_addresses = _allowed_addresses(sociallogin.email_addresses)
+        assert isinstance(sociallogin.user, User)
         user_email(
             sociallogin.user, sociallogin.email_addresses[0].email if sociallogin.email_addresses else ""
         )

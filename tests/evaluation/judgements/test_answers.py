@@ -211,6 +211,16 @@ def test_a_hostile_pattern_is_refused_within_limits(pattern: str, tmp_path: Path
     assert child_time < 10
 
 
+def test_lines_that_are_nested_as_deep_as_is_accepted_are_verified(tmp_path: Path) -> None:
+    deep = "[" * 1_000 + "]" * 1_000
+    files = tmp_path / "answers.jsonl", tmp_path / "corpus.jsonl"
+    files[0].write_text(f'{{"_id": "q1", "answers": ["Paris"], "note": {deep}}}\n')
+    files[1].write_text(f'{{"_id": "d1", "text": "In Paris", "metadata": {deep}}}\n')
+    assert set(read_answers(files[0])) == {"q1"}
+    ends, lengths = AnswerTexts(*files).read({"q1": ["d1"]}, lambda: None)["q1"]
+    assert (ends.tolist(), lengths.tolist()) == ([2], [2])
+
+
 def test_a_file_has_a_bounded_number_of_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_check, "MOST", 3)
     file = tmp_path / "answers.jsonl"
