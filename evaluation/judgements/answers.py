@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,9 @@ from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import Document, as_text
 from evaluation.core.errors import EndlessPattern, InvalidContent
 from evaluation.core.problems import LineProblems
+from evaluation.judgements import pattern_check
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
-_FLAGS = regex.IGNORECASE | regex.MULTILINE
-#: Seconds that a pattern may take on each text that it is tried on, which is so many characters long.
-_TRIED, _TRIAL = 0.2, 1_000
-#: What is repeated in such texts, beside what a pattern has itself; and of how many kinds they are at most.
-_REPEATED, _MOST_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
 #: Seconds of the processor that one search of a text may take, and all slow ones of a run together; a search that takes
 #: longer than the last is a slow one.
 IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
@@ -50,13 +45,19 @@ _PROBLEMS = {
         "Leave empty strings out; a query without an answer is not judged.",
     ),
     "unusable_pattern": (
-        "{lines} with a pattern that is no regular expression",
+        "{lines} with a pattern that is no regular expression, calls one of its groups, has the flag x, or is longer "
+        f"than {pattern_check.LONGEST:,} characters",
         "Correct it, or write plain strings as `answers`.",
     ),
     "endless_pattern": (
-        f"{{lines}} with a pattern that takes more than {_TRIED} s on a text of {_TRIAL:,} characters, and "
-        "perhaps for ever on another",
+        f"{{lines}} with a pattern that takes more than {pattern_check.TRIED} s on a text of {pattern_check.TRIAL:,} "
+        "characters, or too much time or memory to be compiled",
         EndlessPattern.HINT,
+    ),
+    "too_many_patterns": (
+        f"{{lines}} where the file has more than {pattern_check.MOST:,} patterns, or those before took more than "
+        f"{pattern_check.ALTOGETHER:g} s",
+        "Write plain strings as `answers` where they do; simplify or remove patterns.",
     ),
 }
 
@@ -118,11 +119,13 @@ def _between_blanks(tokens: Sequence[str]) -> str:
 
 
 def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]:
-    """The answers by query id. Raises InvalidContent with every problem of the file.
+    """Return the answers by query id. Raises InvalidContent with every problem of the file.
 
-    `try_patterns`: refuse patterns that take long; a file that was read once need not be tried again.
+    `try_patterns`: refuse patterns that cost too much time or memory. A file that was read before
+    need not be tried.
     """
-    problems, found = LineProblems(), dict[str, Answers]()
+    problems, answers, patterns = LineProblems(), dict[str, Answers](), dict[int, list[str]]()
+    asked: dict[str, int] = {}
     for number, line in enumerate(b"".join(open_blocks(path)).splitlines(), 1):
         if not line.strip():
             continue
@@ -136,46 +139,28 @@ def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]
         except (ValueError, TypeError, KeyError):
             problems.note("malformed_answers", number)
             continue
-        if query in found:
+        if query in asked:
             problems.note("repeated_answers", number)
+        asked[query] = number
         if name == "patterns":
-            found[query] = Answers(patterns=_patterns(strings, problems, number, try_patterns), line=number)
+            patterns[number] = [unicodedata.normalize("NFD", text) for text in strings]
         else:
-            found[query] = Answers(tuple(_between_blanks(tokens_of(text)) for text in strings), line=number)
+            answers[query] = Answers(tuple(_between_blanks(tokens_of(text)) for text in strings), line=number)
         if not strings or not all(map(tokens_of, strings)):
             problems.note("empty_answer", number)
+    for number, code in (pattern_check.check_patterns(patterns) if try_patterns else {}).items():
+        problems.note(code, number)
     if problems:
         raise InvalidContent.of(*problems.report(_PROBLEMS))
-    return found
+    return answers | {
+        query: Answers(patterns=_compiled(patterns[line]), line=line)
+        for query, line in asked.items()
+        if line in patterns
+    }
 
 
-def _patterns(texts: Sequence[str], problems: LineProblems, line: int, try_them: bool) -> tuple[Any, ...]:
-    normal = [unicodedata.normalize("NFD", text) for text in texts]
-    try:
-        patterns = tuple(regex.compile(text, _FLAGS) for text in normal)
-        if any(pattern.search("") for pattern in patterns):
-            problems.note("empty_answer", line)
-        for pattern in patterns if try_them else ():
-            for trial in _trials(pattern.pattern):
-                pattern.search(trial, timeout=_TRIED)
-    except regex.error:
-        problems.note("unusable_pattern", line)
-    except TimeoutError:
-        problems.note("endless_pattern", line)
-    else:
-        return patterns
-    return ()
-
-
-def _trials(pattern: str) -> Iterator[str]:
-    """Texts for which a pattern takes long if it goes back over the same characters again and again.
-
-    Each repeats one of the pattern's own characters or words, breaks off, and has the words that it asks for first.
-    """
-    words = regex.findall(r"\w+", regex.sub(r"\\.", " ", pattern))
-    repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *pattern])
-    for each in islice(repeated, _MOST_TRIALS):
-        yield f"{each * (_TRIAL // len(each))}! {' '.join(words)}"
+def _compiled(texts: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(regex.compile(text, pattern_check.FLAGS) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)

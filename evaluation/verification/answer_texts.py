@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import time
 import unicodedata
 from collections import defaultdict
@@ -50,6 +51,19 @@ class _Clock:
         if self.left < 0:
             raise SlowAnswers(line)
         return found
+
+
+def _parsed(line: bytes) -> Any:
+    """Parse a line of an accepted file, which may be nested 1,024 deep, more than Python's stack is by default."""
+    try:
+        return json.loads(line)
+    except RecursionError:
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(before + 2_000)
+        try:
+            return json.loads(line)
+        finally:
+            sys.setrecursionlimit(before)
 
 
 def _words(text: str) -> list[str]:
@@ -100,7 +114,7 @@ class AnswerTexts:
         answers, clock = dict[str, _Wanted](), _Clock()
         for number, line in enumerate(self.answers.open("rb"), 1):
             if line.strip():
-                each = json.loads(line)
+                each = _parsed(line)
                 answers[str(each["_id"])] = _Wanted.of(each, number)
         asking: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
@@ -115,7 +129,7 @@ class AnswerTexts:
                     after_block()
                 if not line.strip():
                     continue
-                document = json.loads(line)
+                document = _parsed(line)
                 if (name := str(document["_id"])) in asking:
                     text = document.get("text")
                     text = "" if text is None else str(text)

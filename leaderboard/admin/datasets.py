@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import monotonic
 from typing import Any, ClassVar
 
 from django import forms
@@ -28,8 +29,10 @@ from leaderboard.admin.resources import DatasetResource
 from leaderboard.core.audit import acting, record
 from leaderboard.core.permissions import may_read_judgements, opened_despite_agreement
 from leaderboard.datasets.files import seals_queries
+from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
+from leaderboard.importing.collections.source import Progress
 from leaderboard.models import Dataset, Qrels, Round
 from leaderboard.models.datasets import Protection, Visibility
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
@@ -42,6 +45,8 @@ from leaderboard.results.publishing.protection import (
 )
 from leaderboard.systems.baselines import request_baseline
 
+#: Seconds that an import may take in a request.
+MOST_SECONDS = 100
 #: The right to change what is told of hidden judgements.
 REVEAL = "leaderboard.reveal_dataset"
 
@@ -337,10 +342,11 @@ class DatasetAdmin(ExchangeAdmin):
             try:
                 with acting(curator(request), "imported in the admin"):
                     twin, seed = (form.cleaned_data[name] for name in ("twin", "seed"))
+                    progress = _limit_time()
                     imported = (
-                        [import_dataset(archive, form.options())]
+                        [import_dataset(archive, form.options(), progress)]
                         if twin is None
-                        else import_twin(archive, form.options(), twin, seed or 0)
+                        else import_twin(archive, form.options(), twin, seed or 0, progress)
                     )
             except InvalidContent as error:
                 # Uploads lie under names of ours: say the sender's.
@@ -378,6 +384,19 @@ class DatasetAdmin(ExchangeAdmin):
         text = " ".join([text, *imported.remarks, imported.disclosure()])
         self.log_change(request, imported.dataset, text)
         messages.success(request, text)
+
+
+def _limit_time() -> Progress:
+    """Return a callback that ends an import after `MOST_SECONDS`: reading a collection, and BM25 for a twin's draw."""
+    end = monotonic() + MOST_SECONDS
+
+    def progress(stage: str, share: float) -> None:
+        if monotonic() > end:
+            message = f"Importing took more than {MOST_SECONDS} s, at “{stage}”"
+            hint = "Nothing was stored. Import a large collection on the server: manage.py import_dataset --by EMAIL."
+            raise InvalidContent.of(problem("import_too_slow", message, hint))
+
+    return progress
 
 
 def _may_do(request: HttpRequest, form: ImportForm) -> bool:

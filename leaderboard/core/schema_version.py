@@ -1,10 +1,11 @@
-"""Whether this code and the database are of one version: by the migrations that each knows of."""
+"""Comparison of this code with the database: migrations on both sides, and the columns of all tables."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 
+from django.apps import apps
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
@@ -14,6 +15,8 @@ from leaderboard.core.database_grants import AUDIT_TABLE
 MigrationKey = tuple[str, str]
 
 _SHOWN = 3
+#: Whether this process has seen that all columns are there.
+_is_complete = False
 #: The first migrations of the present history. A database that the earlier one has made has the same tables.
 INITIAL: frozenset[MigrationKey] = frozenset(
     {
@@ -29,6 +32,13 @@ EARLIER_LAST: frozenset[MigrationKey] = frozenset(
     {("leaderboard", "0008_approval_and_held_results_due"), ("submissions", "0009_signatures_are_nobodys")}
 )
 EARLIER_VERSION = "0.1.0 (commit 8b88ba7)"
+#: Table and name of each column. PostgreSQL's catalog, unlike its information schema, also lists columns that the role
+#: may not read.
+_COLUMNS = {
+    "postgresql": "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+    "WHERE relkind IN ('r', 'p') AND pg_table_is_visible(attrelid) AND attnum > 0 AND NOT attisdropped",
+    "sqlite": "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'",
+}
 
 
 @functools.cache
@@ -48,8 +58,39 @@ def recorded_migrations() -> set[MigrationKey]:
     return set(_recorder().applied_migrations())
 
 
+def missing_columns() -> list[str]:
+    """List the columns of the models, as `table.column`, that the database lacks. Raises django.db.Error.
+
+    Migrations that are recorded as applied do not guarantee them: a migration may have been edited afterwards.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_COLUMNS[connection.vendor])
+        present = set(cursor.fetchall())
+    models = (each._meta for each in apps.get_models(include_auto_created=True))
+    expected = {
+        (meta.db_table, field.column)
+        for meta in models
+        if meta.managed
+        for field in meta.local_concrete_fields
+    }
+    return sorted(f"{table}.{column}" for table, column in expected - present)
+
+
+def describe_missing_columns() -> str:
+    """Return a sentence that names missing columns, empty where none are; a complete database is compared once."""
+    global _is_complete
+    missing = [] if _is_complete else missing_columns()
+    _is_complete = not missing
+    if not missing:
+        return ""
+    return (
+        f"The database lacks {_shorten(missing)}, although the migrations that add them are recorded as applied. "
+        "A migration was edited afterwards: see “Missing columns” in docs/operations.md."
+    )
+
+
 def mismatch() -> str:
-    """What is between this code and the database, as a sentence; empty when they match.
+    """Describe the difference between this code and the database in a sentence; empty when they match.
 
     Raises django.db.Error when the database does not answer.
     """
@@ -62,7 +103,7 @@ def mismatch() -> str:
     apps = {app for app, _ in known}
     if unknown := {each for each in recorded if each[0] in apps} - known:
         return f"The database has {_named(unknown)}, which this version does not know: it is older, to be upgraded."
-    return ""
+    return describe_missing_columns()
 
 
 def describe_earlier_history(
@@ -88,6 +129,9 @@ def describe_earlier_history(
 
 
 def _named(migrations: Iterable[MigrationKey]) -> str:
-    names = [f"{app}.{name}" for app, name in sorted(migrations)]
+    return _shorten([f"{app}.{name}" for app, name in sorted(migrations)])
+
+
+def _shorten(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

@@ -1,7 +1,9 @@
-"""What runs are checked and scored against, the rows of judgements, and judgements handed out.
+"""Targets that runs are checked and scored against, rows of judgements, and the only functions that open judgements.
 
-Only the scorer asks for judgements; intake never reads them, and pages get none but open ones, through
-`open_judgements`. A person gets them through `recorded_qrels_path` alone, which writes down who, before the first byte.
+Only the scorer asks for hidden judgements. Intake never reads them, and pages get open ones alone, through
+`open_judgements`. A person gets them through `recorded_qrels_path`, which records who, before the first byte; what
+compares something with them calls `leaderboard.judgements.disclosure.load_compared`, which asks for the right and
+records it. `tests/structure/test_judgements.py` lists the callers of every function here that returns hidden ones.
 
 Content is immutable and named by its checksum, so each process keeps what it has read: a warm worker reads a
 dataset's judgements, topics and document ids once.
@@ -55,6 +57,11 @@ def load_qrels(row: Qrels) -> judged.Qrels:
     return _judgements(row.sha256)
 
 
+def load_grades(row: Qrels) -> dict[bytes, dict[bytes, int]]:
+    """Return the grades of a row by query and document, negative ones included."""
+    return judged.read_grades(path_of(Area.QRELS, row.sha256))
+
+
 def load_parts(row: Qrels) -> QueryParts:
     """A competition's parts, from private storage. Raises ValueError where none were drawn."""
     if not row.parts_sha256:
@@ -91,22 +98,38 @@ def open_judgements(dataset: Dataset) -> judged.Qrels:
     if has_agreement(dataset):
         raise JudgementsNotOpen(dataset.slug)
     try:
-        return load_open_qrels(qrels)
+        return _load_open(qrels.sha256)
     except JudgementsNotCopied as error:  # the scorer lays it out within seconds
         raise JudgementsNotOpen(dataset.slug) from error
 
 
 def load_open_qrels(row: Qrels) -> judged.Qrels:
-    """The judgements of a row that are not hidden, for a process that may have no private storage.
+    """Return judgements that are not hidden, for a process that may have no private storage.
 
-    Raises JudgementsNotCopied there until they are laid out.
+    Raises JudgementsNotOpen for hidden ones, and JudgementsNotCopied without private storage until they are copied.
     """
+    _require_open(row)
+    return _load_open(row.sha256)
+
+
+def open_qrels_path(row: Qrels) -> Path:
+    """Return the file of judgements that are not hidden. Raises JudgementsNotOpen for hidden ones."""
+    _require_open(row)
+    return path_of(Area.QRELS, row.sha256)
+
+
+def _require_open(row: Qrels) -> None:
+    if row.version.dataset.hidden:
+        raise JudgementsNotOpen(row.version.dataset.slug)
+
+
+def _load_open(sha256: str) -> judged.Qrels:
     if settings.PRIVATE_STORAGE:
-        return _judgements(row.sha256)
+        return _judgements(sha256)
     try:
-        return _open_judgements(row.sha256)
+        return _open_judgements(sha256)
     except FileNotFoundError as error:
-        raise JudgementsNotCopied(row.sha256) from error
+        raise JudgementsNotCopied(sha256) from error
 
 
 def copy_open_judgements() -> int:

@@ -26,11 +26,16 @@ from evaluation.judgements.merge import (
     merge,
     write_judgements,
 )
-from evaluation.judgements.qrels import read_grades, read_qrels
+from evaluation.judgements.qrels import read_qrels
 from leaderboard.core import wakeup
 from leaderboard.core.audit import record
 from leaderboard.core.storage.store import Area, local_path, path_of, put, work_folder
-from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels, documents_not_in_corpus
+from leaderboard.datasets.qrels import (
+    JudgementFile,
+    current_or_next_qrels,
+    documents_not_in_corpus,
+    load_grades,
+)
 from leaderboard.judgements.disclosure import is_secret, record_compared
 from leaderboard.judgements.drawing import draw, record_pool
 from leaderboard.judgements.imports import (
@@ -203,8 +208,8 @@ def split_of(brought: JudgementImport) -> str:
 
 
 def present_grades(qrels: Qrels | None) -> dict[bytes, dict[bytes, int]]:
-    """The judgements of a row with their negative grades, none where there is no row."""
-    return read_grades(path_of(Area.QRELS, qrels.sha256)) if qrels is not None else {}
+    """Return the grades of a row, empty without one."""
+    return load_grades(qrels) if qrels is not None else {}
 
 
 def _imported_grades(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[bytes, int]]:

@@ -9,10 +9,13 @@ from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
 
-from leaderboard.core.audit import record
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+from evaluation.judgements import qrels as judged
+from leaderboard.core.audit import actor, record
 from leaderboard.core.permissions import may_read_judgements
 from leaderboard.datasets.files import seals_queries
-from leaderboard.datasets.qrels import record_reading
+from leaderboard.datasets.qrels import load_qrels, record_reading
 from leaderboard.models import Dataset, JudgementImport, Pool, Qrels, Rescore, User
 
 #: Counts of a file and its documents, whatever is judged.
@@ -50,6 +53,19 @@ def record_compared(subject: object, dataset: Dataset, against: Qrels | None) ->
     """Write down that something is held against hidden judgements. Within `audit.acting`; no number is kept."""
     if dataset.hidden and against is not None:
         record(COMPARED, subject, dataset=dataset, after={"qrels": against.number})
+
+
+def load_compared(subject: object, row: Qrels, refusal: Problem) -> judged.Qrels:
+    """Return a dataset's judgements to compare `subject` with; if they are hidden, record the comparison first.
+
+    Call within `audit.acting`, and outside of a transaction that a refusal rolls back. Raises InvalidContent with
+    `refusal`, before anything is read, if the acting person may not read hidden judgements.
+    """
+    dataset = row.version.dataset
+    if not may_see_counts(dataset, actor().person):
+        raise InvalidContent.of(refusal)
+    record_compared(subject, dataset, row)
+    return load_qrels(row)
 
 
 def record_comparison_read(brought: JudgementImport, listed: int) -> None:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
 from allauth.account import app_settings
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.internal.flows.login import get_authentication_records
+from allauth.account.internal.flows.reauthentication import get_reauthentication_flows
 from allauth.core import context as allauth_context
 from allauth.core import ratelimit
 from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import logout
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from leaderboard.core.http.site_url import is_own_address, own_address, site_address
 from leaderboard.models import User
@@ -23,6 +32,11 @@ from submissions.accounts.sessions import device_name
 from submissions.accounts.teams import personal_team
 
 _DAY = 86400
+
+
+def _has_only_services(person: User) -> bool:
+    """Whether the account signs in by a service, and has neither a password nor a second factor."""
+    return not get_reauthentication_flows(person) and SocialAccount.objects.filter(user=person).exists()
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -97,6 +111,23 @@ class AccountAdapter(DefaultAccountAdapter):
         methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
         stronger = [each for each in methods if each["id"] == "mfa_reauthenticate"]
         return stronger or methods
+
+    def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
+        """Whether people show again who they are: with a password or code, or else at the service that they sign in by.
+
+        allauth asks nothing of an account that has only services. Here such a session ends when it is older than
+        `ACCOUNT_REAUTHENTICATION_TIMEOUT`, and the service decides. Raises ImmediateHttpResponse then.
+        """
+        required = bool(super().is_reauthentication_required(app=app, **options))
+        request: HttpRequest = allauth_context.request
+        if required and isinstance(request.user, User) and _has_only_services(request.user):
+            records = get_authentication_records(request, request.user)
+            if not records or time.time() - records[-1]["at"] > app_settings.REAUTHENTICATION_TIMEOUT:
+                came_from = request.get_full_path() if request.method == "GET" else reverse("account")
+                logout(request)
+                messages.info(request, _("Sign in once more with your service to continue."))
+                raise ImmediateHttpResponse(redirect_to_login(came_from))
+        return required
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Count the attempt. Raises ImmediateHttpResponse (429) where there were too many."""

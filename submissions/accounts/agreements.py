@@ -1,7 +1,7 @@
 """Agreements of datasets and rounds: putting one in force, accepting it, and approving who accepted it.
 
-See docs/decisions/0055-agreements.md. The only writer of `Agreement` and `Acceptance`. Who is kept out is decided in
-`leaderboard.core.permissions`.
+See docs/decisions/0055-registration-and-one-sign-in.md. This is the only writer of `Agreement` and `Acceptance`;
+`leaderboard.core.permissions` decides who is kept out.
 """
 
 from __future__ import annotations

@@ -84,6 +84,13 @@ def has_good_address(person: User) -> bool:
     return EmailAddress.objects.filter(user=person, verified=True).exists()
 
 
+def own_addresses(person: User) -> set[str]:
+    """Return the lowercased addresses known to be the person's: verified ones, or all where the site sends no mail."""
+    addresses = EmailAddress.objects.filter(user=person, verified=True).values_list("email", flat=True)
+    own = {address.lower() for address in addresses}
+    return own if settings.ACCOUNT_EMAIL_VERIFICATION == "mandatory" else {person.email.lower(), *own}
+
+
 def is_good_token(request: HttpRequest) -> bool:
     """Whether the request brings a token that is good for anything."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")

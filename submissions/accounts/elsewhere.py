@@ -7,19 +7,23 @@ of accounts are stages of every sign-in (`submissions.accounts.adapter`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
+from allauth.account.internal.emailkit import valid_email_or_none
+from allauth.account.models import EmailAddress
+from allauth.account.utils import user_email
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.forms import SignupForm
 from allauth.socialaccount.models import SocialApp, SocialLogin
 from django.conf import settings
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponseBase
 
 from leaderboard.models import User
-from submissions.accounts.forms import SiteLabels, check_domain
+from submissions.accounts.forms import AllowedDomain, SiteLabels, check_domain
 from submissions.accounts.teams import personal_team
 
 
@@ -32,34 +36,71 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
         "no_verified_email": "Verify an e-mail address first.",
     }
 
+    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
+        """Leave a new account only addresses that it may have; the first becomes its primary address.
+
+        allauth would choose the primary address among all verified ones, whichever address was checked, and would also
+        store unverified ones, which may be a stranger's.
+        """
+        if sociallogin.is_existing:
+            return
+        sociallogin.email_addresses = _allowed_addresses(sociallogin.email_addresses)
+        assert isinstance(sociallogin.user, User)
+        user_email(
+            sociallogin.user, sociallogin.email_addresses[0].email if sociallogin.email_addresses else ""
+        )
+
+    def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
+        """Whether the operator's provider says that this address, of an account here, is verified."""
+        verified = {each.email for each in login.email_addresses if _is_verified(each)}
+        return email in verified and bool(super().can_authenticate_by_email(login, email))
+
     def is_auto_signup_allowed(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         """Whether nothing is asked: the service names an address that may sign up here."""
-        addresses = sociallogin.email_addresses
-        try:
-            check_domain(addresses[0].email if addresses else "")
-        except ValidationError:
-            return False
-        return bool(super().is_auto_signup_allowed(request, sociallogin))
+        return bool(sociallogin.email_addresses and super().is_auto_signup_allowed(request, sociallogin))
 
+    @transaction.atomic
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
-        """Store the new account and its team. Where curators approve accounts it waits for one."""
+        """Store the new account and its team; where curators approve accounts, it waits for one.
+
+        Raises PermissionDenied if the address that became the primary one may not sign up, and stores nothing then.
+        """
         person = sociallogin.user
         assert isinstance(person, User)
         person.name = ""  # what the service calls somebody is not theirs to show here before they say so
         person.approval_awaited = settings.SIGNUP == "approval"
         saved: User = super().save_user(request, sociallogin, form)
+        if not _may_sign_up(saved.email):
+            raise PermissionDenied
         personal_team(saved)
         return saved
 
 
-class ElsewhereSignupForm(SiteLabels, SignupForm):
-    """The address of a new account, where the service names none that may sign up."""
+def _allowed_addresses(addresses: Iterable[EmailAddress]) -> list[EmailAddress]:
+    """Return the valid addresses at allowed domains: verified ones, or else the first unverified one; primary first."""
+    allowed = [each for each in addresses if valid_email_or_none(each.email) and _may_sign_up(each.email)]
+    for each in allowed:
+        each.verified = _is_verified(each)
+    allowed.sort(key=lambda each: (each.verified, each.primary), reverse=True)
+    verified = [each for each in allowed if each.verified]
+    return verified or allowed[:1]
 
-    def clean_email(self) -> str:
-        """The address. Its domain is asked before anybody looks whether it has an account."""
-        check_domain(self.cleaned_data["email"])
-        address: str = super().clean_email()
-        return address
+
+def _is_verified(address: EmailAddress) -> bool:
+    """Read the claim `email_verified`, which some OpenID Connect providers send as text, “false” included."""
+    return str(address.verified).lower() == "true"
+
+
+def _may_sign_up(address: str) -> bool:
+    try:
+        check_domain(address)
+    except ValidationError:
+        return False
+    return True
+
+
+class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):
+    """The address of a new account, where the service names none that may sign up."""
 
 
 def where_configured(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:

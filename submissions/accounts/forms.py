@@ -63,16 +63,34 @@ class LoginForm(SiteLabels, account.LoginForm):
 
 
 def check_domain(address: str) -> None:
-    """Raises ValidationError for an address whose domain is none of those that may sign up, nor below one."""
-    host = address.rpartition("@")[2].lower()
+    """Raise ValidationError for an address whose domain is neither in `SIGNUP_DOMAINS` nor below one of these.
+
+    A domain with other characters than ASCII's is refused: lowercasing and IDNA turn some into the letters of another.
+    """
     allowed: list[str] = settings.SIGNUP_DOMAINS
-    if allowed and not any(host == each or host.endswith(f".{each}") for each in allowed):
+    domain = address.rpartition("@")[2]
+    host = domain.lower()
+    is_allowed = any(host == each or host.endswith(f".{each}") for each in allowed)
+    if allowed and not (domain.isascii() and is_allowed):
         raise ValidationError(
-            f"Only addresses at {', '.join(allowed)} may sign up here. Use one of these, or ask whoever runs this site."
+            f"Accounts here have addresses at {', '.join(allowed)} only. Enter one of these, or ask the people who run "
+            "this site."
         )
 
 
-class SignupForm(SiteLabels, account.SignupForm):
+class AllowedDomain:
+    """Mixin of a form for an address of an account: its domain must be allowed here."""
+
+    cleaned_data: dict[str, Any]
+
+    def clean_email(self) -> str:
+        """Return the address. Its domain is checked first, so that the answer does not tell who has an account."""
+        check_domain(self.cleaned_data["email"])
+        address: str = super().clean_email()  # type: ignore[misc]  # of the form that this is part of
+        return address
+
+
+class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
     """Signing up."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -84,12 +102,6 @@ class SignupForm(SiteLabels, account.SignupForm):
             hints.append(_("A curator approves each account before it can sign in. You are told by mail."))
         self.fields["email"].help_text = " ".join(map(str, hints))
 
-    def clean_email(self) -> str:
-        """The address. Its domain is asked before anybody looks whether it has an account."""
-        check_domain(self.cleaned_data["email"])
-        address: str = super().clean_email()
-        return address
-
     def try_save(self, request: HttpRequest) -> Any:
         """The account and an answer. For an address that has one as much is computed, and thrown away.
 
@@ -100,7 +112,7 @@ class SignupForm(SiteLabels, account.SignupForm):
         return super().try_save(request)
 
 
-class AddEmailForm(SiteLabels, account.AddEmailForm):
+class AddEmailForm(AllowedDomain, SiteLabels, account.AddEmailForm):
     """A further address."""
 
 

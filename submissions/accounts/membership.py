@@ -19,7 +19,6 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
-from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import transaction
@@ -28,6 +27,7 @@ from django.utils import timezone
 
 from leaderboard.core import audit
 from leaderboard.models import Invitation, Membership, Team, User
+from submissions.accounts.authentication import own_addresses
 from submissions.accounts.outbox import queue_account_mail
 from submissions.accounts.teams import make_team
 from submissions.core.errors import ChangeRefused
@@ -290,10 +290,8 @@ def find_invitation(secret: str) -> Invitation | None:
 
 
 def is_invited(invitation: Invitation, person: User) -> bool:
-    """Whether the address that was invited is the person's: the account's own, or a further one they confirmed."""
-    if person.email.lower() == invitation.email:
-        return True
-    return EmailAddress.objects.filter(user=person, verified=True, email__iexact=invitation.email).exists()
+    """Whether the invited address is known to be the person's."""
+    return invitation.email in own_addresses(person)
 
 
 @transaction.atomic

@@ -114,7 +114,9 @@ def test_a_site_for_members_lets_in_nobody_else(site: Site, settings: Any) -> No
         for name in let_in
         if name.startswith(("account_", "mfa_", "socialaccount_", "github_", "openid_"))
     }
-    assert let_in - signing_in == {"healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon"}
+    assert let_in - signing_in == {
+        "healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon", "site-css", "site-logo",
+    }  # fmt: skip
     assert signing_in >= {"account_login", "account_reset_password"}
     assert not signing_in & {
         "account_email",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from django.apps import apps
@@ -24,7 +25,7 @@ from submissions.accounts.teams import personal_team
 from tests.curating import filled
 from tests.leaderboard.tiny_collection import HEADER, lines_of, write_zip
 from tests.leaks.routes import routes
-from tests.leaks.worlds import GUESS, PROBE, QUERY, Stage
+from tests.leaks.worlds import CORPUS, GUESS, PROBE, QUERY, Stage
 
 Flow = Callable[[Stage], None]
 
@@ -115,20 +116,22 @@ def _form(stage: Stage, address: str) -> None:
 
 
 def _import(stage: Stage, split: str, **fields: Any) -> None:
-    documents = [{"_id": name, "title": "", "text": "words"} for name in ("d1", "d3", PROBE)]
     changes = {
-        "corpus.jsonl": lines_of(documents),
+        "corpus.jsonl": CORPUS,
         "queries.jsonl": lines_of([{"_id": QUERY, "text": "a question"}]),
         "qrels/test.tsv": None,
         "qrels/train.tsv": None,
         f"qrels/{split}.tsv": HEADER + GUESS,
     }
     path = write_zip(stage.folder / "guess.zip", changes)
+    _send(stage, path, slug="secret", **fields)
+    for named in (True, False):
+        stage.run("import_dataset", str(path), slug="secret", **fields, named=named)
+
+
+def _send(stage: Stage, path: Path, **fields: Any) -> None:
     with path.open("rb") as archive:
-        sent = {"archive": archive, "slug": "secret", "split": "test", **fields}
-        stage.post(reverse("admin:leaderboard_dataset_import"), **sent)
-    stage.run("import_dataset", str(path), slug="secret", **fields, named=True)
-    stage.run("import_dataset", str(path), slug="secret", **fields, named=False)
+        stage.post(reverse("admin:leaderboard_dataset_import"), archive=archive, split="test", **fields)
 
 
 def _import_others(stage: Stage) -> None:
@@ -137,6 +140,29 @@ def _import_others(stage: Stage) -> None:
 
 def _import_scored(stage: Stage) -> None:
     _import(stage, "test")
+
+
+def _import_twin(stage: Stage) -> None:
+    """An open half that has the topic, over the corpus of the hidden dataset, and its hidden half; and both at once."""
+    for name, topics in (
+        ("half", [QUERY, *(f"open{n}" for n in range(12))]),
+        ("rest", [f"other{n}" for n in range(12)]),
+        ("whole", [QUERY, *(f"each{n}" for n in range(60))]),
+    ):
+        changes = {
+            "corpus.jsonl": CORPUS,
+            "queries.jsonl": lines_of([{"_id": topic, "text": f"about {topic}"} for topic in topics]),
+            "qrels/test.tsv": HEADER + "".join(f"{topic}\td1\t1\n" for topic in topics),
+            "qrels/train.tsv": None,
+        }
+        write_zip(stage.folder / f"{name}.zip", changes)
+    half, rest, whole = (stage.folder / f"{name}.zip" for name in ("half", "rest", "whole"))
+    _send(stage, half, slug="half", judgements="open")
+    _send(stage, rest, slug="rest", judgements="hidden", twin_of="half")
+    _send(stage, whole, slug="whole", twin=0.8)
+    for named in (True, False):
+        stage.run("import_dataset", str(rest), slug="rest", hidden=True, twin_of="half", named=named)
+        stage.run("import_dataset", str(whole), slug="whole", twin=0.8, seed=0, named=named)
 
 
 def _bring(stage: Stage) -> None:
@@ -335,6 +361,7 @@ FLOWS: Mapping[str, Flow] = {
     "autocomplete": _complete,
     "leaderboard_dataset_import": _import_others,
     "leaderboard_dataset_import, scored": _import_scored,
+    "leaderboard_dataset_import, twin": _import_twin,
     "leaderboard_dataset_measures": _measures,
     "leaderboard_entry_report": _report,
     **{f"leaderboard_{table}_export": partial(_export, table=table) for table in _TABLES},

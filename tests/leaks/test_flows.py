@@ -21,7 +21,8 @@ pytestmark = pytest.mark.django_db
 
 #: Played on every run of the tests; all others are marked long.
 SHORT = (
-    "leaderboard_dataset_import", "leaderboard_judgementimport_bring", "leaderboard_judgementimport_bring, to the page",
+    "leaderboard_dataset_import", "leaderboard_dataset_import, twin", "leaderboard_judgementimport_bring",
+    "leaderboard_judgementimport_bring, to the page",
     "leaderboard_pool_draw, the page", "leaderboard_rescore_csv", "import_judgements",
 )  # fmt: skip
 

@@ -1,12 +1,13 @@
 """Two worlds that differ in one hidden judgement, and what a curator without the right to read them sees of it.
 
-In one the pair (QUERY, PROBE) is judged, in the other another document in its place; everything else is the same row by
-row. An act is played in both and taken back. Where its answers differ, or where it opens hidden judgements, a record of
-it has to be there.
+In one the topic QUERY is judged, by the pair (QUERY, PROBE); in the other another topic in its place. Everything else
+is the same row by row. An act is played in both and taken back. Where its answers differ, or where it opens hidden
+judgements, a record of it has to be there.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,18 +32,31 @@ from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.judgements.imports import import_judgements
 from leaderboard.judgements.pools import request_pool
 from leaderboard.judgements.rescoring.campaigns import start_rescore
-from leaderboard.models import AuditRecord, Dataset, JudgementImport, Pool, Qrels, Rescore, User
+from leaderboard.models import (
+    AuditRecord,
+    Dataset,
+    DatasetVersion,
+    JudgementImport,
+    Pool,
+    Qrels,
+    Rescore,
+    User,
+)
 from submissions.queue.queue import create_requested_jobs
 from tests.doors.content import build
 from tests.factories import make_user
+from tests.leaderboard.tiny_collection import lines_of
 from tests.leaks.opening import clear_kept_judgements, opened_below, private_judgements
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import HEADER, JUDGED, make_collection, run_text
 from tests.submissions.workers import work
 
-QUERY, PROBE, OTHER = "q1", "d5", "d700"
+#: A topic that is judged in one of the worlds only, its document there, and the topic that is judged in the other.
+QUERY, PROBE, OTHER = "q11", "d5", "q12"
 #: One line that somebody would try.
 GUESS = f"{QUERY}\t{PROBE}\t1\n"
+#: The hidden dataset's corpus, as far as imports compare it.
+CORPUS = lines_of([{"_id": name, "title": "", "text": "words"} for name in ("d1", "d3", PROBE)])
 
 #: What is different each time an address is asked: tokens of forms, ids of requests, the time, how long ago it was.
 CHANGING = re.compile(
@@ -165,12 +179,18 @@ class Worlds:
             clear_kept_judgements()
             last = AuditRecord.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
             stage.told.clear()
+            # What an act imports by itself is in the same folder.
+            hidden = set(Qrels.objects.filter(version__dataset__hidden=True).values_list("sha256", flat=True))
             with acting(None), opened_below(private_judgements()) as opened:
                 act(stage)
             records = AuditRecord.objects.filter(pk__gt=last, actor=self.curator).order_by("pk")
             rows = [*records.values_list("action", "subject", "before", "after")]
             told = CHANGING.sub("…", "\n".join([*stage.told, *map(str, rows)]))
-            return Played(told, any(row[0] in (READ, COMPARED) for row in rows), bool(opened))
+            return Played(
+                told,
+                any(row[0] in (READ, COMPARED) for row in rows),
+                any(path.name in hidden for path in opened),
+            )
 
 
 @contextmanager
@@ -190,6 +210,9 @@ def make_worlds(folder: Path, *, whole: bool = True) -> Worlds:
     assert isinstance(owner, User)
     dataset = make_collection(folder, "secret", hidden=True)
     Dataset.objects.filter(pk=dataset.pk).update(queries_visibility="curators")
+    corpus = {"corpus_expanded_sha256": hashlib.sha256(CORPUS.encode()).hexdigest()}
+    versions = DatasetVersion.objects.filter(dataset=dataset)
+    versions.update(statistics={**versions.get().statistics, **corpus})
     assert Api(owner).submit(run_text(), dataset="secret", system="Mine").status == 201
     work()
     curator = make_user("Dora", is_staff=True)
@@ -199,7 +222,7 @@ def make_worlds(folder: Path, *, whole: bool = True) -> Worlds:
     keys = []
     for name, lines in (
         ("judged", GUESS),
-        ("unjudged", f"{QUERY}\t{OTHER}\t1\n"),
+        ("unjudged", f"{OTHER}\t{PROBE}\t1\n"),
         ("grown", f"{QUERY}\td8\t1\n"),
     ):
         path = folder / f"{name}.tsv"

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 from django.db import transaction
 
 from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
+from evaluation.collections.check import check_corpus
 from evaluation.collections.other_formats import write_excluded
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
@@ -27,7 +29,7 @@ from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import CollectionFiles, Progress, open_source
-from leaderboard.importing.collections.twins import LEAST_TOPICS, too_few
+from leaderboard.importing.collections.twins import LEAST_TOPICS, check_opened_topics, too_few
 from leaderboard.models import Dataset
 from leaderboard.results.measures import check_measures, check_reads_texts
 
@@ -66,6 +68,11 @@ def import_twin(
         public = replace(options, hidden=False, protection=None, public_share=None)
         hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
         drawn = _draw(source, options, share, seed, work, progress)
+        # Before the transaction: a refusal would take back the record of the comparison.
+        corpus = check_corpus(_given(source.corpus), lambda identifier: None).sha256
+        opened = [query for query, half in drawn.items() if half == 0]
+        if problems := list(check_opened_topics(corpus, opened, options.slug, slug)):
+            raise InvalidContent.of(*problems)
         folders = [_write_half(source, options.split, half, work / f"half-{half}", drawn) for half in (0, 1)]
         with transaction.atomic():
             return import_dataset(folders[0], public, progress), import_dataset(folders[1], hidden, progress)
@@ -144,7 +151,7 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
     if source.answers:
         with (folder / "answers.jsonl").open("wb") as file:
             for line in b"".join(open_blocks(source.answers)).splitlines():
-                if line.strip() and drawn.get(str(json.loads(line)["_id"])) == half:
+                if line.strip() and drawn.get(str(orjson.loads(line)["_id"])) == half:
                     file.write(line + b"\n")
     grades = read_grades(source.qrels[split])
     kept = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}

@@ -12,14 +12,13 @@ from itertools import pairwise
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
-from evaluation.judgements.qrels import Qrels, read_qrels
+from evaluation.judgements.qrels import Qrels
 from leaderboard.core.audit import actor
-from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.files import may_offer_judgements
 from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.judgements.disclosure import may_see_counts, record_compared
+from leaderboard.judgements.disclosure import load_compared, may_see_counts, record_compared
 from leaderboard.models import Dataset
 from leaderboard.models import Qrels as QrelsRow
 
@@ -33,33 +32,35 @@ NOT_COMPARED = problem(
 
 
 def permit_comparison(brought: Collection[str], options: ImportOptions, dataset: Dataset | None) -> None:
-    """Decide whether these splits may be held against the hidden judgements that are kept, and record that they are.
+    """Refuse splits that the acting person may not have compared with the dataset's hidden judgements.
 
-    Call it before anything of them is read, within `audit.acting`: nobody in particular may not. Also recorded is an
-    import of the scored split, whose answer tells whether it is the same file. Raises InvalidContent with NOT_COMPARED.
+    Call it before any file is read, within `audit.acting`. An import of the scored split is recorded as a comparison,
+    since its answer tells whether the file is the same. Raises InvalidContent with NOT_COMPARED.
     """
     if dataset is None or not brought or not (dataset.hidden and options.hidden):
         return
     kept = dataset.current_qrels or QrelsRow.objects.filter(version__dataset=dataset).order_by("pk").last()
     if kept is None:
         return
-    if options.split not in brought and not may_see_counts(dataset, actor().person):
+    if options.split in brought:
+        record_compared(f"an import onto {dataset}", dataset, kept)
+    elif not may_see_counts(dataset, actor().person):
         raise InvalidContent.of(NOT_COMPARED)
-    record_compared(f"an import onto {dataset}", dataset, kept)
 
 
 def check_overlap(
     inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
-    """Other splits with judgements that are to stay hidden. An import without those is held against those kept: call
-    `permit_comparison` first.
+    """Report other splits with judgements that are to stay hidden, compared with the stored ones if none are brought.
+
+    Raises InvalidContent with NOT_COMPARED if the acting person may not read the stored ones.
     """
     if not options.hidden:
         return
     if options.split in inspected.judgements:
         scored = inspected.judgements[options.split].qrels
     elif dataset is not None and dataset.current_qrels is not None:
-        scored = read_qrels(path_of(Area.QRELS, dataset.current_qrels.sha256))
+        scored = load_compared(f"an import onto {dataset}", dataset.current_qrels, NOT_COMPARED)
     else:
         return
     for split, judged in inspected.judgements.items():

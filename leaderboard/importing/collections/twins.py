@@ -12,13 +12,20 @@ from evaluation.collections.beir import read_queries
 from evaluation.core.problems import Problem
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.problems import IDS_NAMED, problem
-from leaderboard.datasets.qrels import load_qrels
+from leaderboard.datasets.qrels import load_open_qrels
 from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.models import Dataset
+from leaderboard.judgements.disclosure import load_compared
+from leaderboard.models import Dataset, Qrels
 
 #: Judged topics of each half, at the least: a bootstrap over fewer says nothing.
 LEAST_TOPICS = 10
+#: The same for every file and for any number of hidden datasets, and raised before any judgements are read.
+TOPICS_NOT_COMPARED = problem(
+    "judgements_not_told",
+    "the topics of a twin are compared with hidden judgements over the same corpus only for people who may read them",
+    "Ask somebody who may read hidden judgements to import the twin (on the command line: --by EMAIL).",
+)
 
 
 def too_few(half: str, topics: int) -> Problem:
@@ -73,11 +80,10 @@ def _check_content(
     judged = inspected.judgements.get(options.split)
     if judged is None:
         return  # there are no topics to compare yet
-    opened = load_qrels(twin.current_qrels).query_ids
+    opened = load_open_qrels(twin.current_qrels).query_ids
     for half, topics in (("open", opened), ("hidden", judged.qrels.query_ids)):
         if len(topics) < LEAST_TOPICS:
             yield too_few(half, len(topics))
-    yield from _opened_elsewhere(known, opened, twin, options)
     texts = _texts(path_of(Area.FILES, twin.current_version.queries_sha256), opened)
     words = set(texts.values()) - {""}
     others = _texts(queries, judged.qrels.query_ids)
@@ -91,19 +97,25 @@ def _check_content(
             "Take their judgements out of one half; the same words count as the same topic.",
             count=len(shared),
         )
+    yield from check_opened_topics(known, opened, twin.slug, options.slug)
 
 
-def _opened_elsewhere(
-    corpus: str | None, opened: Collection[str], twin: Dataset, options: ImportOptions
+def check_opened_topics(
+    corpus: str | None, opened: Collection[str], open_half: str, hidden_half: str
 ) -> Iterator[Problem]:
-    """Hidden datasets over the same corpus whose judged topics the open half has, as a second draw would give it."""
+    """Report hidden datasets over the same corpus with judged topics among the `opened` ones of the open half.
+
+    `corpus` is the checksum of the expanded file; the halves are named by their slugs. Each comparison is recorded.
+    Raises InvalidContent with TOPICS_NOT_COMPARED if the acting person may not read hidden judgements.
+    """
     hidden = Dataset.objects.filter(hidden=True, current_version__statistics__corpus_expanded_sha256=corpus)
-    for other in hidden.exclude(slug=options.slug).order_by("slug"):
-        judged = load_qrels(other.current_qrels).query_ids if other.current_qrels else ()
+    rows = Qrels.objects.filter(pk__in=hidden.exclude(slug=hidden_half).values("current_qrels"))
+    for row in rows.select_related("version__dataset").order_by("version__dataset__slug"):
+        judged = load_compared(f"a twin of {open_half}", row, TOPICS_NOT_COMPARED).query_ids
         if shared := len(set(judged) & set(opened)):
             yield problem(
                 "twin_opens",
-                f"{twin.slug} would open judged topics that are hidden in {other.slug}: {shared:,}",
+                f"{open_half} would open judged topics that are hidden in {row.version.dataset.slug}: {shared:,}",
                 "Draw one twin of a collection, and import its halves again to bring them up to date.",
                 count=shared,
             )

@@ -11,9 +11,9 @@ from typing import Any
 
 from evaluation.collections.beir import FileProblems, iterate_queries, read_queries
 from evaluation.collections.check import check_queries
-from leaderboard.core.storage.store import Area, local_path, path_of, work_folder
+from leaderboard.core.storage.store import Area, local_path, work_folder
 from leaderboard.datasets import files
-from leaderboard.datasets.qrels import load_qrels
+from leaderboard.datasets.qrels import load_qrels, open_qrels_path
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 
 
@@ -42,7 +42,7 @@ def prepare_content(dataset: Dataset, qrels: Qrels) -> OfferedContent:
         topics, statistics = _topics(qrels, folder)
         judgements = ""
         if files.may_offer_judgements(qrels.split, scored=qrels.split, hidden=dataset.hidden):
-            judgements = files.store_judgements(path_of(Area.QRELS, qrels.sha256), folder).sha256
+            judgements = files.store_judgements(open_qrels_path(qrels), folder).sha256
     return OfferedContent(topics, statistics, judgements)
 
 

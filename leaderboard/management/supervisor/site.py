@@ -7,7 +7,8 @@ import os
 import socket
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from django.conf import settings
@@ -16,7 +17,12 @@ from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from leaderboard.core.schema_version import describe_earlier_history, known_migrations, recorded_migrations
+from leaderboard.core.schema_version import (
+    describe_earlier_history,
+    describe_missing_columns,
+    known_migrations,
+    recorded_migrations,
+)
 from leaderboard.management.supervisor import services, valkey
 from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.main import run
@@ -105,6 +111,7 @@ class Site:
             collect = ("collectstatic", "--no-input", "--clear", "--verbosity", "0")
             steps.append(services.manage("static", *collect, environment=environment))
         group.finish(*steps)
+        _refuse_missing_columns()
         collected.write_text(wanted)
 
     def _wait_until_ready(self, group: ProcessGroup) -> None:
@@ -140,10 +147,23 @@ def _static_fingerprint() -> str:
 
 
 def _migrations_are_pending() -> bool:
-    try:
+    with _supervised_database():
         if problem := describe_earlier_history():
             raise SupervisorError(problem)
         return not known_migrations() <= recorded_migrations()
+
+
+def _refuse_missing_columns() -> None:
+    with _supervised_database():
+        if problem := describe_missing_columns():
+            raise SupervisorError(problem)
+
+
+@contextmanager
+def _supervised_database() -> Iterator[None]:
+    """Translate database errors for the supervisor, and close the connection afterwards."""
+    try:
+        yield
     except DatabaseError as error:
         raise SupervisorError(f"The database cannot be used: {error}") from error
     finally:

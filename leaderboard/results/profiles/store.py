@@ -127,7 +127,7 @@ def _open_judgements(dataset: Dataset) -> Qrels | None:
     """The judgements, where everyone may have them: their key and checksum. Hidden ones are not even read."""
     if dataset.hidden or dataset.current_qrels_id is None:
         return None
-    return Qrels.objects.only("sha256").get(pk=dataset.current_qrels_id)
+    return Qrels.objects.select_related("version__dataset").get(pk=dataset.current_qrels_id)
 
 
 def _stored(profile: CorpusProfile, work: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Team, User
 from submissions.accounts.approval import approve_account, approve_team
+from submissions.accounts.authentication import own_addresses
 from submissions.accounts.teams import personal_team
 
 
@@ -37,6 +38,11 @@ class Command(CurationCommand):
         return f"{done} teams approved, {len({team.pk for team in teams}) - done} were before; {accounts} accounts."
 
 
+def _find_person(email: str) -> User | None:
+    person = User.objects.filter(email=email.lower()).first()
+    return person if person is not None and email.lower() in own_addresses(person) else None
+
+
 def _read(path: Path) -> tuple[list[User], list[Team]]:
     """The people and teams that the list names. Raises ValueError with every line that is wrong."""
     try:
@@ -55,10 +61,11 @@ def _read(path: Path) -> tuple[list[User], list[Team]]:
         slug, email = ((row.get(name) or "").strip() for name in ("team", "email"))
         if slug and (team := Team.objects.filter(slug=slug).first()):
             teams.append(team)
-        elif not slug and email and (person := User.objects.filter(email__iexact=email).first()):
+        elif not slug and email and (person := _find_person(email)):
             people.append(person)
         else:
-            what = f"no team {slug}" if slug else f"no account {email}" if email else "neither team nor email"
+            account = f"no account with the verified address {email}"
+            what = f"no team {slug}" if slug else account if email else "neither team nor email"
             wrong.append(f"line {line}: {what}")
     if wrong:
         raise ValueError("Nobody was approved. " + "; ".join(wrong))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from evaluation.collections.beir import Document
 from evaluation.core.errors import EndlessPattern, InvalidContent
-from evaluation.judgements import answers
+from evaluation.judgements import answers, pattern_check
 from evaluation.judgements.answers import Answers, find_answers, read_answers, tokens_of
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
@@ -158,6 +160,76 @@ def test_answers_that_cannot_be_looked_for_are_told_by_line(line: Any, code: str
     problem = refused.value.report.problems[0]
     assert (problem.code, problem.lines) == (code, (2,))
     assert len(refused.value.report.problems) == 1
+
+
+#: Patterns that cost time or memory when they are compiled or searched, or overflow the stack, with their problem.
+HOSTILE = {
+    "(?:(?R)|)": "unusable_pattern",
+    "(?:(?0)|)": "unusable_pattern",
+    "(?<n>(?&n)|)": "unusable_pattern",
+    "(?P<n>(?P>n)|)": "unusable_pattern",
+    "((?1)|)": "unusable_pattern",
+    "((?+1)|)(a)": "unusable_pattern",
+    "(?x)(# a comment\n?R)": "unusable_pattern",
+    "(" * 400 + "a" + ")" * 400: "unusable_pattern",
+    "(?:" * 240 + "a" + ")*" * 240: "unusable_pattern",
+    "a" * 1_001: "unusable_pattern",
+    "\u00e9" * 501: "unusable_pattern",
+    "(?:(?:(?:a{100}){100}){100}){100}": "endless_pattern",
+    "(?:ab){1000000000}": "endless_pattern",
+    "(?:(?:ab){30000}){30000}": "endless_pattern",
+    "(?:(?:(a|b){1000}){1000}){1000}": "endless_pattern",
+    "(?:(?:a?b?){1000}){1000}": "endless_pattern",
+}
+_MEASURED = """
+import json, resource, sys
+from pathlib import Path
+from evaluation.core.errors import InvalidContent
+from evaluation.judgements.answers import read_answers
+try:
+    read_answers(Path(sys.argv[1]))
+except InvalidContent as error:
+    told = {each.code: each.lines for each in error.report.problems}
+own, child = (resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+peak = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]  # own.ru_maxrss begins with the parent's
+print(json.dumps([told, int(peak), child.ru_maxrss, own.ru_utime, child.ru_utime]))
+"""
+
+
+@pytest.mark.parametrize("pattern", HOSTILE, ids=lambda pattern: pattern[:24])
+def test_a_hostile_pattern_is_refused_within_limits(pattern: str, tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    good = json.dumps({"_id": "q0", "patterns": [r"18\d\d"]})
+    file.write_text(f"{good}\n{json.dumps({'_id': 'q1', 'patterns': [pattern]})}\n")
+    run = [sys.executable, "-c", _MEASURED, str(file)]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    told, own_memory, child_memory, own_time, child_time = json.loads(done.stdout)
+    assert told == {HOSTILE[pattern]: [2]}
+    assert own_memory < 300 * 1024, "kibibytes, of which the libraries have some 100,000"
+    assert child_memory < 600 * 1024
+    assert own_time < 10
+    assert child_time < 10
+
+
+def test_lines_that_are_nested_as_deep_as_is_accepted_are_verified(tmp_path: Path) -> None:
+    deep = "[" * 1_000 + "]" * 1_000
+    files = tmp_path / "answers.jsonl", tmp_path / "corpus.jsonl"
+    files[0].write_text(f'{{"_id": "q1", "answers": ["Paris"], "note": {deep}}}\n')
+    files[1].write_text(f'{{"_id": "d1", "text": "In Paris", "metadata": {deep}}}\n')
+    assert set(read_answers(files[0])) == {"q1"}
+    ends, lengths = AnswerTexts(*files).read({"q1": ["d1"]}, lambda: None)["q1"]
+    assert (ends.tolist(), lengths.tolist()) == ([2], [2])
+
+
+def test_a_file_has_a_bounded_number_of_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern_check, "MOST", 3)
+    file = tmp_path / "answers.jsonl"
+    lines = [{"_id": f"q{n}", "patterns": ["Paris", "Rome"]} for n in range(4)]
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    with pytest.raises(InvalidContent) as refused:
+        read_answers(file)
+    (problem,) = refused.value.report.problems
+    assert (problem.code, problem.lines) == ("too_many_patterns", (2,))
 
 
 #: Endless where five letters and a blank are repeated, which no text that patterns are tried on does.

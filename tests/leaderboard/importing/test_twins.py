@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from django.test import Client
 
 from evaluation.core.errors import InvalidContent
 from evaluation.judgements.answers import read_answers
+from leaderboard.admin import datasets
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.files import offered_files
@@ -22,9 +24,12 @@ from leaderboard.datasets.qrels import excluded_documents, load_qrels, topic_ids
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.models import Dataset, WorkRequest
-from tests.factories import make_a_curator
+from leaderboard.importing.collections.twins import TOPICS_NOT_COMPARED
+from leaderboard.judgements.disclosure import COMPARED
+from leaderboard.models import AuditRecord, Dataset, User, WorkRequest
+from tests.factories import make_a_curator, make_user
 from tests.leaderboard.tiny_collection import HEADER, lines_of, write_folder, write_zip
+from tests.leaks.opening import clear_kept_judgements, opened_below, private_judgements
 
 pytestmark = pytest.mark.django_db
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -57,8 +62,11 @@ def collection(first: int = 0, last: int = 48, changes: Mapping[str, str] = {}) 
 
 
 def draw(path: Path, **options: Any) -> str:
+    """Draw in the name of a person who may read hidden judgements, unless `by` names another."""
+    reader = User.objects.filter(is_superuser=True).first() or make_user("Rita", is_superuser=True)
+    options = {"slug": "toy", "twin": 0.5, "seed": 3, "by": reader.email, "why": "a test", **options}
     out = StringIO()
-    call_command("import_dataset", path, **{"slug": "toy", "twin": 0.5, "seed": 3, **options}, stdout=out)
+    call_command("import_dataset", path, **options, stdout=out)
     return out.getvalue()
 
 
@@ -151,9 +159,43 @@ def test_other_judgements_of_the_same_topics_are_drawn_otherwise(tmp_path: Path)
 def test_a_second_draw_under_another_slug_is_refused(tmp_path: Path) -> None:
     path = write_folder(tmp_path, collection())
     draw(path)
+    assert not AuditRecord.objects.filter(action=COMPARED).exists()  # there was nothing to compare with
     assert "other would open judged topics that are hidden in toy-hidden" in refused(
         path, slug="other", seed=2
     )
+    compared = AuditRecord.objects.get(action=COMPARED)
+    assert (compared.dataset, compared.reason) == (Dataset.objects.get(slug="toy-hidden"), "a test")
+
+
+@pytest.mark.parametrize("curates", [True, False], ids=["a curator", "nobody in particular"])
+def test_who_may_not_read_judgements_learns_no_judged_topic_by_a_twin(tmp_path: Path, curates: bool) -> None:
+    draw(write_folder(tmp_path / "drawn", collection()))
+    (topic, *_), (unjudged, *_) = sorted(judged("toy-hidden")), sorted(judged("toy"))
+    open_half = ImportOptions(slug="guess", hidden=False)
+    hidden_half = ImportOptions(slug="guess-hidden", twin_of="guess")
+    told = []
+    person = make_a_curator() if curates else None
+    for guess in (topic, unjudged, "made-up"):
+        queries = [{"_id": name, "text": name} for name in (guess, *(f"mine{n}" for n in range(12)))]
+        lines = "".join(f"{query['_id']}\td1\t1\n" for query in queries)
+        files = collection(changes={"queries.jsonl": lines_of(queries), "qrels/test.tsv": HEADER + lines})
+        path = write_folder(tmp_path / guess, {**files, "qrels/train.tsv": None})
+        rest = write_folder(tmp_path / f"{guess}-rest", collection(70, 90))
+        clear_kept_judgements()
+        with acting(person), opened_below(private_judgements()) as opened, transaction.atomic():
+            import_dataset(path, open_half)
+            stored = len(opened)
+            with pytest.raises(InvalidContent) as refusal:
+                import_dataset(rest, hidden_half)
+            with pytest.raises(InvalidContent) as second:
+                import_twin(rest, ImportOptions(slug="more"), 0.5, 1)
+            transaction.set_rollback(True)
+        told.append((refusal.value.report.problems, second.value.report.problems))
+        hidden = Dataset.objects.get(slug="toy-hidden").current_qrels
+        assert hidden is not None
+        assert hidden.sha256 not in {each.name for each in opened[stored:]}
+    assert told == [((TOPICS_NOT_COMPARED,), (TOPICS_NOT_COMPARED,))] * 3
+    assert not AuditRecord.objects.filter(action=COMPARED).exists()
 
 
 def test_the_halves_share_the_answers_by_their_topics(tmp_path: Path) -> None:
@@ -199,9 +241,10 @@ def test_what_keeps_two_datasets_from_being_a_twin_is_said_at_once(tmp_path: Pat
         }
     )
     path = write_folder(tmp_path / "c", files)
+    reader = make_user("Rita", is_superuser=True)
 
     def problems(**options: Any) -> dict[str, str]:
-        with pytest.raises(InvalidContent) as error, acting(None, "a test"):
+        with pytest.raises(InvalidContent) as error, acting(reader, "a test"):
             import_dataset(path, ImportOptions(slug="bad", **options))
         return {each.code: each.message for each in error.value.report.problems}
 
@@ -250,6 +293,22 @@ def test_halves_are_drawn_once(tmp_path: Path) -> None:
     draw(path)
     with pytest.raises(CommandError, match="another draw could open hidden topics"):
         draw(path, seed=9)
+
+
+@pytest.mark.parametrize("twin", ["", "0.5"])
+def test_an_import_in_the_admin_ends_after_its_time(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: str
+) -> None:
+    monkeypatch.setattr(datasets, "MOST_SECONDS", -1)
+    client.force_login(make_a_curator())
+    with write_zip(tmp_path / "toy.zip", collection()).open("rb") as file:
+        answer = client.post(
+            "/admin/leaderboard/dataset/import/",
+            {"archive": file, "slug": "toy", "split": "test", "twin": twin},
+        )
+    assert answer.status_code == 400
+    assert "Import a large collection on the server" in answer.content.decode()
+    assert not Dataset.objects.exists()
 
 
 def test_the_admin_draws_a_twin_too(client: Client, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from django.test import Client
 
 from leaderboard.models import AuditRecord, Dataset, Team, User
 from leaderboard.settings import security
-from submissions.accounts.membership import accept_invitation, invite
+from submissions.accounts.membership import TeamRefused, accept_invitation, invite
 from submissions.models import AccountMail, QuotaUse
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api
@@ -61,7 +61,7 @@ def test_nobody_signs_up_where_that_is_closed_not_even_somebody_who_is_invited(s
 def test_only_addresses_of_the_named_domains_sign_up(settings: Any) -> None:
     settings.SIGNUP_DOMAINS = ["example.org"]
     for address in ("a@example.com", "a@badexample.org", "a@example.org.evil.net"):
-        assert "Only addresses at example.org may sign up here" in sign_up(address).content.decode()
+        assert "Accounts here have addresses at example.org only" in sign_up(address).content.decode()
     assert not User.objects.exists()
     for address in ("a@example.org", "b@lab.Example.ORG"):
         assert sign_up(address).status_code == 302
@@ -138,6 +138,18 @@ def test_a_new_team_of_an_approved_person_is_not_approved(settings: Any, secret:
     assert api.submit(dataset="secret", team=team.slug).body["code"] == "team_not_approved"
 
 
+def test_an_invitation_is_for_who_verified_the_address(settings: Any) -> None:
+    settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+    owner, ada = make_user("Olga"), make_user("Ada", email="ada@ibm.example")
+    invitation, _ = invite(team_of(owner), "ada@ibm.example", owner=False, by=owner)
+    # Databases compare a dotless i with an i, where case does not count.
+    EmailAddress.objects.create(user=ada, email="ada@ıbm.example", verified=True)
+    with pytest.raises(TeamRefused, match="for another address"):
+        accept_invitation(invitation, ada)
+    EmailAddress.objects.create(user=ada, email=ada.email, verified=True, primary=True)
+    accept_invitation(invitation, ada)
+
+
 def test_a_track_approves_by_list_all_or_nobody(tmp_path: Path, settings: Any) -> None:
     settings.SIGNUP = "approval"
     anna, ben = make_user("Anna"), make_user("Ben", approval_awaited=True)
@@ -145,13 +157,24 @@ def test_a_track_approves_by_list_all_or_nobody(tmp_path: Path, settings: Any) -
     listed = tmp_path / "teams.csv"
     by = {"by": curator.email, "why": "registered for the track"}
     listed.write_text(f"team,email\n{team_of(anna).slug},\n,{ben.email}\nnobody,\n,x@example.org\n")
-    with pytest.raises(CommandError, match=r"line 4: no team nobody; line 5: no account x@example.org"):
+    with pytest.raises(
+        CommandError,
+        match=r"line 4: no team nobody; line 5: no account with the verified address x@example.org",
+    ):
         call_command("approve_teams", listed, **by)
     assert not Team.objects.exclude(approved_at=None).exists()
     listed.write_text(f"\ufeffteam,email\n{team_of(anna).slug},\n,{ben.email.upper()}\n")
     call_command("approve_teams", listed, **by)
     assert set(Team.objects.exclude(approved_at=None)) == {team_of(anna), team_of(ben)}
     assert not User.objects.get(pk=ben.pk).approval_awaited
+    settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+    cleo = make_user("Cleo", approval_awaited=True)
+    listed.write_text(f"email\n{cleo.email}\n")
+    with pytest.raises(CommandError, match=f"line 2: no account with the verified address {cleo.email}"):
+        call_command("approve_teams", listed, **by)
+    EmailAddress.objects.create(user=cleo, email=cleo.email, verified=True, primary=True)
+    call_command("approve_teams", listed, **by)
+    assert not User.objects.get(pk=cleo.pk).approval_awaited
     listed.write_text("name\nx\n")
     with pytest.raises(CommandError, match="header line with a column"):
         call_command("approve_teams", listed, **by)

@@ -15,6 +15,7 @@ import pytest
 from allauth.account.models import EmailAddress
 from allauth.mfa.totp.internal.auth import TOTP
 from allauth.socialaccount.models import SocialAccount
+from allauth.socialaccount.providers.github.views import GitHubOAuth2Adapter
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 
@@ -32,6 +33,7 @@ class Provider(ThreadingHTTPServer):
     """Says of whoever comes what `claims` has."""
 
     claims: dict[str, Any] = {}
+    emails: list[dict[str, Any]] = []
     asked: dict[str, str] = {}
 
     @property
@@ -50,7 +52,9 @@ class Answers(BaseHTTPRequestHandler):
                 "userinfo_endpoint": f"{here}/userinfo", "jwks_uri": f"{here}/keys",
                 "token_endpoint_auth_methods_supported": ["client_secret_post"],
             })  # fmt: skip
-        elif self.path == "/userinfo" and self.headers["Authorization"] == "Bearer let-in":
+        elif self.path == "/user/emails":
+            self._say(self.server.emails)
+        elif self.path in ("/userinfo", "/user") and "let-in" in self.headers["Authorization"]:
             self._say(self.server.claims)
 
     def do_POST(self) -> None:
@@ -102,6 +106,29 @@ def come(provider: Provider, client: Client, **claims: Any) -> Any:
     return client.get(f"{LOGIN}callback/", {"code": "c", "state": query["state"][0]}, follow=True)
 
 
+@pytest.fixture
+def github(provider: Provider, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Provider:
+    """The same server as GitHub: accounts there have several addresses, and the primary one may be unverified."""
+    app = {"client_id": "runboard", "secret": "s"}
+    settings.SOCIALACCOUNT_PROVIDERS = {"github": {"APPS": [app]}}
+    monkeypatch.setattr(GitHubOAuth2Adapter, "access_token_url", f"{provider.address}/token")
+    monkeypatch.setattr(GitHubOAuth2Adapter, "profile_url", f"{provider.address}/user")
+    monkeypatch.setattr(GitHubOAuth2Adapter, "emails_url", f"{provider.address}/user/emails")
+    return provider
+
+
+def come_from_github(github: Provider, client: Client, *addresses: str) -> Any:
+    """Sign in there with addresses of which `!` marks a verified and `*` the primary one."""
+    github.claims = {"id": 7, "login": "ada", "email": None}
+    github.emails = [
+        {"email": each.strip("!*"), "verified": "!" in each[-2:], "primary": "*" in each[-2:]}
+        for each in addresses
+    ]
+    there = client.post("/account/github/login/")
+    state = parse_qs(urlsplit(there["Location"]).query)["state"][0]
+    return client.get("/account/github/login/callback/", {"code": "c", "state": state}, follow=True)
+
+
 def is_in(client: Client) -> bool:
     return client.get("/account/").status_code == 200
 
@@ -150,10 +177,94 @@ def test_who_names_no_address_is_asked_for_one(provider: Provider, client: Clien
     settings.SIGNUP_DOMAINS = ["example.org"]
     assert "needs an e-mail address" in come(provider, client).content.decode()
     refused = client.post("/account/3rdparty/signup/", {"email": "ada@example.net"})
-    assert "Only addresses at example.org" in refused.content.decode()
+    assert "addresses at example.org only" in refused.content.decode()
     client.post("/account/3rdparty/signup/", {"email": "ada@example.org"})
     assert not is_in(client)  # before the mail is answered
     assert not EmailAddress.objects.get(email="ada@example.org").verified
+
+
+@pytest.mark.parametrize(
+    ("addresses", "stored", "enters"),
+    [
+        (["ada@uni.example*", "eve@gmail.example!"], {"ada@uni.example": False}, False),
+        (["eve@gmail.example!*", "ada@uni.example!"], {"ada@uni.example": True}, True),
+        (["eve@gmail.example*", "ada@uni.example!"], {"ada@uni.example": True}, True),
+        (["bob@uni.example*", "ada@cs.uni.example!"], {"ada@cs.uni.example": True}, True),
+        (["ADA@UNI.EXAMPLE!*"], {"ada@uni.example": True}, True),
+        (["ada+1@uni.example!*", "ada@uni.example!"], {"ada+1@uni.example": True, "ada@uni.example": True}, True),
+        (["eve@gmail.example!*"], {}, False),
+        (["eve@uni.example.evil.example!*"], {}, False),
+        (["eve@evil-uni.example!*"], {}, False),
+        (["eve@uni.example.!*"], {}, False),
+        (["eve@ünı.example!*"], {}, False),
+        (['"ada@uni.example"@evil.example!*'], {}, False),
+        ([], {}, False),
+    ],
+)  # fmt: skip
+def test_only_verified_addresses_at_allowed_domains_let_somebody_in(
+    github: Provider,
+    client: Client,
+    settings: Any,
+    addresses: list[str],
+    stored: dict[str, bool],
+    enters: bool,
+) -> None:
+    settings.SIGNUP_DOMAINS = ["uni.example"]
+    come_from_github(github, client, *addresses)
+    assert is_in(client) is enters
+    assert dict(EmailAddress.objects.values_list("email", "verified")) == stored
+    assert User.objects.count() == bool(stored)
+    if stored:
+        assert User.objects.get().email == next(iter(stored))
+
+
+def test_an_address_that_is_typed_does_not_let_in_one_at_another_domain(
+    github: Provider, client: Client, settings: Any
+) -> None:
+    settings.SIGNUP_DOMAINS = ["uni.example"]
+    come_from_github(github, client, "eve@gmail.example!*")
+    client.post("/account/3rdparty/signup/", {"email": "ada@uni.example"})
+    assert not is_in(client)
+    assert list(EmailAddress.objects.values_list("email", "verified")) == [("ada@uni.example", False)]
+
+
+def test_an_account_keeps_no_unverified_address_beside_a_verified_one(
+    github: Provider, client: Client
+) -> None:
+    come_from_github(github, client, "stranger@example.org*", "ada@example.net!", "ada@example.org!")
+    assert is_in(client)
+    assert set(EmailAddress.objects.values_list("email", "verified")) == {
+        ("ada@example.net", True),
+        ("ada@example.org", True),
+    }
+
+
+def test_an_account_gets_no_further_address_at_another_domain(client: Client, settings: Any) -> None:
+    settings.SIGNUP_DOMAINS = ["uni.example"]
+    ada = make_user("Ada", email="ada@uni.example")
+    EmailAddress.objects.create(user=ada, email=ada.email, verified=True, primary=True)
+    client.post("/account/login/", {"login": ada.email, "password": "a long passphrase"})
+    client.post("/account/reauthenticate/", {"password": "a long passphrase"})
+    for address in ("ada@gmail.example", "ada@uni.example.evil.example"):
+        answer = client.post("/account/email/", {"action_add": "", "email": address})
+        assert "addresses at uni.example only" in answer.content.decode()
+    client.post("/account/email/", {"action_add": "", "email": "ada@cs.uni.example"})
+    assert set(EmailAddress.objects.values_list("email", flat=True)) == {ada.email, "ada@cs.uni.example"}
+
+
+def test_an_address_that_a_provider_calls_unverified_in_text_is_not_verified(
+    provider: Provider, client: Client, settings: Any
+) -> None:
+    ada = make_user("Ada", email="ada@example.org")
+    EmailAddress.objects.create(user=ada, email=ada.email, verified=True, primary=True)
+    settings.SIGN_IN = "services"
+    settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]["settings"]["email_authentication"] = True
+    come(provider, client, email="ada@example.org", email_verified="false")
+    assert not is_in(client)
+    come(provider, client, sub="8", email="eve@example.org", email_verified="false")
+    assert not EmailAddress.objects.get(email="eve@example.org").verified
+    come(provider, client, email="ada@example.org", email_verified="true")
+    assert is_in(client)
 
 
 def test_closed_sign_up_approval_and_the_second_factor_hold(provider: Provider, settings: Any) -> None:
@@ -198,6 +309,32 @@ def test_who_has_no_password_downloads_their_data(provider: Provider, client: Cl
     assert client.get("/account/data/", follow=True)["Content-Type"] == "application/zip"
     assert client.post("/account/close/", {"email": "ada@example.org"}).status_code == 302
     assert not SocialAccount.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "back"),
+    [
+        ("get", "/account/data/", "/account/data/"),
+        ("get", "/account/close/", "/account/close/"),
+        ("post", "/account/close/", "/account/"),
+        ("get", "/account/2fa/totp/activate/", "/account/2fa/totp/activate/"),
+        ("post", "/account/email/", "/account/"),
+    ],
+)
+def test_an_old_session_of_a_service_signs_in_again(
+    provider: Provider, client: Client, monkeypatch: pytest.MonkeyPatch, method: str, address: str, back: str
+) -> None:
+    come(provider, client, email="ada@example.org", email_verified=True)
+    form = {"email": "further@example.org", "action_add": ""}
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 301)
+    answer = getattr(client, method)(address, form if method == "post" else {})
+    assert answer.headers["Location"] == f"/account/login/?next={back}"
+    assert not is_in(client)
+    assert "once more with your service" in client.get(answer.headers["Location"]).content.decode()
+    assert EmailAddress.objects.count() == 1
+    come(provider, client, email="ada@example.org", email_verified=True)
+    assert client.get("/account/data/")["Content-Type"] == "application/zip"
 
 
 def test_a_service_may_be_the_only_way_in(provider: Provider, client: Client, settings: Any) -> None:

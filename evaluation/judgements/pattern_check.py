@@ -1,0 +1,107 @@
+"""Check of the patterns in `answers.jsonl`, in a process with limits on time and memory.
+
+The package regex can end a search, but not compiling, and it bounds the memory of neither: `(?:a{1000}){1000}` is
+compiled as a million copies. This file is also the program of that process, so it imports nothing of Runboard.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import regex
+
+FLAGS = regex.IGNORECASE | regex.MULTILINE
+#: Characters of a pattern, in the form NFD, and patterns of a file.
+LONGEST, MOST = 1_000, 10_000
+#: Seconds that a pattern may take on each text that it is tried on, which is so many characters long.
+TRIED, TRIAL = 0.2, 1_000
+#: Seconds of the processor for one pattern, rounded up, and for all of a file; bytes of memory for all together.
+FOR_ONE, ALTOGETHER, MEMORY = 2.0, 30.0, 1 << 29
+#: Strings that are repeated in such texts, besides those of the pattern, and the number of texts.
+_REPEATED, _MOST_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
+#: Calls of groups, which can recur for ever, and the flag that allows blanks and comments within them.
+_CALL = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>|[a-wyzA-Z]*x)")
+#: Less than a process has whose stack is not empty, so that a pattern that passes can be compiled there.
+_RECURSION = 500
+
+
+def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
+    """Return the code of the problem of each line whose patterns cannot be used."""
+    problems = {line: "unusable_pattern" for line, texts in patterns.items() if any(map(_is_refused, texts))}
+    tried: dict[int, Sequence[str]] = {}
+    number = 0
+    for line, texts in patterns.items():
+        number += len(texts)
+        if number > MOST:
+            problems[line] = "too_many_patterns"
+            break
+        if line not in problems:
+            tried[line] = texts
+    if tried:
+        command = [sys.executable, "-I", __file__]
+        asked = json.dumps(list(tried.items()))
+        done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+        rows = [row.partition(" ") for row in done.stdout.splitlines()]
+        if not rows:
+            raise RuntimeError(f"patterns could not be checked: {done.stderr}")
+        problems |= {int(line): code for line, _, code in rows}
+    return {line: code for line, code in problems.items() if code}
+
+
+def _is_refused(text: str) -> bool:
+    return len(text) > LONGEST or _CALL.search(text) is not None
+
+
+def _main() -> None:
+    """Write the code of each line's problem, and `endless_pattern` before it is known: the process may be killed."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.setrecursionlimit(_RECURSION)
+    compiled: list[object] = []  # kept, so that the limit of memory is for all together
+    for line, texts in json.load(sys.stdin):
+        if time.process_time() > ALTOGETHER:
+            print(line, "too_many_patterns")
+            return
+        print(line, "endless_pattern", flush=True)
+        print(line, _problem(texts, compiled), flush=True)
+
+
+def _problem(texts: Sequence[str], compiled: list[object]) -> str:
+    try:
+        for text in texts:
+            # A process that takes longer is killed: nothing else ends a loop in the package's C code.
+            most = math.ceil(time.process_time() + FOR_ONE)
+            resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+            pattern = regex.compile(text, FLAGS)
+            compiled.append(pattern)
+            if pattern.search("", timeout=TRIED):
+                return "empty_answer"
+            for trial in _trials(text):
+                pattern.search(trial, timeout=TRIED)
+    except (regex.error, RecursionError, OverflowError):
+        return "unusable_pattern"
+    except (TimeoutError, MemoryError):
+        return "endless_pattern"
+    return ""
+
+
+def _trials(pattern: str) -> Iterator[str]:
+    """Yield texts on which a pattern takes long if it goes back over the same characters again and again.
+
+    Each repeats a character or word of the pattern, breaks off, and begins with the words that the pattern asks for.
+    """
+    words = regex.findall(r"\w+", regex.sub(r"\\.", " ", pattern))
+    repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *pattern])
+    for each in islice(repeated, _MOST_TRIALS):
+        yield f"{each * (TRIAL // len(each))}! {' '.join(words)}"
+
+
+if __name__ == "__main__":
+    _main()
