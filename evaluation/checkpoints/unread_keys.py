@@ -18,8 +18,7 @@ _BOOKKEEPING = re.compile(
     r".*_token_ids?|initializer_.*|.*(dropout|_drop|pdrop).*|.*_loss_.*|gradient_.*|max_position_embeddings|n_positions"
     r"|is_decoder|add_cross_attention|directionality|pooler_.*|summary_.*|use_(flash|memory_efficient)_.*|.*flash_attn.*|unpad_inputs|pad_vocab_.*"
 )
-_ACTIVATION = re.compile(r"hidden_act(ivation)?|activation(_function)?|feed_forward_proj")
-#: Other keys by which models compute otherwise, and the words that stand for what every class does.
+#: Keys by which models compute otherwise, and the words that stand for what every class does.
 _BEHAVIOR: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -28,7 +27,8 @@ _BEHAVIOR: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
         (r"is_causal|causal|causal_mask|.*bidirectional.*|att(entio)?n_(type|mode)", ("full",)),
         (r".*sliding_window.*|window_size|(local_)?attention_window|local_attention", ()),
         (r"layer_types", ("full_attention",)),
-        (r"feed_forward_type|(mlp|ffn)_type|.*glu(_.*)?", ("original",)),
+        (r"feed_forward_type|(mlp|ffn)_type|(use_)?(swi|ge|re)?glu", ("original",)),
+        (r"hidden_act(ivation)?|activation(_function)?|feed_forward_proj", ()),
         (r"pre_?norm|use_rms_norm|(layer_?)?norm(alization)?_type|.*qk_(layer)?norm.*", ("layer_norm",)),
         (r"(use_)?parallel_.*|.*residual.*|.*softcap.*|.*_multiplier|scale_(emb|depth|embedding)|.*attn_scalar", ()),
         (r"(.*_)?experts?(_.*)?|moe_.*|.*lora.*|projection_dim", ()),
@@ -39,17 +39,16 @@ _BEHAVIOR: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
 def report_unread_keys(model_type: str, values: Mapping[str, Any], findings: Findings, shown: str) -> None:
     """Refuse keys that the library's class ignores although models compute by them, and remark on other such keys."""
     read = library_models().keys_read(model_type)
-    activations = [value for key, value in values.items() if key in read and _ACTIVATION.fullmatch(key)]
+    unread = [key for key in values if read and key not in read and not _BOOKKEEPING.fullmatch(key)]
     others = []
-    for key in values if read else ():
-        if key in read or _BOOKKEEPING.fullmatch(key):
-            continue
-        words = next((words for pattern, words in _BEHAVIOR if pattern.fullmatch(key)), None)
-        if _ACTIVATION.fullmatch(key):
-            words = (*activations,)  # some files name it by two keys
-        if words is None:
+    for key in unread:
+        pattern, words = next((rule for rule in _BEHAVIOR if rule[0].fullmatch(key)), (None, ()))
+        if pattern is None:
             others.append(key)
-        elif not _is_usual(key, values[key], words, model_type):
+            continue
+        stated = [value for name, value in values.items() if name in read and pattern.fullmatch(name)]
+        usual = [*words, model_type in library_models().causal if key == "is_causal" else False, *stated]
+        if not _is_usual(values[key], usual):
             what = (
                 f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"
             )
@@ -58,12 +57,15 @@ def report_unread_keys(model_type: str, values: Mapping[str, Any], findings: Fin
         findings.remark("keys_not_read", shown, listed(others))
 
 
-def _is_usual(key: str, value: Any, words: tuple[str, ...], model_type: str) -> bool:
-    """Return whether a class that does not know the key computes as the value says."""
-    if key == "is_causal":
-        return value is None or value is (model_type in library_models().causal)
+def _is_usual(value: Any, usual: list[Any]) -> bool:
+    """Return whether a class computes as the value of a key says that it does not read.
+
+    It does for what stands for nothing, and for one of `usual`: what every class does, and what keys that it reads say.
+    """
     if isinstance(value, list):
-        return all(each in words for each in value)
+        return all(_is_usual(each, usual) for each in value)
     if isinstance(value, dict):
-        return all(_is_usual(key, each, words, model_type) for each in value.values())
-    return value is None or value is False or value in words or (value in (0, 1) and value is not True)
+        return all(_is_usual(each, usual) for each in value.values())
+    if isinstance(value, bool):
+        return any(value is each for each in usual)
+    return value is None or value in (0, 1) or value in usual

@@ -80,12 +80,13 @@ def _keys_read(model_type: str) -> frozenset[str]:
 def _sources(model_type: str) -> tuple[str, str]:
     """Return the source of a type's configuration, and that of its model."""
     config_class = transformers.CONFIG_MAPPING[model_type]
-    own = inspect.getmodule(config_class)
+    name = config_class.__module__
+    own = importlib.import_module(name)
     try:
-        model = importlib.import_module(own.__name__.replace(".configuration_", ".modeling_"))
+        model = importlib.import_module(name.replace(".configuration_", ".modeling_"))
     except ImportError:  # another type's classes run it
         kind = transformers.MODEL_MAPPING[config_class]
-        model = inspect.getmodule(kind[0] if isinstance(kind, tuple) else kind)
+        model = importlib.import_module((kind[0] if isinstance(kind, tuple) else kind).__module__)
     return inspect.getsource(own), inspect.getsource(model)
 
 

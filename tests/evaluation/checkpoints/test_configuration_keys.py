@@ -140,9 +140,11 @@ def test_keys_without_effect_are_taken_and_others_named(tmp_path: Path) -> None:
     assert "note, horizon" in problem.message
 
 
-def test_an_activation_may_be_named_twice(tmp_path: Path) -> None:
-    folder = save("gemma2", DECODERS["gemma2"], tmp_path / "raw")
-    assert dense(change(folder, hidden_act="gelu_pytorch_tanh")).report.problems == ()
+def test_a_setting_may_be_named_twice(tmp_path: Path) -> None:
+    """As https://huggingface.co/BAAI/bge-multilingual-gemma2 does."""
+    folder = save("gemma2", {**DECODERS["gemma2"], "sliding_window": 64}, tmp_path / "raw")
+    twice = {"hidden_act": "gelu_pytorch_tanh", "sliding_window_size": 64}
+    assert dense(change(folder, **twice)).report.problems == ()
     assert not dense(change(folder, hidden_act="silu")).valid
 
 
