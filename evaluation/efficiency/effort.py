@@ -63,7 +63,7 @@ WHOLE = Effort(
     seconds=10.0,
     most_rounds=40,
     most_seconds=30.0,
-    pause=0.5,
+    pause=0.3,
 )
 #: For what a system gives beside its main result: model and index are warm from the retrieval.
 OF_VARIANT = Effort(

@@ -47,7 +47,7 @@ def notes_on_challenges(rows: Iterable[Row]) -> list[str]:
     return [CHALLENGED] if any(row.entry.challenged for row in rows) else []
 
 
-DOUBTFUL = _("?: as printed, but doubtful; never used to sort or plot.")
+DOUBTFUL = _("?: doubtful, as printed or as measured on a busy machine; never used to rank, sort, or plot.")
 SEEDS = _("±: sample standard deviation (n − 1) over seeds, with their number; the score is their mean.")
 
 
