@@ -51,9 +51,8 @@ def _withdraw(entry: Entry, values: Mapping[str, Any]) -> str:
     return f"{values['measure'] or 'All figures'} of {entry} withdrawn."
 
 
-@admin.register(Entry)
 class EntryAdmin(ReadOnlyAdmin):
-    """What boards show."""
+    """Results, as boards show them; `submissions.admin` registers it, with the actions that need a job."""
 
     list_display = (
         "system", "dataset", "configuration", "provenance", "visibility", "is_baseline", "moderation_reason",
