@@ -272,6 +272,7 @@ class Efficiency(TypedDict):
     figures: dict[str, Any]
     baseline: dict[str, Any]
     baseline_off: float
+    doubt: str
     times_bm25: float | None
 
 
@@ -367,6 +368,7 @@ class Measured(TypedDict):
     figures: dict[str, Any]
     baseline: dict[str, Any]
     baseline_off: float
+    doubt: str
 
 
 class Model(TypedDict):
