@@ -29,7 +29,7 @@ def one_thread() -> Iterator[None]:
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch else 0
     tokenizers = os.environ.get("TOKENIZERS_PARALLELISM")
-    with threadpool_limits(THREADS):
+    with threadpool_limits(THREADS):  # type: ignore[no-untyped-call]
         if torch:
             torch.set_num_threads(THREADS)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # read at every call

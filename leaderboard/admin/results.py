@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -69,7 +69,7 @@ class EntryAdmin(ReadOnlyAdmin):
     search_fields = ("system__name", "system__slug", "dataset__name", "dataset__slug", "submission_reference")
     date_hierarchy = "published_at"
     change_list_template = "admin/leaderboard/entry/change_list.html"
-    actions = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
+    actions: Sequence[str] = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
 
     def acts(self, obj: Entry) -> Iterable[str]:
         """What may be done in its state."""

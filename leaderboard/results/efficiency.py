@@ -33,7 +33,7 @@ def record_measurement(
     hardware_class, _ = HardwareClass.objects.get_or_create(
         slug=of_machine.slug, defaults={"name": of_machine.name, "details": dict(of_machine.details)}
     )
-    place = {"entry": entry, "hardware": hardware_class, "protocol": of_system.protocol}
+    place: dict[str, Any] = {"entry": entry, "hardware": hardware_class, "protocol": of_system.protocol}
     earlier = Measurement.objects.filter(**place).first()
     if earlier is not None and noise_reasons(of_system.as_data()) and not noise_reasons(earlier.figures):
         return earlier
