@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import sleep
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -114,18 +115,14 @@ def measure(
 
     Args:
         engine: The engine, ready to search.
-        queries: All queries of the dataset, at least one.
+        queries: All queries of the dataset; ValueError is raised where there is none.
         retrieval: How the index was built.
         device: Where the engine computes, "cpu" or "cuda".
         checkpoint: The folder of the model that it runs, if any.
         effort: How many searches to time.
-        budget: Seconds that searching may take, as far as the searches that warm up predict the others.
+        budget: Seconds that searching may take, by the searches that warm up. Raises TooSlow for less than two queries.
         progress: Called with the share done; may raise to stop.
         instruments: Clocks and counters.
-
-    Raises:
-        ValueError: There is no query.
-        TooSlow: The budget does not suffice for two queries.
     """
     if not queries:
         raise ValueError("there are no queries, so there is no search to time")
@@ -140,43 +137,39 @@ def measure(
         engine.clock.seconds.clear()
         rounds = _TimedRounds(engine, timed, effort, device, instruments)
         energy = rounds.run(report, meter)
-    times, parts = rounds.times(), rounds.parts()
     left = max(left - rounds.elapsed, 0.0)
     wanted = min(effort.batched, len(queries))
     if (batched := affordable(wanted, left, in_batches)) < wanted:
         batched -= batched % BATCH
+    figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched, clock)
     if isinstance(engine, TermEngine) and checkpoint is None:  # quick, and differing more from query to query
         flops = _flops_of_searches(engine, timed)
     report(1.0)
     return EfficiencyFigures(
-        protocol=PROTOCOL,
-        depth=DEPTH,
-        threads=THREADS,
+        **figures,
+        **_figures_of_job(retrieval),
         device=device,
-        searches=times.size,
-        queries=len(timed),
-        documents=retrieval.documents,
-        latency_ms=Latency.of(times.min(axis=0)),
-        rounds=len(times),
-        spread_ms=mean_spread(times),
-        unsettled=rounds.unsettled(),
-        interruptions=rounds.interruptions,
-        other_work=rounds.other_work,
-        parts_ms=parts,
         queries_per_second=throughput,
         batched=batched if throughput is not None else 0,
-        documents_per_second=encoding_rate(retrieval),
-        build_seconds=retrieval.build_seconds if retrieval.built_whole else None,
-        index_bytes=retrieval.index_bytes,
         peak_memory_bytes=peak_memory(),
         peak_gpu_memory_bytes=peak_gpu_memory() if device == "cuda" else None,
         parameters=parameters_of(checkpoint),
         energy_joules_per_query=energy,
         energy_source=meter.source if energy is not None else "",
-        job_seconds=job_seconds(retrieval),
         flops_per_query=flops or None,
     )
+
+
+def _figures_of_job(retrieval: Retrieval) -> dict[str, Any]:
+    """Return the figures that follow from the job that built the index."""
+    return {
+        "documents": retrieval.documents,
+        "documents_per_second": encoding_rate(retrieval),
+        "build_seconds": retrieval.build_seconds if retrieval.built_whole else None,
+        "index_bytes": retrieval.index_bytes,
+        "job_seconds": job_seconds(retrieval),
+    }
 
 
 def _affordable_effort(
@@ -306,10 +299,24 @@ class _TimedRounds:
         """Return the seconds of each search, shape (rounds, queries)."""
         return np.array(self._seconds, dtype=np.float64)
 
-    def parts(self) -> dict[str, float]:
-        """Return the milliseconds of each part of a search: its share of all searches, of the mean latency."""
-        share = 1000 * float(self.times().min(axis=0).mean()) / self.elapsed if self.elapsed else 0.0
-        return {part: spent * share for part, spent in self._engine.clock.seconds.items()}
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the searches; parts of a search have their share of all searches, of the mean."""
+        times = self.times()
+        share = 1000 * float(times.min(axis=0).mean()) / self.elapsed if self.elapsed else 0.0
+        return {
+            "protocol": PROTOCOL,
+            "depth": DEPTH,
+            "threads": THREADS,
+            "searches": times.size,
+            "queries": len(self._timed),
+            "rounds": len(times),
+            "latency_ms": Latency.of(times.min(axis=0)),
+            "spread_ms": mean_spread(times),
+            "unsettled": self.unsettled(),
+            "interruptions": self.interruptions,
+            "other_work": self.other_work,
+            "parts_ms": {part: spent * share for part, spent in self._engine.clock.seconds.items()},
+        }
 
     def unsettled(self) -> int:
         """Count the queries whose quickest search no other confirms, or that were disturbed in every round."""
