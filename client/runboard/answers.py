@@ -273,6 +273,7 @@ class Efficiency(TypedDict):
     figures: dict[str, Any]
     baseline: dict[str, Any]
     baseline_off: float
+    doubt: str
     times_bm25: float | None
 
 
@@ -368,6 +369,7 @@ class Measured(TypedDict):
     figures: dict[str, Any]
     baseline: dict[str, Any]
     baseline_off: float
+    doubt: str
 
 
 class Model(TypedDict):

@@ -1,7 +1,7 @@
 """What a system costs, measured: latency, throughput, memory and size under a published protocol."""
 
 from evaluation.efficiency.hardware import Hardware, describe
-from evaluation.efficiency.measurements import is_brief, is_unsettled
+from evaluation.efficiency.measurements import is_brief, noise_reasons
 from evaluation.efficiency.protocol import PROTOCOL, EfficiencyFigures, Latency, measure
 
 __all__ = [
@@ -11,6 +11,6 @@ __all__ = [
     "Latency",
     "describe",
     "is_brief",
-    "is_unsettled",
     "measure",
+    "noise_reasons",
 ]

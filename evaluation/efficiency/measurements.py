@@ -27,12 +27,14 @@ _PERHAPS = (
     "job_seconds",
     "flops_per_query",
     "flops_per_document",
+    "other_work",
 )
-#: Those that measurements under protocol v1 lack, and what holds for them.
-_SINCE = {"stored_runs": 0, "rounds": 1, "unsettled": 0, "batched": 0}
+#: Fields that measurements under earlier protocols lack, and what holds for them.
+_SINCE = {"stored_runs": 0, "rounds": 1, "unsettled": 0, "batched": 0, "interruptions": 0}
 _LONGEST_TEXT = 40
-#: From which share of the queries on a measurement was disturbed.
-MOST_UNSETTLED = 0.1
+#: A measurement is noisy where more of its queries than this share are unsettled, where the spread is a greater share
+#: of the mean, or where other work used a greater share of the machine's processors.
+MOST_UNSETTLED, MOST_SPREAD, MOST_OTHER_WORK = 0.1, 0.1, 0.25
 _TOO_LARGE = 2**63
 
 
@@ -63,9 +65,11 @@ class EfficiencyFigures:
     whole process since its start, `energy_source` what `energy_joules_per_query` is the energy of. `stored_runs` counts
     the runs that the system began with: these were searched before, and that is in no figure.
 
-    The searches were made in `rounds`; `spread_ms` is how far the mean latency may be off, by what groups of rounds
-    differ, and None under protocol v1, which had one round. `unsettled` counts the queries whose quickest search no
-    other one confirmed, or that were interrupted each time.
+    The searches were made in `rounds` with `threads` threads; `spread_ms` is how far the mean latency may be off, by
+    the differences of groups of rounds, and None under protocol v1, which had one round. `unsettled` counts the queries
+    whose quickest search no other one confirms, or that were disturbed each time; `interruptions` counts the times that
+    the kernel gave the process's processor away, and `other_work` is the share of the machine's processors that other
+    processes used meanwhile.
 
     `job_seconds` are those of indexing the corpus and searching all queries, where this job did both.
     `flops_per_query` and `flops_per_document` are floating point operations of a search and of encoding a document, as
@@ -93,6 +97,8 @@ class EfficiencyFigures:
     rounds: int = 1
     spread_ms: float | None = None
     unsettled: int = 0
+    interruptions: int = 0
+    other_work: float | None = None
     batched: int = 0
     parts_ms: Mapping[str, float] = field(default_factory=dict)
     job_seconds: float | None = None
@@ -130,9 +136,19 @@ class EfficiencyFigures:
         )
 
 
-def is_unsettled(figures: Mapping[str, Any]) -> bool:
-    """Whether more than a tenth of the queries, by `EfficiencyFigures.as_data`, never settled."""
-    return bool(figures.get("unsettled", 0) > MOST_UNSETTLED * figures["queries"])
+def noise_reasons(figures: Mapping[str, Any]) -> list[str]:
+    """Return the reasons, by `EfficiencyFigures.as_data`, why the times are not those of a quiet machine."""
+    reasons = []
+    unsettled, queries = figures.get("unsettled", 0), figures["queries"]
+    spread, mean = figures.get("spread_ms") or 0.0, figures["latency_ms"]["mean"]
+    others = figures.get("other_work") or 0.0
+    if unsettled > MOST_UNSETTLED * queries:
+        reasons.append(f"{unsettled} of {queries} queries had no stable time")
+    if spread > MOST_SPREAD * mean:
+        reasons.append(f"the mean is uncertain by {100 * spread / mean:.0f}%")
+    if others > MOST_OTHER_WORK:
+        reasons.append(f"other work used {100 * others:.0f}% of the processors")
+    return reasons
 
 
 def is_brief(figures: Mapping[str, Any]) -> bool:

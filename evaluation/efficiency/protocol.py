@@ -1,30 +1,33 @@
-"""Protocol v2: how long a search takes, and what the system needs, measured where its index lies.
+"""Protocol v3: how long a search takes, and what the system needs, measured where its index is.
 
-One search at a time, in one process with a declared number of threads, from a query's text to its top 100 with ids.
-After 20 searches that are not counted, up to 100 queries, which lie evenly over all, are searched in rounds: all in
-their order, again and again. A query's time is that of its quickest search. Whatever else runs on the machine delays
-searches and speeds none up, so this is what the system itself needs: beside busy loops on every core it differs by some
-per cent from that of an idle machine, where a mean over all searches is several times as long. Nothing is kept between
-two searches. A system's first stage and the encoding of the query are part of its time, and told apart.
+One search at a time, in one process and one thread, from a query's text to its top 100 with ids. After 20 searches
+that are not counted, up to 100 queries, spaced evenly over all, are searched in rounds: all in their order, again and
+again. A query's time is that of its quickest search. The time for which the kernel gave the processor to other work is
+left out: a thread that never waited by itself needed only the processor time that it was given. Searches that wait, and
+those on a GPU, count with all their elapsed time. Results are not cached. A system's first stage and the encoding of
+the query are part of its time, and reported separately.
 
-There are at least 200 searches and two rounds, and ten rounds where these take less than ten seconds. Then rounds go on
-over the queries that are not settled, up to thirty rounds or thirty seconds: those whose two quickest searches differ
-by more than a tenth, or that were interrupted in every round (the kernel counts how often it takes a processor away).
-How many are left is told. How well the mean is known is told too: rounds are divided into up to five groups, one after
-the other, and the spread is the most that the mean rises by where one group is left out.
+There are at least 200 searches and two rounds, and ten rounds where these take less than ten seconds, with pauses
+between them, because caches and memory are shared with other work that slows searches down for seconds on end without
+interrupting them. Rounds go on until the interval of the mean is narrow, or until forty rounds or thirty seconds. For
+the interval, rounds are divided into up to five consecutive groups: the spread is the most that the mean rises by where
+one group is left out, so a time that only one group has seen widens it. `unsettled` counts the queries whose two
+quickest searches differ by more than a tenth, or that were interrupted whenever they waited. `other_work` is the share
+of the machine's processors that other processes used meanwhile.
 
-Throughput is over all queries, or 1,000 that lie evenly over more, handed over in batches of 64, once.
+Throughput is over all queries, or 1,000 that are spaced evenly over more, in batches of 64, once, with all threads of
+the job.
 
 All searches together take at most a tenth of the seconds that building and searching took, or a minute if that is more.
 If a search takes too long for this, warming up ends after a tenth of the time, fewer queries are timed, twice each,
 and throughput is over fewer whole batches or is missing. If there is no time for two queries, there are no figures.
 `searches`, `queries`, `rounds` and `batched` say what was done.
 
-Floating point operations of a search are counted while it warms up, over those 20 searches, which lie evenly over the
-queries; of BM25, over all that are timed, searched once more. Those of a document are counted over a sample
+Floating point operations of a search are counted while it warms up, over those 20 searches, which are spaced evenly
+over the queries; for BM25, over all that are timed, searched once more. Those of a document are counted over a sample
 that is encoded again. Nothing is counted while it is timed.
-What a system gives beside its main result, such as a re-ranker's lesser depths, is measured with less effort, because
-the machine is held for it: 5 searches warm up, at least 50 are timed, and throughput is over 128 queries.
+Variants of a system, such as a re-ranker's lesser depths, are measured with less effort, because the machine is held
+for it: 5 searches warm up, at least 50 are timed, and throughput is over 128 queries.
 Build time, the rate of encoding, the size of the index and the peak of memory are those of the job that built it.
 A figure of one protocol is never compared with one of another.
 """
@@ -32,12 +35,12 @@ A figure of one protocol is never compared with one of another.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage
 from tempfile import TemporaryDirectory
-from time import perf_counter, sleep
+from time import sleep
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,23 +49,32 @@ from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, Query, count_documents, read_corpus
 from evaluation.collections.blocks import read_table
 from evaluation.efficiency.effort import BATCH, SHARE_OF_WARM_UP, WHOLE, Effort, affordable
-from evaluation.efficiency.measurements import EfficiencyFigures, Latency
+from evaluation.efficiency.measurements import MOST_UNSETTLED, EfficiencyFigures, Latency
 from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_gpu_memory, peak_memory
+from evaluation.efficiency.timing import (
+    STATISTICS,
+    THREADS,
+    Moment,
+    OtherWork,
+    one_thread,
+    read_moment,
+    time_between,
+)
 from evaluation.engines import operations
 from evaluation.engines.base import Engine, Retrieval, ShardedEngine
 from evaluation.engines.index.term_search import TermEngine
 
 __all__ = ["PROTOCOL", "EfficiencyFigures", "Latency", "measure", "parameters_of"]
 
-PROTOCOL = "v2"
+PROTOCOL = "v3"
 #: How deep a timed search goes.
 DEPTH = 100
-#: Seconds between two rounds: a short disturbance does not meet them all.
-PAUSE_SECONDS = 0.1
 #: Groups of rounds that the spread is over.
 GROUPS = 5
 #: A query is settled where its two quickest searches differ by no more than this share.
 SETTLED = 0.1
+#: Rounds end where the spread is within this share of the mean.
+NARROW = 0.03
 #: How many documents are encoded again to count operations: one of 200, within these bounds.
 _LEAST_DOCUMENTS, _MOST_DOCUMENTS = 4, 64
 
@@ -73,9 +85,18 @@ Times = npt.NDArray[np.float64]
 MeasureProgress = Callable[[float], None]
 
 
-def _interruptions() -> int:
-    """How often a processor was taken from a thread of this process that could have worked on."""
-    return getrusage(RUSAGE_SELF).ru_nivcsw
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """The readings that a measurement is made with.
+
+    `clock` reads the clocks of the searching thread, `pause` waits for so many seconds between rounds, `meter` counts
+    energy (None: with the counters of this machine), and `statistics` is the file of the processors' counters.
+    """
+
+    clock: Callable[[], Moment] = read_moment
+    pause: Callable[[float], None] = sleep
+    meter: EnergyMeter | None = None
+    statistics: Path = STATISTICS
 
 
 def measure(
@@ -83,71 +104,72 @@ def measure(
     queries: Sequence[Query],
     retrieval: Retrieval,
     *,
-    threads: int,
     device: str = "cpu",
     checkpoint: Path | None = None,
     effort: Effort = WHOLE,
     budget: float = math.inf,
     progress: MeasureProgress | None = None,
-    meter: EnergyMeter | None = None,
-    clock: Callable[[], float] = perf_counter,
-    interruptions: Callable[[], int] = _interruptions,
-    pause: Callable[[float], None] = sleep,
+    instruments: Instruments = Instruments(),
 ) -> EfficiencyFigures:
-    """What the engine, whose index is open, costs. `retrieval` says how it was built, `checkpoint` what model it runs.
+    """Measure what the engine, whose index is open, costs.
 
-    `threads` is how many cores it was given, which is declared, not found out. Searching takes about `budget` seconds
-    at most, as far as the searches that warm up tell how long the others will take.
-    `meter` counts energy, by default with what the machine offers. `clock` gives seconds, `interruptions` how often the
-    process had to give up a processor. Raises ValueError where there is no query, and TooSlow.
+    Args:
+        engine: The engine, ready to search.
+        queries: All queries of the dataset; ValueError is raised where there is none.
+        retrieval: How the index was built.
+        device: Where the engine computes, "cpu" or "cuda".
+        checkpoint: The folder of the model that it runs, if any.
+        effort: How many searches to time.
+        budget: Seconds that searching may take, by the searches that warm up. Raises TooSlow for less than two queries.
+        progress: Called with the share done; may raise to stop.
+        instruments: Clocks and counters.
     """
     if not queries:
         raise ValueError("there are no queries, so there is no search to time")
     report = progress or (lambda share: None)
-    timed, counter = sample_evenly(queries, effort.queries), meter or open_meter(device)
-    flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
-    left = budget - sum(warm)
-    effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
-    timed = sample_evenly(queries, effort.queries)
-    engine.clock.seconds.clear()
-    rounds = _TimedRounds(engine, timed, effort, clock, interruptions, pause)
-    energy = rounds.run(report, counter)
-    times = rounds.times()
-    parts = _parts(engine, times)
-    left = max(left - float(np.nansum(times)), 0.0)
+    timed, clock = sample_evenly(queries, effort.queries), instruments.clock
+    meter = instruments.meter or open_meter(device)
+    with one_thread():
+        flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
+        left = budget - sum(warm)
+        effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
+        timed = sample_evenly(queries, effort.queries)
+        engine.clock.seconds.clear()
+        rounds = _TimedRounds(engine, timed, effort, device, instruments)
+        energy = rounds.run(report, meter)
+    left = max(left - rounds.elapsed, 0.0)
     wanted = min(effort.batched, len(queries))
     if (batched := affordable(wanted, left, in_batches)) < wanted:
         batched -= batched % BATCH
+    figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched, clock)
     if isinstance(engine, TermEngine) and checkpoint is None:  # quick, and differing more from query to query
         flops = _flops_of_searches(engine, timed)
     report(1.0)
     return EfficiencyFigures(
-        protocol=PROTOCOL,
-        depth=DEPTH,
-        threads=threads,
+        **figures,
+        **_figures_of_job(retrieval),
         device=device,
-        searches=int(np.isfinite(times).sum()),
-        queries=len(timed),
-        documents=retrieval.documents,
-        latency_ms=Latency.of(np.nanmin(times, axis=0)),
-        rounds=len(times),
-        spread_ms=mean_spread(times),
-        unsettled=len(rounds.unsettled()),
-        parts_ms=parts,
         queries_per_second=throughput,
         batched=batched if throughput is not None else 0,
-        documents_per_second=encoding_rate(retrieval),
-        build_seconds=retrieval.build_seconds if retrieval.built_whole else None,
-        index_bytes=retrieval.index_bytes,
         peak_memory_bytes=peak_memory(),
         peak_gpu_memory_bytes=peak_gpu_memory() if device == "cuda" else None,
         parameters=parameters_of(checkpoint),
         energy_joules_per_query=energy,
-        energy_source=counter.source if energy is not None else "",
-        job_seconds=job_seconds(retrieval),
+        energy_source=meter.source if energy is not None else "",
         flops_per_query=flops or None,
     )
+
+
+def _figures_of_job(retrieval: Retrieval) -> dict[str, Any]:
+    """Return the figures that follow from the job that built the index."""
+    return {
+        "documents": retrieval.documents,
+        "documents_per_second": encoding_rate(retrieval),
+        "build_seconds": retrieval.build_seconds if retrieval.built_whole else None,
+        "index_bytes": retrieval.index_bytes,
+        "job_seconds": job_seconds(retrieval),
+    }
 
 
 def _affordable_effort(
@@ -202,7 +224,7 @@ def _warm_up(
     timed: Sequence[Query],
     searches: int,
     most_seconds: float,
-    clock: Callable[[], float],
+    clock: Callable[[], Moment],
     report: MeasureProgress,
 ) -> tuple[float, list[float]]:
     """Search so often, or until the time is over, for queries that lie evenly over those that are timed.
@@ -213,9 +235,9 @@ def _warm_up(
     queries, taken = sample_evenly(timed, searches), list[float]()
     with operations.counting() as counted:
         for query in (queries * -(-searches // len(queries)))[:searches]:
-            started = clock()
+            started = clock().elapsed
             _search(engine, [query])
-            taken.append(clock() - started)
+            taken.append(clock().elapsed - started)
             if sum(taken) >= most_seconds:
                 break
     return counted.flops / len(taken), taken
@@ -255,98 +277,110 @@ def _sample_documents(corpus: Path) -> list[Document]:
 
 
 class _TimedRounds:
-    """The timed searches, round by round, until enough is known."""
+    """The timed searches, round by round, until the interval of their mean is narrow or the effort is spent."""
 
     def __init__(
         self,
         engine: Engine,
         timed: Sequence[Query],
         effort: Effort,
-        clock: Callable[[], float],
-        interruptions: Callable[[], int],
-        pause: Callable[[float], None],
+        device: str,
+        instruments: Instruments,
     ) -> None:
         self._engine, self._timed, self._effort = engine, timed, effort
-        self._clock, self._interruptions, self._pause = clock, interruptions, pause
-        self._undisturbed = np.zeros(len(timed), dtype=bool)
+        self._device, self._instruments = device, instruments
+        self._confirmed = np.zeros(len(timed), dtype=bool)
         self._seconds: list[list[float]] = []
+        self.elapsed = 0.0
+        self.interruptions = 0
+        self.other_work: float | None = None
 
     def times(self) -> Times:
-        """The seconds of each search, shape (rounds, queries), NaN where a query was settled before."""
+        """Return the seconds of each search, shape (rounds, queries)."""
         return np.array(self._seconds, dtype=np.float64)
 
-    def unsettled(self) -> list[int]:
-        """The places of the queries whose quickest search no other confirms, or that were interrupted each time."""
-        quickest, second = np.sort(self.times(), axis=0)[:2]  # NaN comes last
-        settled = (second <= (1 + SETTLED) * quickest) & self._undisturbed
-        return np.flatnonzero(~settled).tolist()
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the searches; parts of a search have their share of all searches, of the mean."""
+        times = self.times()
+        share = 1000 * float(times.min(axis=0).mean()) / self.elapsed if self.elapsed else 0.0
+        return {
+            "protocol": PROTOCOL,
+            "depth": DEPTH,
+            "threads": THREADS,
+            "searches": times.size,
+            "queries": len(self._timed),
+            "rounds": len(times),
+            "latency_ms": Latency.of(times.min(axis=0)),
+            "spread_ms": mean_spread(times),
+            "unsettled": self.unsettled(),
+            "interruptions": self.interruptions,
+            "other_work": self.other_work,
+            "parts_ms": {part: spent * share for part, spent in self._engine.clock.seconds.items()},
+        }
 
-    def run(self, report: MeasureProgress, counter: EnergyMeter) -> float | None:
-        """Search in rounds; returns the joules of a search. Progress is told between two searches, and not counted."""
-        before = counter.joules()
-        effort, everything = self._effort, range(len(self._timed))
-        every = max(1, effort.searches // len(self._timed) // effort.rounds)
-        spent, asked = 0.0, list(everything)
-        while asked:
+    def unsettled(self) -> int:
+        """Count the queries whose quickest search no other confirms, or that were disturbed in every round."""
+        quickest, second = np.sort(self.times(), axis=0)[:2]
+        return int((~((second <= (1 + SETTLED) * quickest) & self._confirmed)).sum())
+
+    def run(self, report: MeasureProgress, meter: EnergyMeter) -> float | None:
+        """Search in rounds and return the joules of a search. Progress is reported between timed searches."""
+        joules, others = meter.joules(), OtherWork(self._instruments.statistics)
+        every = max(1, self._effort.searches // len(self._timed) // self._effort.rounds)
+        while not self._is_enough():
             if self._seconds and len(self._seconds) % every == 0:
-                self._pause(PAUSE_SECONDS)
-            self._round(asked, report)
-            spent += float(np.nansum(self._seconds[-1]))
-            rounds = len(self._seconds)
-            if rounds < 2 or rounds * len(self._timed) < effort.searches:
-                continue
-            if rounds < effort.rounds and spent < effort.seconds:
-                continue
-            enough = rounds >= effort.most_rounds or spent >= effort.most_seconds
-            asked = [] if enough else self.unsettled()
-        after, searches = counter.joules(), int(np.isfinite(self.times()).sum())
-        return None if before is None or after is None else max(after - before, 0.0) / searches
+                self._instruments.pause(self._effort.pause)
+            self._round(report)
+        self.other_work, after = others.share(), meter.joules()
+        return None if joules is None or after is None else max(after - joules, 0.0) / self.times().size
 
-    def _round(self, asked: Sequence[int], report: MeasureProgress) -> None:
+    def _is_enough(self) -> bool:
+        effort, rounds = self._effort, len(self._seconds)
+        if rounds < 2 or rounds * len(self._timed) < effort.searches:
+            return False
+        if rounds >= effort.most_rounds or self.elapsed * (rounds + 1) / rounds > effort.most_seconds:
+            return True  # another round would take too long
+        if rounds < effort.rounds and self.elapsed < effort.seconds:
+            return False
+        mean = 1000 * float(self.times().min(axis=0).mean())
+        settled = self.unsettled() <= MOST_UNSETTLED * len(self._timed)
+        return settled and mean_spread(self.times()) <= NARROW * mean
+
+    def _round(self, report: MeasureProgress) -> None:
         done, wanted = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
-        self._seconds.append([np.nan] * len(self._timed))
-        for number in asked:
-            before = self._interruptions()
-            started = self._clock()
-            _search(self._engine, [self._timed[number]])
-            self._seconds[-1][number] = self._clock() - started
-            self._undisturbed[number] |= self._interruptions() == before
+        seconds, clock = [], self._instruments.clock
+        for number, query in enumerate(self._timed):
+            start = clock()
+            _search(self._engine, [query])
+            end = clock()
+            found = time_between(start, end, device=self._device)
+            seconds.append(found.seconds)
+            self.elapsed += found.elapsed
+            self.interruptions += end.interruptions - start.interruptions
+            self._confirmed[number] |= found.undisturbed
             report((done + number / len(self._timed)) / wanted)
+        self._seconds.append(seconds)
 
 
 def mean_spread(times: Times) -> float:
-    """By how many milliseconds the mean rises at most where one of up to five consecutive groups of rounds is left out.
+    """Return by how many milliseconds the mean rises at most where one of up to five groups of rounds is left out.
 
-    `times` are seconds of each search, shape (rounds, queries), of at least two rounds; NaN where there was none.
+    Groups are consecutive. `times` are seconds of each search, shape (rounds, queries), with at least two rounds.
     """
     groups = np.array_split(np.arange(len(times)), min(GROUPS, len(times)))
-    means = [_mean(np.delete(times, group, axis=0), times) for group in groups]
-    return float(1000 * (max(means) - _mean(times, times)))
-
-
-def _mean(some: Times, every: Times) -> float:
-    """The mean of the queries' quickest searches among some rounds; of all, of a query that those have no search of."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of columns without a number
-        quickest = np.nanmin(some, axis=0)
-    return float(np.where(np.isnan(quickest), np.nanmin(every, axis=0), quickest).mean())
-
-
-def _parts(engine: Engine, times: Times) -> dict[str, float]:
-    """Milliseconds of each part of a search: its share of all searches, of the mean over the quickest."""
-    share = 1000 * _mean(times, times) / np.nansum(times)
-    return {part: float(spent * share) for part, spent in engine.clock.seconds.items()}
+    means = [np.delete(times, group, axis=0).min(axis=0).mean() for group in groups]
+    return float(1000 * (max(means) - times.min(axis=0).mean()))
 
 
 def _throughput(
-    engine: Engine, queries: Sequence[Query], most: int, clock: Callable[[], float]
+    engine: Engine, queries: Sequence[Query], most: int, clock: Callable[[], Moment]
 ) -> float | None:
-    """Queries a second, in batches, over so many; None where that is no batch, or the clock is too coarse to say."""
+    """Return queries a second, in batches, over so many; None where that is no batch, or the clock is too coarse."""
     if most < min(BATCH, len(queries)):
         return None
     queries = sample_evenly(queries, most)
-    started = clock()
+    started = clock().elapsed
     for start in range(0, len(queries), BATCH):
         _search(engine, queries[start : start + BATCH])
-    seconds = clock() - started
+    seconds = clock().elapsed - started
     return len(queries) / seconds if seconds > 0 else None

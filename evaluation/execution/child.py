@@ -223,7 +223,6 @@ def _measure(
                 engines[label],
                 asked,
                 done.of_variant(label),
-                threads=job.threads,
                 device=job.device,
                 checkpoint=job.checkpoint,
                 effort=effort,

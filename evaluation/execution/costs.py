@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from evaluation.efficiency.effort import BATCH, LEAST_QUERIES, WHOLE, Effort, measuring_seconds
 from evaluation.efficiency.measurements import EfficiencyFigures
 from evaluation.efficiency.protocol import DEPTH, PROTOCOL, encoding_rate, job_seconds, parameters_of
+from evaluation.efficiency.timing import THREADS
 from evaluation.engines.base import Retrieval
 from evaluation.execution.job import ExecutionJob
 
@@ -47,7 +48,7 @@ def validate_figures(
     declared = {
         "protocol": PROTOCOL,
         "depth": DEPTH,
-        "threads": known.job.threads,
+        "threads": THREADS,
         "device": known.job.device,
         "documents": retrieval.documents,
     }
@@ -108,11 +109,12 @@ def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> N
     most = max(2, -(-effort.searches // timed), effort.most_rounds)
     if not 2 <= rounds <= most:
         raise ValueError(f"{rounds} rounds are not 2 to {most}")
-    # The first two are over all queries, and none is over nothing.
-    if not 2 * timed + rounds - 2 <= figures.searches <= timed * rounds:
+    if figures.searches != timed * rounds:
         raise ValueError(f"{figures.searches} searches are none of {timed} queries in {rounds} rounds")
     if figures.unsettled > timed or figures.spread_ms is None:
         raise ValueError("it is not told how well the latency is known")
+    if figures.other_work is not None and figures.other_work > 1:
+        raise ValueError("other work used more processors than there are")
     whole = min(queries, effort.batched) if figures.queries_per_second is not None else 0
     if figures.batched != whole and figures.batched not in range(BATCH, whole, BATCH):
         raise ValueError(f"throughput is over {figures.batched} of {queries} queries")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -51,9 +51,8 @@ def _withdraw(entry: Entry, values: Mapping[str, Any]) -> str:
     return f"{values['measure'] or 'All figures'} of {entry} withdrawn."
 
 
-@admin.register(Entry)
 class EntryAdmin(ReadOnlyAdmin):
-    """What boards show."""
+    """Results, as boards show them; `submissions.admin` registers it, with the actions that need a job."""
 
     list_display = (
         "system", "dataset", "configuration", "provenance", "visibility", "is_baseline", "moderation_reason",
@@ -70,7 +69,7 @@ class EntryAdmin(ReadOnlyAdmin):
     search_fields = ("system__name", "system__slug", "dataset__name", "dataset__slug", "submission_reference")
     date_hierarchy = "published_at"
     change_list_template = "admin/leaderboard/entry/change_list.html"
-    actions = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
+    actions: Sequence[str] = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
 
     def acts(self, obj: Entry) -> Iterable[str]:
         """What may be done in its state."""

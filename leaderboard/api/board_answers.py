@@ -55,6 +55,9 @@ class MeasuredSerializer(Answer):
     baseline_off = serializers.FloatField(
         help_text="By what share BM25 took another time than usual there; times are doubtful where it is large."
     )
+    doubt = serializers.CharField(
+        allow_blank=True, help_text="Why its times are doubtful, and not ranked; empty where they are not."
+    )
 
 
 class SortSerializer(Answer):
@@ -117,7 +120,9 @@ class RowSerializer(Answer):
         allow_null=True, help_text="Between public and hidden topics; null where it is not known."
     )
     marks = serializers.DictField(child=serializers.CharField(), help_text="What follows values, such as ‡.")
-    doubtful = texts(help_text="Keys of the columns whose figures are doubtful.")
+    doubtful = texts(
+        help_text="Figures that are doubtful, with the labels of their columns; their `values` are null."
+    )
     measured = MeasuredSerializer(allow_null=True)
     certainty = EntryCertaintySerializer(allow_null=True, help_text="Of the measure in focus.")
     certainty_by_dataset = serializers.DictField(

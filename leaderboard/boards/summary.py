@@ -247,7 +247,12 @@ def _cheapest(
         and (row in tied or (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST))
     ]  # fmt: skip
     own = next((_("%(time)s ms per query") % _time(latency) for latency, row in near if row is best), "")
-    own = own or _reported_cost(best) or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
+    own = (
+        own
+        or _doubtful_cost(best)
+        or _reported_cost(best)
+        or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
+    )
     if not near:
         return None, None, own
     latency, cheapest = min(near, key=lambda found: found[0])
@@ -255,6 +260,12 @@ def _cheapest(
         return best, latency, _("%(cost)s, the fastest of comparable systems") % {"cost": own}
     facts = {"cost": own, "name": _name(cheapest, Counter())} | _time(latency)
     return cheapest, latency, _("%(cost)s; close but faster: %(name)s, %(time)s ms") % facts
+
+
+def _doubtful_cost(row: Row) -> str:
+    """Return the latency that was measured on a busy machine; empty where there is none."""
+    cell = row["mean-latency"]
+    return _("%(time)s ms per query, doubtful") % {"time": cell.text} if cell.mark else ""
 
 
 def _reported_cost(row: Row) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leaderboard.boards.model import Board
+from leaderboard.boards.model import Board, Row
 from leaderboard.figures.axes import linear_axis, log_axis
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
@@ -22,16 +22,25 @@ def _recalls(entries: Sequence[int]) -> dict[int, float]:
 
 
 def _timed(board: Board) -> list[int]:
-    return [row.entry.pk for row in present(board) if row.measured and row.entry.architecture != "lexical"]
+    return [row.entry.pk for row in present(board) if _speed(row) and row.entry.architecture != "lexical"]
+
+
+def _speed(row: Row) -> float:
+    """Return the queries per second of a row; 0 where they were not measured, or are doubtful."""
+    return (
+        0.0
+        if row.measured is None or row.measured.doubt
+        else row.measured.figures["queries_per_second"] or 0.0
+    )
 
 
 def build(request: FigureRequest) -> Plot:
     """A point for each system with an approximate index whose searches were timed on the board's machine."""
     board = request.board()
     recalls = _recalls(_timed(board))
-    rows = [row for row in present(board) if row.entry.pk in recalls and row.measured]
-    speeds = [float(row.measured.figures["queries_per_second"]) if row.measured else 0.0 for row in rows]
-    if not rows or not min(speeds):
+    rows = [row for row in present(board) if row.entry.pk in recalls and _speed(row)]
+    speeds = [_speed(row) for row in rows]
+    if not rows:
         return Plot.empty("No system of this view has an approximate index whose searches were timed.")
     points = [
         ChartPoint(row, name, recall, speed, (f"{RECALL}: {recall:.4f}", f"{SPEED}: {speed:,.4g}"))

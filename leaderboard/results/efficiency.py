@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from evaluation.efficiency import PROTOCOL, EfficiencyFigures, Hardware
+from evaluation.efficiency import PROTOCOL, EfficiencyFigures, Hardware, noise_reasons
 from leaderboard.models import BoardChange, Dataset, Entry, HardwareClass, Measurement, Price
 from leaderboard.results.history.revisions import Kind, board_changed, boards_changed
 
@@ -18,11 +18,12 @@ from leaderboard.results.history.revisions import Kind, board_changed, boards_ch
 def record_measurement(
     entry: Entry, hardware: Mapping[str, Any], figures: Mapping[str, Any], baseline: Mapping[str, Any]
 ) -> Measurement:
-    """Keep what an entry's system cost on a hardware class, and what BM25 did there in the same job.
+    """Store the costs of an entry's system on a hardware class, with those of BM25 in the same job.
 
-    All come as `as_data` of `evaluation.efficiency` gives them; `baseline` may be empty, or of the system itself. An
-    earlier measurement of the entry on the same class under the same protocol is replaced. Raises ValueError for what
-    is no measurement: a job's result is read as a stranger's.
+    All values are as `as_data` of `evaluation.efficiency` returns them; `baseline` may be empty, or be that of the
+    system itself. An earlier measurement of the entry on the same class under the same protocol is replaced, unless it
+    was made on a quiet machine and the new one was not. Raises ValueError for anything that is not a measurement: a
+    job's result is not trusted.
     """
     of_machine, of_system = Hardware.from_data(hardware), EfficiencyFigures.from_data(figures)
     of_baseline = EfficiencyFigures.from_data(baseline) if baseline else None
@@ -32,10 +33,12 @@ def record_measurement(
     hardware_class, _ = HardwareClass.objects.get_or_create(
         slug=of_machine.slug, defaults={"name": of_machine.name, "details": dict(of_machine.details)}
     )
+    place: dict[str, Any] = {"entry": entry, "hardware": hardware_class, "protocol": of_system.protocol}
+    earlier = Measurement.objects.filter(**place).first()
+    if earlier is not None and noise_reasons(of_system.as_data()) and not noise_reasons(earlier.figures):
+        return earlier
     measurement, _ = Measurement.objects.update_or_create(
-        entry=entry,
-        hardware=hardware_class,
-        protocol=of_system.protocol,
+        **place,
         defaults={
             "figures": of_system.as_data(),
             "baseline": of_baseline.as_data() if of_baseline else {},

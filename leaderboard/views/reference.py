@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from evaluation.archives.compression import FileLimits
 from evaluation.checkpoints.codes import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
-from evaluation.efficiency import effort, protocol
+from evaluation.efficiency import effort, measurements, protocol
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.measures.registry import (
     DEFAULT_MEASURES,
@@ -22,9 +22,10 @@ from evaluation.measures.registry import (
     Family,
 )
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP
-from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OFF, OVER_STORED_RUNS
+from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OVER_STORED_RUNS
 from leaderboard.core.cache.pages import cache_page
 from leaderboard.models import HardwareClass
+from leaderboard.results.history.measurements import OFF
 from leaderboard.results.protection import HIDDEN_DECIMALS
 
 
@@ -104,6 +105,10 @@ def efficiency(request: HttpRequest) -> HttpResponse:
             "settled": 100 * protocol.SETTLED,
             "off": 100 * OFF,
             "between_jobs": 100 * BETWEEN_JOBS,
+            "narrow": 100 * protocol.NARROW,
+            "most_unsettled": 100 * measurements.MOST_UNSETTLED,
+            "most_spread": 100 * measurements.MOST_SPREAD,
+            "most_other_work": 100 * measurements.MOST_OTHER_WORK,
         },
         "costs": COSTS,
         "over_stored_runs": OVER_STORED_RUNS,

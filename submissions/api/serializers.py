@@ -132,6 +132,9 @@ class EfficiencySerializer(Answer):
     baseline_off = serializers.FloatField(
         help_text="By what share BM25 took another time than usual there; times are doubtful where it is large."
     )
+    doubt = serializers.CharField(
+        allow_blank=True, help_text="Why its times are doubtful, and not ranked; empty where they are not."
+    )
     times_bm25 = serializers.FloatField(
         allow_null=True, help_text="Mean latency over BM25's; null where it began with stored runs."
     )
@@ -143,7 +146,9 @@ class VariantSerializer(Answer):
     configuration = serializers.CharField(source="label")
     scores = serializers.DictField(source="entry.scores", child=serializers.FloatField())
     facts = serializers.DictField(source="entry.facts")
-    latency_ms = serializers.FloatField(allow_null=True)
+    latency_ms = serializers.FloatField(
+        allow_null=True, help_text="Null where it was not measured, or is doubtful."
+    )
 
 
 class CheckpointSerializer(ModelSerializer):

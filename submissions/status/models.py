@@ -196,6 +196,8 @@ def _variant(entry: Entry, is_main: bool) -> ResultVariant:
     place = depth_of(entry.configuration.split(" · ")[0], entry.facts)
     measured = _measured(entry)
     latency = measured.figures["latency_ms"]["mean"] if measured else None
+    if measured and _measured_entry(measured).doubt:
+        latency = None
     return ResultVariant(entry, place, latency, is_main)
 
 
@@ -245,7 +247,9 @@ def costs_of(measurement: Measurement) -> MeasuredCosts:
         spread=spread_of_latency(measured),
         hardware=measured.machine.name,
         machine=measured.machine.slug,
-        remark=OVER_STORED_RUNS if measured.over_stored_runs else "",
+        remark="; ".join(
+            filter(None, (OVER_STORED_RUNS if measured.over_stored_runs else "", measured.doubt))
+        ),
         times_bm25="" if ratio is None else format_quantity(ratio),
         bm25_ms=measured.baseline_latency,
         figures=[

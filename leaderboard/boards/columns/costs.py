@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from django.utils.translation import gettext_noop as _
 
-from evaluation.efficiency import PROTOCOL, is_brief, is_unsettled
+from evaluation.efficiency import PROTOCOL, is_brief
 from leaderboard.boards.columns.weighted import weighted_column
 from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row, Value, fill_cells
 from leaderboard.boards.state import BoardState
@@ -26,8 +26,8 @@ from leaderboard.results.history.measurements import (
 UNKNOWN = math.inf
 #: By what share the latency of one system differs from job to job on an idle machine: where in memory things lie.
 BETWEEN_JOBS = 0.03
-#: From which share on BM25 is off its usual latency.
-OFF = 0.15
+#: Follows a doubtful value.
+DOUBTFUL_MARK = "?"
 
 
 def no_noise(measured: MeasuredEntry) -> float:
@@ -36,31 +36,30 @@ def no_noise(measured: MeasuredEntry) -> float:
 
 
 def latency_noise(measured: MeasuredEntry) -> float:
-    """By what share the mean latency may be off: its spread over rounds, or as far as BM25 was off its usual one.
-
-    Unknown under protocol v1, where too many queries never settled, and of a system too slow for many searches.
-    """
-    spread = relative_spread(measured.figures)
-    return max(spread, measured.baseline_off) if measured.baseline_off > OFF else spread
+    """Return the share by which the mean latency may be off: its spread over rounds."""
+    return relative_spread(measured.figures)
 
 
 def ratio_noise(measured: MeasuredEntry) -> float:
-    """By what share × BM25 may be off: what slowed both is in both."""
+    """Return the share by which × BM25 may be off: the spreads of both."""
     return relative_spread(measured.figures) + relative_spread(measured.baseline)
 
 
 def relative_spread(figures: Mapping[str, Any]) -> float:
-    """The spread of the mean latency over rounds, as a share of it; at least what two jobs on one machine differ by."""
+    """Return the spread of the mean latency as a share of it; at least the difference of two jobs on one machine.
+
+    It is unknown under earlier protocols, and for a system too slow for many searches.
+    """
     spread = figures.get("spread_ms")
-    if spread is None or is_unsettled(figures) or is_brief(figures):
+    if spread is None or figures["protocol"] != PROTOCOL or is_brief(figures):
         return UNKNOWN
     return max(float(spread / figures["latency_ms"]["mean"]), BETWEEN_JOBS)
 
 
 class CostColumn(NamedTuple):
-    """One column: how it is called, and its value of a measurement, None where that has none.
+    """A column: its name, and its value of a measurement, None where that has none.
 
-    `known` tells how well: the share of the value that it may be off by. What was timed once has nothing that says so.
+    `known` returns the share by which the value may be off, which is unknown for what is timed once.
     """
 
     key: str
@@ -70,6 +69,11 @@ class CostColumn(NamedTuple):
     note: str
     value: Callable[[MeasuredEntry], float | None]
     known: Callable[[MeasuredEntry], float] = lambda measured: UNKNOWN
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its values are times, or follow from them: other work makes these doubtful, and no counts."""
+        return self.known is not no_noise
 
 
 def _figure(name: str, per: float = 1.0) -> Callable[[MeasuredEntry], float | None]:
@@ -121,8 +125,8 @@ COSTS: tuple[CostColumn, ...] = (
         "ms",
         "lower",
         _(
-            "mean over queries of the quickest of several warm searches, one at a time, from text to top 100; p95 "
-            "beside each value"
+            "mean over queries of the quickest of several warm searches, one at a time in one thread, from text to top "
+            "100; p95 beside each value"
         ),
         _of_whole_searches(lambda measured: measured.latency["mean"]),
         latency_noise,
@@ -211,6 +215,7 @@ COSTS: tuple[CostColumn, ...] = (
         "",
         _("weights of the model"),
         _figure("parameters", MILLION),
+        no_noise,
     ),
     CostColumn(
         "flops-per-query",
@@ -295,6 +300,8 @@ def cost_columns(
 def _column(each: CostColumn, group: str, currency: str) -> Column:
     def cell(line: Any) -> Cell | Value:
         value = None if line.measured is None else each.value(line.measured)
+        if value is not None and each.is_timed and line.measured.doubt:
+            return Cell(text=format_quantity(value), mark=DOUBTFUL_MARK, title=line.measured.doubt)
         if value is None or not each.better:
             return value
         return Cell(value, noise=value * each.known(line.measured))
@@ -329,6 +336,8 @@ def describe_costs(board: Board) -> None:
             continue
         for key in keys:
             value, noise = row.value(key), row[key].noise
+            if row[key].mark:  # doubtful, and says why
+                continue
             row[key] = Cell(value, title=_title(key, row.measured), spread=_spread(value, noise), noise=noise)
 
 
@@ -341,26 +350,14 @@ def _spread(value: Value, noise: float | None) -> str:
 
 
 def _title(key: str, measured: MeasuredEntry) -> str:
-    """What a cell says on hover."""
+    """Return the cell's text on hover."""
     if key in ("mean-latency", "times-bm25") and measured.over_stored_runs:
         return OVER_STORED_RUNS
     if key == "mean-latency":
-        return " · ".join(filter(None, (spread_of_latency(measured), describe_disturbance(measured))))
+        return spread_of_latency(measured)
     if key == "times-bm25" and measured.baseline_latency is not None:
-        took = f"BM25 took {format_quantity(measured.baseline_latency)} ms in the same job"
-        return " · ".join(filter(None, (took, describe_disturbance(measured))))
+        return f"BM25 took {format_quantity(measured.baseline_latency)} ms in the same job"
     return ""
-
-
-def describe_disturbance(measured: MeasuredEntry) -> str:
-    """What says that the machine was busy while it was measured, empty where nothing does."""
-    found = []
-    if measured.baseline_off > OFF:
-        found.append(f"BM25 was {100 * measured.baseline_off:.0f}% off its usual latency here")
-    if is_unsettled(measured.figures):
-        figures = measured.figures
-        found.append(f"{figures['unsettled']} of {figures['queries']} queries had no stable time")
-    return f"busy machine: {', '.join(found)}" if found else ""
 
 
 def cost_group(machine: Machine, dataset: str = "") -> str:
@@ -402,7 +399,7 @@ def notes_on_costs(
     earlier = sum(one.protocol != PROTOCOL for one in found)
     if earlier:
         systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
-        notes.append(f"{systems} measured under an earlier protocol, without an uncertainty.")
+        notes.append(f"{systems} measured under an earlier protocol, and never marked best.")
     if any(is_brief(one.figures) for one in found):
         notes.append(
             _(

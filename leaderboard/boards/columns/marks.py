@@ -61,7 +61,7 @@ def missing_from_all(rows: Iterable[Row]) -> int:
     return min(known) if len(known) > 1 else 0
 
 
-DOUBTFUL = _("?: as printed, but doubtful; never used to sort or plot.")
+DOUBTFUL = _("?: doubtful, as printed or as measured on a busy machine; never used to rank, sort, or plot.")
 SEEDS = _("±: sample standard deviation (n − 1) over seeds, with their number; the score is their mean.")
 
 

@@ -49,7 +49,7 @@ def figure_columns(
 
 
 def _cell(figure: Mapping[str, Any]) -> Cell:
-    """A doubtful figure is shown as printed and has no value to sort by."""
+    """Make the cell of a figure; a doubtful one is shown as printed and has no value to sort by."""
     factor = MILLISECONDS.get(str(figure.get("unit", "")), 1.0)
     printed = str(figure.get("as_printed") or f"{figure['value']:g}")
     if figure.get("doubtful"):

@@ -57,7 +57,7 @@ def footnotes(board: Board) -> list[str]:
     # What the mark of a real difference means is the first sentence of the note on it.
     found += [f"{note.partition('. ')[0]}." for note in board.notes if note.startswith(f"{SEPARATED} ")]
     if any("?" in sign for sign in signs):
-        found.append("? as printed, but doubtful.")
+        found.append("? doubtful: as printed, or as measured on a busy machine.")
     if any(row.rank_label.startswith("r") for row in board.rows):
         found.append("r: rank among reported figures, which were not recomputed here.")
     if any(row.ranked_in == CLOSED for row in board.rows):

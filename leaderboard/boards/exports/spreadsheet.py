@@ -181,7 +181,7 @@ def _plain(value: Value) -> Value:
 
 
 def doubtful(board: Board, row: Row) -> list[str]:
-    """The row's doubtful figures, as printed: they stand beside the values, never among them."""
+    """Return the row's doubtful figures, as printed or measured: beside the values, never among them."""
     return [
         f"{column.label}: {row[column.key].text}" for column in board.columns if row[column.key].mark == "?"
     ]

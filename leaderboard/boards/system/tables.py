@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, currency_of, unit_with_currency
+from leaderboard.boards.columns.costs import (
+    COSTS,
+    DOUBTFUL_MARK,
+    OVER_STORED_RUNS,
+    currency_of,
+    unit_with_currency,
+)
 from leaderboard.boards.system.depth import Axis, DepthPoint, depth_of, depth_series
 from leaderboard.boards.system.result import Result
 from leaderboard.core.measures import better
@@ -93,6 +99,7 @@ def facts_table(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 #: What a search consists of, as pages call it.
+PERCENTILES = ("p50", "p95", "p99")
 PARTS = {"query_encoding": "Query encoding", "first_stage": "First stage", "search": "Search"}
 
 
@@ -105,14 +112,17 @@ class Head(NamedTuple):
 
 
 def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
-    """What was measured of the results; None where nothing was."""
+    """Return the table of all measurements of the results; None where nothing was measured."""
     found = [(result, measured) for result in results for measured in reversed(result.measured)]
     if not found:
         return None
     currency = currency_of(one for _, one in found)
     columns = [
-        (head._replace(unit=unit_with_currency(currency, head.unit)), [_text(read(one)) for _, one in found])
-        for head, read in _COLUMNS
+        (
+            head._replace(unit=unit_with_currency(currency, head.unit)),
+            [_text(read(one), doubtful=timed and bool(one.doubt)) for _, one in found],
+        )
+        for head, read, timed in _COLUMNS
     ]
     columns = [(head, cells) for head, cells in columns if any(cell != "—" for cell in cells)]
     rows = [
@@ -125,6 +135,7 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
             "day": measured.measured_at[:10],
             "cells": [cells[number] for _, cells in columns],
             "remark": OVER_STORED_RUNS if measured.over_stored_runs else "",
+            "doubt": measured.doubt,
         }
         for number, (result, measured) in enumerate(found)
     ]
@@ -153,36 +164,35 @@ def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _latency(measured: Iterable[MeasuredEntry], machine: Machine | None) -> float | None:
-    return next((one.latency["mean"] for one in measured if one.machine == machine), None)
+    return next((one.latency["mean"] for one in measured if one.machine == machine and not one.doubt), None)
 
 
-def _text(value: float | None) -> str:
+def _text(value: float | None, *, doubtful: bool) -> str:
     if isinstance(value, int):  # a count, which is exact
         return f"{value:,}"
-    return "—" if value is None else format_quantity(value)
+    return "—" if value is None else format_quantity(value) + (f" {DOUBTFUL_MARK}" if doubtful else "")
 
 
-def _percentile(name: str) -> Any:
+def _percentile(name: str) -> Callable[[MeasuredEntry], float]:
     return lambda measured: measured.latency[name]
 
 
-def _part(name: str) -> Any:
+def _part(name: str) -> Callable[[MeasuredEntry], float | None]:
     return lambda measured: measured.figures["parts_ms"].get(name)
 
 
-_COLUMNS = [
-    (Head(COSTS[0].label, COSTS[0].unit, "mean of single warm searches"), lambda one: one.latency["mean"]),
+#: Heads, the values below them, and whether these are times, which other work makes doubtful.
+_COLUMNS: list[tuple[Head, Callable[[MeasuredEntry], float | None], bool]] = [
     (
-        Head("±", "ms", "how far the mean may be off"),
-        lambda one: one.figures.get("spread_ms"),
+        Head(COSTS[0].label, COSTS[0].unit, "mean of single warm searches"),
+        lambda one: one.latency["mean"],
+        True,
     ),
-    *((Head(name, "ms", "latency of single searches"), _percentile(name)) for name in ("p50", "p95", "p99")),
-    (
-        Head("Searches", "", "how many were timed, one at a time"),
-        lambda measured: measured.figures["searches"],
-    ),
-    (Head("Queries", "", "different queries that were timed"), lambda measured: measured.figures["queries"]),
-    *((Head(label, "ms", "part of the mean latency"), _part(name)) for name, label in PARTS.items()),
-    (Head("BM25", "ms", "mean latency of BM25 in the same job"), lambda one: one.baseline_latency),
-    *((Head(cost.label, cost.unit, cost.note), cost.value) for cost in COSTS[1:]),
+    (Head("±", "ms", "how far the mean may be off"), lambda one: one.figures.get("spread_ms"), False),
+    *((Head(name, "ms", "latency of single searches"), _percentile(name), True) for name in PERCENTILES),
+    (Head("Searches", "", "how many were timed, one at a time"), lambda one: one.figures["searches"], False),
+    (Head("Queries", "", "different queries that were timed"), lambda one: one.figures["queries"], False),
+    *((Head(label, "ms", "part of the mean latency"), _part(name), True) for name, label in PARTS.items()),
+    (Head("BM25", "ms", "mean latency of BM25 in the same job"), lambda one: one.baseline_latency, True),
+    *((Head(cost.label, cost.unit, cost.note), cost.value, cost.is_timed) for cost in COSTS[1:]),
 ]

@@ -10,6 +10,7 @@ from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
+from evaluation.efficiency import noise_reasons
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Entry, Measurement, Price
 from leaderboard.results.history.entry_rows import EntryRow
@@ -17,6 +18,8 @@ from leaderboard.results.history.entry_rows import EntryRow
 Key = TypeVar("Key")
 #: From how many jobs on it is known what BM25 usually takes.
 FEWEST_JOBS = 3
+#: From which share on BM25 is off its usual latency.
+OFF = 0.15
 
 
 class Machine(NamedTuple):
@@ -57,6 +60,7 @@ class MeasuredEntry(NamedTuple):
             "figures": self.figures,
             "baseline": self.baseline,
             "baseline_off": round(self.baseline_off, 3),
+            "doubt": self.doubt,
         }
 
     def as_stored(self) -> dict[str, Any]:
@@ -78,6 +82,19 @@ class MeasuredEntry(NamedTuple):
         return found
 
     @property
+    def doubt(self) -> str:
+        """The reason why its times, and BM25's beside it, are doubtful; empty where none is known.
+
+        Boards, exports, the API, figures, and pages show doubtful times with a mark, and neither rank nor plot them.
+        """
+        reasons = noise_reasons(self.figures)
+        if self.baseline and self.baseline != self.figures:
+            reasons += [f"for BM25, {reason}" for reason in noise_reasons(self.baseline)]
+        if self.baseline_off > OFF:
+            reasons.append(f"BM25 was {100 * self.baseline_off:.0f}% off its usual latency here")
+        return f"busy machine: {'; '.join(reasons)}" if reasons else ""
+
+    @property
     def over_stored_runs(self) -> bool:
         """Whether it began with runs made before, so that part of a search is missing in its times."""
         return bool(self.figures.get("stored_runs"))
@@ -89,30 +106,55 @@ def median_latency(latencies: Iterable[float]) -> float | None:
     return median(found) if len(found) >= FEWEST_JOBS else None
 
 
-def add_baseline_deviation(measured: Sequence[MeasuredEntry]) -> list[MeasuredEntry]:
-    """The measurements, each with how far BM25 was off what it usually takes there under the same protocol."""
-    took: dict[tuple[int, Machine, str], list[float]] = {}
-    for one in measured:
-        if one.baseline_latency is not None:
-            took.setdefault((one.dataset_id, one.machine, one.protocol), []).append(one.baseline_latency)
-    usual = {where: median_latency(latencies) for where, latencies in took.items()}
+#: Where BM25's latencies are compared: a dataset, a machine's slug, and a protocol.
+Place = tuple[int, str, str]
+
+
+def add_baseline_deviation(
+    measured: Sequence[MeasuredEntry], latencies: Iterable[tuple[Place, float | None]] | None = None
+) -> list[MeasuredEntry]:
+    """Return the measurements, each with the share that BM25 was off its usual latency in the same place.
+
+    `latencies` are those of BM25 in all jobs; by default, those in the jobs of these measurements.
+    """
+    if latencies is None:
+        latencies = [(_place(one), one.baseline_latency) for one in measured]
+    took: dict[Place, list[float]] = {}
+    for place, latency in latencies:
+        if latency is not None:
+            took.setdefault(place, []).append(latency)
+    usual = {place: median_latency(found) for place, found in took.items()}
 
     def off(one: MeasuredEntry) -> float:
-        usually = usual.get((one.dataset_id, one.machine, one.protocol))
-        latency = one.baseline_latency
+        usually, latency = usual.get(_place(one)), one.baseline_latency
         return abs(latency / usually - 1) if latency is not None and usually else 0.0
 
     return [one._replace(baseline_off=off(one)) for one in measured]
 
 
+def _place(one: MeasuredEntry) -> Place:
+    return one.dataset_id, one.machine.slug, one.protocol
+
+
 def measured_of(system_id: int) -> list[MeasuredEntry]:
-    """What was measured of a system's public entries, oldest first. Two queries at most."""
-    return _read(Measurement.objects.filter(entry__system=system_id))
+    """Return the measurements of a system's public entries, oldest first. Three queries at most."""
+    return _with_usual_baseline(_read(Measurement.objects.filter(entry__system=system_id)))
 
 
 def measured_of_entries(entries: Collection[int]) -> list[MeasuredEntry]:
-    """What was measured of the public ones of these entries, oldest first. Two queries at most."""
+    """Return the measurements of the public ones of these entries, oldest first. Two queries at most."""
     return _read(Measurement.objects.filter(entry__in=entries))
+
+
+def _with_usual_baseline(measured: list[MeasuredEntry]) -> list[MeasuredEntry]:
+    """Return them as their boards have them: with BM25's deviation from its latency in all jobs. One query."""
+    if not measured:
+        return measured
+    rows = Measurement.objects.filter(
+        entry__visibility=Entry.Visibility.PUBLIC,
+        entry__dataset__in={one.dataset_id for one in measured},
+    ).values_list("entry__dataset_id", "hardware__slug", "protocol", "baseline__latency_ms__mean")
+    return add_baseline_deviation(measured, [((row[0], row[1], row[2]), row[3]) for row in rows])
 
 
 _OF_ENTRY = ("entry__dataset_id", "entry_id", "entry__system_id", "entry__configuration")
@@ -175,12 +217,14 @@ def machines_of(measured: Sequence[MeasuredEntry]) -> list[Machine]:
 
 
 def with_baseline(measured: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
-    """The measurements by row, all of one machine, and for the row of BM25, if it has none of its own, what it did
-    beside the one measured last."""
+    """Return the measurements by row, all of one machine, with BM25's where its row has none of its own.
+
+    That is BM25's beside the system measured last, if possible without doubt.
+    """
     if bm25 is not None and bm25 not in measured:
         beside = [one for one in measured.values() if one.baseline]
         if beside:
-            last = max(beside, key=lambda one: one.measured_at)
+            last = max(beside, key=lambda one: (not one.doubt, one.measured_at))
             measured[bm25] = last._replace(figures=last.baseline)
     return measured
 

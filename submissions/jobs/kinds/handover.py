@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from evaluation.core.errors import InvalidRun
@@ -23,11 +24,12 @@ from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.examples import offer_example_runs, store_example_runs
 from leaderboard.models import DatasetVersion, Entry, System
 from leaderboard.results.efficiency import record_measurement
+from leaderboard.results.history.revisions import lock_board
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds import score
 from submissions.models import Job, State
-from submissions.queue.lease import Lease, advance_claimed
+from submissions.queue.lease import Lease, advance_claimed, finish
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import ATTEMPTS, WORKED, seconds_worked_before, wake_worker
 
@@ -36,6 +38,8 @@ logger = logging.getLogger(__name__)
 #: In a job's payload: what was found, and how often that was not there for who should score it.
 KEY = "retrieved"
 MISSED = "retrieved_missed"
+#: In the payload of a job that measures again: the key of the entry whose costs these are.
+MEASURES = "measures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,13 @@ def _return_to_retrievers(job: Job, found: RetrievalResult, **noted: int) -> Non
 
 
 def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
-    """Score, publish, and record what it cost. Raises as `finish`."""
+    """Score, publish, and record the costs; the costs alone where an earlier result is measured again.
+
+    Raises as `finish`.
+    """
+    if MEASURES in job.payload:
+        _replace_measurements(job, found)
+        return
     qrels = score.current_qrels(job.dataset)
     score.begin(job, State.SCORING)
     system = System.objects.get(slug=found.system)
@@ -165,7 +175,8 @@ def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
 
     def record_more(results: Sequence[score.ScoredResult], entries: Sequence[Entry]) -> None:
         if found.figures and entries:
-            _record_measurements(results, entries, found)
+            labels = [result.label for result in results[-len(entries) :]]
+            _record_measurements(dict(zip(labels, entries, strict=True)), found)
         if is_baseline:
             offer_example_runs(qrels.version, examples)
             mark_published(job.dataset)
@@ -202,15 +213,33 @@ def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
     wake_worker(queue)
 
 
-def _record_measurements(
-    results: Sequence[score.ScoredResult], entries: Sequence[Entry], found: RetrievalResult
-) -> None:
-    """What each entry's system cost, and what BM25 did, which stands on its own entry too."""
+def _replace_measurements(job: Job, found: RetrievalResult) -> None:
+    """Record the costs of the job's entry, and of its variants, and end the job."""
+    score.begin(job, State.SCORING)
+    with transaction.atomic():
+        lock_board(job.dataset_id)
+        entry = Entry.objects.select_related("evaluation__run").get(pk=job.payload[MEASURES])
+        same_run = entry.evaluation is not None and entry.evaluation.run.version_id == found.version
+        if not found.figures or not same_run:
+            reason = "it could not be timed" if same_run else "the dataset has other content now"
+            finish(job, f"Not measured: {reason}. The earlier costs stay.")
+            return
+        finish(job, "Measured again. A noisy measurement does not replace a quiet one.")
+        variants = Entry.objects.filter(
+            dataset=entry.dataset, system=entry.system, submission_reference=entry.submission_reference
+        )
+        by_label = {each.configuration.split(" · ")[0]: each for each in variants}
+        measured = {label: entry if label == "" else by_label.get(label) for label in found.figures}
+        _record_measurements({label: each for label, each in measured.items() if each}, found)
+
+
+def _record_measurements(entries: Mapping[str, Entry], found: RetrievalResult) -> None:
+    """Record the costs of each entry's system, by label, and those of BM25, which are its own entry's too."""
     baseline = found.baseline.get("figures") or {}
-    for result, entry in zip(results[-len(entries) :], entries, strict=True):
-        if figures := found.figures.get(result.label):
+    for label, entry in entries.items():
+        if figures := found.figures.get(label):
             record_measurement(entry, found.hardware, figures, baseline)
-    own = entries[-1]
+    own = next(iter(entries.values()))
     row = Entry.objects.filter(
         dataset=own.dataset, comparison_group=own.comparison_group, is_baseline=True, system__slug=BM25.slug
     ).first()

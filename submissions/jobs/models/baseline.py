@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from django.conf import settings
@@ -41,8 +39,6 @@ from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed, finish
 from submissions.queue.lifecycle import write_log
 
-#: Seconds that measuring BM25 may take for it to be done twice in a job.
-REPEATED_SECONDS = 60.0
 #: Where a run's metadata says which queries it was retrieved for.
 TOPICS = "topics_sha256"
 
@@ -151,7 +147,7 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
 def measure_bm25(
     lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path
 ) -> Mapping[str, Any]:
-    """BM25's figures and hardware class on this machine, in this job; nothing where it cannot be measured."""
+    """Measure BM25 on this machine, in this job; return its figures and hardware class, nothing where that fails."""
     bm25 = ExecutionJob(
         task="measure",
         engine=BM25.engine,
@@ -166,28 +162,7 @@ def measure_bm25(
         threads=work.threads,
     )
     try:
-        bm25 = with_kept_index(lease, bm25, version)
-        started = monotonic()
-        found = run_child(bm25, lease, trusted=True)
-        if monotonic() - started < REPEATED_SECONDS:
-            found = _faster_measurement(
-                found, run_child(replace(bm25, out=folder / "baseline-again"), lease, trusted=True)
-            )
+        return run_child(with_kept_index(lease, bm25, version), lease, trusted=True)
     except (ModelFailure, ModelTimedOut, RuntimeError) as error:
         write_log(lease.job.pk, f"BM25 could not be measured beside it ({type(error).__name__}).")
         return {}
-    return found
-
-
-def _faster_measurement(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Of two measurements the quicker one, which less slowed; half of what they differ by may be its error.
-
-    A machine can be slow for the second or two that measuring BM25 takes, uninterrupted: its cores are shared.
-    """
-    found = [each for each in (one, other) if each["figures"]]
-    if len(found) < 2:
-        return (found or [one])[0]
-    best, worse = sorted(found, key=lambda each: each["figures"]["latency_ms"]["mean"])
-    apart = worse["figures"]["latency_ms"]["mean"] - best["figures"]["latency_ms"]["mean"]
-    spread = max(best["figures"]["spread_ms"], apart / 2)
-    return {**best, "figures": {**best["figures"], "spread_ms": spread}}

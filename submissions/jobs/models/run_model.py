@@ -35,6 +35,7 @@ from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.models.intake import kinds_of
 from submissions.jobs.kinds.handover import (
+    MEASURES,
     RetrievalResult,
     finish_retrieval,
     score_handed_over,
@@ -88,24 +89,40 @@ class _ModelRun:
 
 @register_kind(Job.Kind.MODEL)
 def model_job(job: Job, lease: Lease) -> None:
-    """Run a submission's model over one dataset and publish what it finds.
+    """Run a submission's model over one dataset and publish the result, or measure an earlier result again.
 
     Raises ModelFailure, ModelTimedOut, WaitsForShards, InvalidRun, LeaseLost or Cancelled.
     """
     if score_handed_over(job, lease):
         return
+    run_model(job, lease, _task_measured_again(job) if MEASURES in job.payload else _submitted_task(job))
+
+
+def _submitted_task(job: Job) -> ModelTask:
+    """Return the task of the job's submission, with its checkpoint, fetched from the hub where it is there."""
     submission = job.submission
     if submission is None:
         raise RuntimeError(f"job {job.pk} belongs to no submission")
     engine = describe_engine(submission.engine)
-    task = ModelTask(
+    return ModelTask(
         submission.system,
         engine,
         engine.complete(job.model_parameters),
         submission.checkpoint or fetched_checkpoint(job),
         job.payload.get("run_ids", ()),
     )
-    run_model(job, lease, task)
+
+
+def _task_measured_again(job: Job) -> ModelTask:
+    """Return the task of an earlier job, as `jobs.measuring.request_measurement` wrote it down."""
+    payload = job.payload
+    return ModelTask(
+        System.objects.get(slug=payload["system"]),
+        describe_engine(payload["engine"]),
+        payload["parameters"],
+        None if payload["checkpoint"] is None else Checkpoint.objects.get(pk=payload["checkpoint"]),
+        payload["run_ids"],
+    )
 
 
 def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
@@ -284,8 +301,11 @@ def _over_stored_runs(
 def _store_runs(
     job: Job, task: ModelTask, version: DatasetVersion, done: _ModelRun, encoded: EncodedCorpus | None
 ) -> RetrievalResult:
-    """The run, or one for each variant with the main one last, each checked like an upload and stored."""
-    files = done.retrieval["variants"] or {"": RUN_NAME}
+    """Check like an upload, and store, the run, or one for each variant with the main one last.
+
+    A job that measures an earlier result stores none.
+    """
+    files = {} if MEASURES in job.payload else done.retrieval["variants"] or {"": RUN_NAME}
     known = _prompts_used(task)
     if mixture := _mixed_hardware(done, encoded):
         known["hardware_mixture"] = " + ".join(sorted(mixture))

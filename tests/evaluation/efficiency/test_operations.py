@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -16,7 +17,8 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
 from evaluation.collections.blocks import write_blocks
 from evaluation.efficiency.effort import OF_VARIANT
-from evaluation.efficiency.protocol import flops_of_documents, measure
+from evaluation.efficiency.protocol import Instruments, flops_of_documents, measure
+from evaluation.efficiency.timing import Moment
 from evaluation.engines import ENGINES, Engine, Resources
 from evaluation.engines.base import Retrieval
 from evaluation.engines.index import approximate
@@ -152,10 +154,10 @@ def test_operations_are_the_same_on_machines_whose_latencies_differ(tmp_path: Pa
         folder = tmp_path / str(threads)
         folder.mkdir()
         engine = built("dense", folder, Resources(checkpoint, threads=threads))
-        now = iter(np.arange(1e6) * slower / 1000)
-        options: dict[str, Any] = {"clock": lambda now=now: float(next(now)), "pause": lambda seconds: None}
-        told = {"threads": threads, "checkpoint": checkpoint, "effort": OF_VARIANT, **options}
-        figures = measure(engine, QUERIES, retrieval, **told)
+        moments = (Moment(tick * slower / 1000, tick * slower / 1000, 0, 0) for tick in itertools.count())
+        instruments = Instruments(clock=moments.__next__, pause=lambda seconds: None)
+        options: dict[str, Any] = {"effort": OF_VARIANT, "instruments": instruments}
+        figures = measure(engine, QUERIES, retrieval, checkpoint=checkpoint, **options)
         found.append((asdict(figures), flops_of_documents(engine, corpus, folder)))
     (one, of_documents), (two, same) = found
     assert one["latency_ms"]["mean"] < two["latency_ms"]["mean"]

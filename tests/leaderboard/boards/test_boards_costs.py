@@ -18,6 +18,7 @@ from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Benchmark, Dataset, HardwareClass, Measurement, Price
 from leaderboard.results.efficiency import price_changed
+from leaderboard.results.history.measurements import measured_of
 from leaderboard.systems.records import house_system
 from tests.leaderboard.entries import (
     cost,
@@ -29,6 +30,7 @@ from tests.leaderboard.entries import (
     score,
     scored_dataset,
 )
+from tests.leaderboard.figure_checks import drawn
 from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
@@ -278,41 +280,112 @@ def test_a_cost_says_how_far_it_may_be_off_on_the_page_in_the_api_and_in_exports
     assert "seed" not in " ".join(board.notes)
 
 
-def test_a_job_in_which_bm25_took_longer_than_usual_is_marked_and_its_latency_in_doubt() -> None:
+def test_a_job_in_which_bm25_took_longer_than_usual_has_doubtful_times() -> None:
     dataset = scored_dataset()
     for name in ("one", "two", "three"):
         cost(score(dataset, name, ndcg=0.5), 20.0, bm25=1.0)
     cost(score(dataset, "busy", ndcg=0.5), 15.0, bm25=2.0)
-    board = board_of(dataset)
-    [row] = [row for row in board.rows if row.entry.system == "busy"]
-    assert "busy machine: BM25 was 100% off its usual latency here" in row["mean-latency"].title
-    assert row["mean-latency"].noise == pytest.approx(15.0)
-    assert row["times-bm25"].noise == pytest.approx(7.5 * 0.06), (
-        "both were slowed, and the ratio is known as well as ever"
-    )
-    assert _emphasised(board, "mean-latency")["busy"] == ""
-    assert _emphasised(board, "times-bm25")["busy"] == "best"
-    others = [row for row in board.rows if row.entry.system in ("one", "two", "three")]
-    assert not any("busy" in row["mean-latency"].title for row in others)
+    rows = {row.entry.system: row for row in board_of(dataset).rows}
+    for key in ("mean-latency", "times-bm25"):
+        assert (rows["busy"].value(key), rows["busy"][key].mark) == (None, "?")
+    assert rows["busy"]["mean-latency"].title == "busy machine: BM25 was 100% off its usual latency here"
+    assert [rows[name]["mean-latency"].mark for name in ("one", "two", "three")] == ["", "", ""]
+    busy = next(one for one in measured_of(rows["busy"].entry.system_id))
+    assert busy.doubt == rows["busy"]["mean-latency"].title, "a system's page says the same"
 
 
-def test_interruptions_few_searches_and_the_earlier_protocol_leave_a_latency_unknown() -> None:
+def test_few_searches_and_an_earlier_protocol_leave_a_latency_unknown() -> None:
     dataset = scored_dataset()
-    cost(score(dataset, "unsettled", ndcg=0.5), 5.0, unsettled=20)
-    cost(score(dataset, "earlier", ndcg=0.5), 5.0, spread_ms=None)
+    cost(score(dataset, "v1", ndcg=0.5), 5.0, spread_ms=None)
+    cost(score(dataset, "v2", ndcg=0.5), 5.0)
     cost(score(dataset, "slow", ndcg=0.5), 13_000.0, queries=4, searches=8, rounds=2)
     cost(score(dataset, "known", ndcg=0.5), 50.0)
-    Measurement.objects.filter(entry__system__name="earlier").update(protocol="v1")
+    for earlier in ("v1", "v2"):
+        measurement = Measurement.objects.get(entry__system__name=earlier)
+        measurement.protocol = measurement.figures["protocol"] = earlier
+        measurement.save()
     record_boards()
     board = board_of(dataset)
     cells = {row.entry.system: row["mean-latency"] for row in board.rows}
-    assert cells["unsettled"].noise == cells["earlier"].noise == math.inf
-    assert cells["slow"].noise == math.inf
+    assert [cells[name].noise for name in ("v1", "v2", "slow")] == [math.inf] * 3
     assert "4 queries only" in cells["slow"].title
-    assert "20 of 50 queries had no stable time" in cells["unsettled"].title
     assert set(_emphasised(board, "mean-latency").values()) == {""}
-    assert "1 system was measured under an earlier protocol" in " ".join(board.notes)
+    assert "2 systems were measured under an earlier protocol" in " ".join(board.notes)
     assert "timed over fewer queries" in " ".join(board.notes)
+
+
+BUSY = [{"unsettled": 20}, {"spread_ms": 2.0}, {"other_work": 0.6}]
+
+
+@pytest.mark.parametrize("busy", BUSY, ids=["unsettled", "wide interval", "other work"])
+def test_times_of_a_busy_machine_are_shown_and_neither_ranked_nor_sorted(busy: dict[str, Any]) -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, "busy", ndcg=0.5), 5.0, **busy)
+    for name, latency in (("quick", 10.0), ("slow", 30.0)):
+        cost(score(dataset, name, ndcg=0.4), latency)
+    board = board_of(dataset, sorts=(Sort("mean-latency"),))
+    assert [row.entry.system for row in board.rows] == ["quick", "slow", "busy"]
+    assert _emphasised(board, "mean-latency") == {"quick": "best", "slow": "second", "busy": ""}
+    row = board.rows[-1]
+    assert (text_of(row, board.column("mean-latency")), row["mean-latency"].mark) == ("5.00", "?")
+    assert row["mean-latency"].title.startswith("busy machine: ")
+    doubtful = {key for key, cell in row.cells.items() if cell.mark == "?"}
+    times = {"mean-latency", "times-bm25", "queries-per-second", "documents-per-second", "build-time"}
+    assert doubtful == times, "sizes and counts are as good as ever"
+    assert row.value("index-bytes") == pytest.approx(12.345678)
+    assert any(note.startswith("?: doubtful") for note in board.notes)
+
+
+def test_a_doubtful_time_is_marked_on_pages_in_exports_and_in_the_api(client: Client) -> None:
+    dataset = scored_dataset()
+    entry = score(dataset, "busy", ndcg=0.5)
+    cost(entry, 5.0, other_work=0.6)
+    cost(score(dataset, "quiet", ndcg=0.4), 10.0)
+    reason = "busy machine: other work used 60% of the processors"
+    address = f"/datasets/{dataset.slug}/"
+    assert "5.00<sup>?</sup>" in client.get(f"{address}?columns=efficiency").content.decode()
+    table = csv.DictReader(io.StringIO(client.get(f"{address}board.csv").content.decode()))
+    busy, quiet = list(table)
+    assert (busy["mean-latency [ms]"], quiet["mean-latency [ms]"]) == ("", "10.0")
+    assert "Latency: 5.00" in busy["doubtful"]
+    assert quiet["doubtful"] == ""
+    row = client.get(f"/api/v1{address}board/").json()["rows"][0]
+    assert (row["values"]["mean-latency"], row["marks"]["mean-latency"]) == (None, "?")
+    assert "Latency: 5.00" in row["doubtful"]
+    assert row["measured"]["doubt"] == reason
+    assert client.get(f"{address}board.json").json()["rows"][0]["marks"]["times-bm25"] == "?"
+    assert "5.00" in client.get(f"{address}board.md").content.decode()
+    page = one_line(client.get(f"/systems/{entry.system.slug}/").content.decode())
+    assert f"? {reason}" in page
+    assert "5.00 ?" in page
+    [measured] = client.get(f"/api/v1/systems/{entry.system.slug}/").json()["results"][0]["measured"]
+    assert measured["doubt"] == reason
+
+
+def test_a_doubtful_time_is_neither_compared_in_the_verdict_nor_plotted_nor_weighted() -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, "best", ndcg=0.5), 40.0, other_work=0.6)
+    cost(score(dataset, "busy", ndcg=0.495), 4.0, other_work=0.6)
+    cost(score(dataset, "quiet", ndcg=0.495), 8.0)
+    board = board_of(dataset, weights=(("effectiveness", 1.0), ("latency", 1.0)))
+    assert board.summary is not None
+    assert "40.0 ms per query, doubtful; close but faster: quiet, 8.0 ms" in board.summary.text
+    assert all(row.value("weighted-score") is None for row in board.rows if row.entry.system != "quiet")
+    assert "busy" not in str(drawn("pareto", f"dataset={dataset.slug}").table)
+
+
+def test_a_noisy_measurement_does_not_replace_a_quiet_one() -> None:
+    entry = score(scored_dataset(), "dense", ndcg=0.5)
+    for latency, options in (
+        (9.0, {"other_work": 0.6}),
+        (8.0, {"other_work": 0.5}),
+        (5.0, {}),
+        (7.0, {"other_work": 0.6}),
+    ):
+        cost(entry, latency, **options)
+    assert Measurement.objects.get().figures["latency_ms"]["mean"] == 5.0
+    cost(entry, 6.0)
+    assert Measurement.objects.get().figures["latency_ms"]["mean"] == 6.0
 
 
 def test_the_page_links_the_protocol_tells_p95_on_hover_and_offers_the_machines(client: Client) -> None:

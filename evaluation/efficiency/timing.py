@@ -1,0 +1,112 @@
+"""How long a single search takes by itself, on a machine that may have other work."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+#: Threads that a timed search has: with one, its time is that of its system alone, and comparable with BM25's.
+THREADS = 1
+#: The system's counters of the time of its processors.
+STATISTICS = Path("/proc/stat")
+#: Fields of a processor's line in /proc/stat: idle, and waiting for a disk.
+_IDLE = (3, 4)
+#: Fields whose time other fields include already: guests.
+_COUNTED_TWICE = 8
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit BLAS, OpenMP (torch's and faiss's), torch, and tokenizers to THREADS within the block."""
+    from threadpoolctl import threadpool_limits
+
+    torch = sys.modules.get("torch")
+    threads = torch.get_num_threads() if torch else 0
+    tokenizers = os.environ.get("TOKENIZERS_PARALLELISM")
+    with threadpool_limits(THREADS):  # type: ignore[no-untyped-call]
+        if torch:
+            torch.set_num_threads(THREADS)
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # read at every call
+        try:
+            yield
+        finally:
+            if torch:
+                torch.set_num_threads(threads)
+            if tokenizers is None:
+                del os.environ["TOKENIZERS_PARALLELISM"]
+            else:
+                os.environ["TOKENIZERS_PARALLELISM"] = tokenizers
+
+
+class Moment(NamedTuple):
+    """Readings of this thread's clocks: seconds elapsed, seconds of a processor, and switches to other threads.
+
+    `pauses` counts the times that the thread waited by itself, for a disk, a GPU, or another thread; `interruptions`
+    the times that the kernel took the processor from a thread of this process that could have gone on.
+    """
+
+    elapsed: float
+    processor: float
+    pauses: int
+    interruptions: int
+
+
+def read_moment() -> Moment:
+    """Read the clocks of this thread."""
+    thread = resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
+    process = resource.getrusage(resource.RUSAGE_SELF)
+    return Moment(time.perf_counter(), time.thread_time(), thread.ru_nvcsw, process.ru_nivcsw)
+
+
+class SearchTime(NamedTuple):
+    """The time of a search: seconds `elapsed`, those of them that count, and whether these are its own alone."""
+
+    elapsed: float
+    seconds: float
+    undisturbed: bool
+
+
+def time_between(start: Moment, end: Moment, *, device: str) -> SearchTime:
+    """Return the time of a search without the time for which other work had its processor.
+
+    A thread that never paused could always go on, so the processor was at work for others in the time that it did not
+    give to the thread. Where a thread paused, or uses a GPU, all elapsed time counts, which may be the search's own.
+    """
+    elapsed = end.elapsed - start.elapsed
+    if device == "cpu" and end.pauses == start.pauses:
+        return SearchTime(elapsed, min(elapsed, end.processor - start.processor), True)
+    return SearchTime(elapsed, elapsed, end.interruptions == start.interruptions)
+
+
+class OtherWork:
+    """Measures the share of the machine's processors that other processes use between two readings."""
+
+    def __init__(self, statistics: Path = STATISTICS) -> None:
+        self._statistics = statistics
+        self._start = self._read()
+
+    def share(self) -> float | None:
+        """Return the share since the start, 0 to 1; None where the system does not tell."""
+        end = self._read()
+        if self._start is None or end is None:
+            return None
+        total, busy, own = (after - before for before, after in zip(self._start, end, strict=True))
+        return min(max((busy - own) / total, 0.0), 1.0) if total > 0 else None
+
+    def _read(self) -> tuple[float, float, float] | None:
+        """Return seconds of all processors, of those the busy ones, and of these this process's own."""
+        try:
+            line = self._statistics.read_text(encoding="ascii").partition("\n")[0]
+            ticks = [int(field) for field in line.split()[1 : 1 + _COUNTED_TWICE]]
+        except (OSError, ValueError):
+            return None
+        if len(ticks) <= max(_IDLE):
+            return None
+        idle, tick = sum(ticks[field] for field in _IDLE), os.sysconf("SC_CLK_TCK")
+        return sum(ticks) / tick, (sum(ticks) - idle) / tick, time.process_time()
