@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.schema_version import mismatch
 from leaderboard.core.storage.disk import DiskFull, require_free_space
 
@@ -31,6 +32,7 @@ SAYING_AGAIN = 60.0
 
 @require_safe
 @never_cache
+@reads("*")
 def healthz(request: HttpRequest) -> JsonResponse:
     """200 with {"status": "ok", …} when database and broker answer; else 503, naming which does not."""
     parts = {"database": _database_answers(), "broker": broker_answers()}
@@ -52,6 +54,7 @@ def _database_answers() -> bool:
 
 @require_safe
 @never_cache
+@reads("*")
 def readyz(request: HttpRequest) -> JsonResponse:
     """200 when this process can serve readers: the database answers and has the tables of this version; else 503.
 

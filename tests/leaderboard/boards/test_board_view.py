@@ -108,7 +108,7 @@ def test_ranges_include_their_bounds_and_leave_out_what_has_no_value(dataset: Da
     assert names(board(dataset, "min-nDCG@10=0.3&max-nDCG@10=0.3")) == ["b", "c"]
     assert names(board(dataset, "max-R@100=0.8")) == ["b", "c"]
     assert names(board(dataset, "min-relative=-1")) == []
-    with pytest.raises(UnknownChoice, match="has"):
+    with pytest.raises(UnknownChoice, match="Choose one of: min-nDCG@10"):
         board(dataset, "min-architecture=1")
 
 

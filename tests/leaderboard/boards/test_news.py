@@ -109,7 +109,9 @@ def test_days_and_pages(client: Client) -> None:
         second = client.get(address, follow=True).content.decode()
         assert second.count('class="news-kind"') == 1
         assert "System 0<" in second
-    assert client.get("/news/?page=no").status_code == 200
+    wrong = client.get("/news/?page=no")
+    assert wrong.status_code == 400
+    assert "Valid: a whole number." in wrong.content.decode()
 
 
 def test_the_feed_is_atom(client: Client) -> None:
