@@ -62,7 +62,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     sending nobody here would take the pages away too. A broker that is away is told: pages are then computed.
     """
     broker = "ok" if broker_answers() else "unavailable"
-    parts = {"database": _schema(), "disk": _disk(), "broker": broker}
+    parts = {"database": _schema(), "disk": disk_state(), "broker": broker}
     ready = parts["database"] == "ok"
     status = "unavailable" if not ready else "ok" if parts["disk"] == "ok" else "degraded"
     return JsonResponse({"status": status, **parts}, status=200 if ready else 503)
@@ -80,7 +80,8 @@ def _schema() -> str:
     return "ok"
 
 
-def _disk() -> str:
+def disk_state() -> str:
+    """Return `full` where uploads are refused for want of space, else `ok`."""
     try:
         require_free_space(settings.VAR, 0)
     except DiskFull:
