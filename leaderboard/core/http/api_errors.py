@@ -76,7 +76,7 @@ def problem(code: str, message: str, hint: str = "") -> Problem:
 def unknown_choice(error: UnknownChoice) -> ApiError:
     """Return the API's error for an unknown query parameter, or an unknown value of one."""
     code = UNKNOWN_PARAMETER if isinstance(error, UnknownParameter) else UNKNOWN_CHOICE
-    message = " ".join(filter(None, (error.subject, error.suggestion)))
+    message = " ".join(filter(None, (f"{error.subject}.", error.suggestion)))
     return ApiError(code, str(error), problems=[problem(code, message, error.valid)])
 
 

@@ -24,12 +24,12 @@ class UnknownChoice(Exception):
     ) -> None:
         self.parameter, self.value, self.choices, self.expected = parameter, value, list(choices), expected
         self.near = _similar(value, self.choices)
-        super().__init__(" ".join(filter(None, (self.subject, self.suggestion, self.valid))))
+        super().__init__(" ".join(filter(None, (f"{self.subject}.", self.suggestion, self.valid))))
 
     @property
     def subject(self) -> str:
-        """The sentence that names the unknown value."""
-        return f"Unknown {self.parameter} “{self.value[:60]}”."
+        """The unknown value, as a heading."""
+        return f"Unknown {self.parameter} “{self.value[:60]}”"
 
     @property
     def suggestion(self) -> str:

@@ -50,7 +50,7 @@ def test_a_page_names_an_unknown_parameter_and_the_ones_that_it_reads(
     answer = client.get(address.format(slug))
     page = unescape(answer.content.decode())
     assert answer.status_code == 400
-    assert f"Unknown parameter “{address.partition('?')[2].partition('=')[0]}”." in page
+    assert f"Unknown parameter “{address.partition('?')[2].partition('=')[0]}”</h1>" in page
     assert ("Did you mean" in page) == bool(near)
     assert valid in page
     assert "no-cache" in answer["Cache-Control"]
@@ -64,7 +64,7 @@ def test_the_suggestion_is_a_link_that_keeps_the_rest_of_the_address(client: Cli
 
 def test_an_unknown_view_is_answered_with_links_to_the_views(client: Client, slug: str) -> None:
     page = client.get(f"/datasets/{slug}/?view=all&sort=nDCG@10").content.decode()
-    assert "Unknown view “all”." in page
+    assert "Unknown view “all”</h1>" in page
     for view in ("score", "delta", "relative", "rank"):
         assert f'href="/datasets/{slug}/?view={view}&amp;sort=nDCG@10">{view}</a>' in page
     near = client.get(f"/datasets/{slug}/?view=Relativ").content.decode()
