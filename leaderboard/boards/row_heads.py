@@ -38,7 +38,7 @@ STATES = {
 #: Between facts; it ends a line and begins none.
 DOT = "\u00a0· "
 #: What may stand under a system's name: its team, what it is, how it was scored, how large it is.
-_BELOW = ("by", "architecture", "provenance", "parameters")
+_BELOW = ("by", "architecture", "provenance", "declared-parameters")
 #: Those that a phone cuts short or leaves out, with their classes.
 _GIVES_WAY = {"by": ' class="by"', "architecture": ' class="kind"'}
 
@@ -63,6 +63,8 @@ class Names(NamedTuple):
     def of(cls, board: Board) -> Names:
         """Those of the view."""
         shown = {column.key for column in board.shown}
+        if "parameters" in shown:
+            shown.add("declared-parameters")
         if len(board.papers) == 1:  # named above the board
             shown |= {"by", "provenance"}
         tied = board.statements.tied_with_best(board.measure)
@@ -102,11 +104,11 @@ def _facts(keys: tuple[str, ...], values: tuple[Value, ...], implied: str) -> st
     for key, value in zip(keys, values, strict=True):
         if key == "provenance" and value == implied:
             continue
-        if isinstance(value, (float, int)) and value:
+        if isinstance(value, (float, int)):
             text = _("%s M parameters") % format_quantity(value)
         elif value is not None and key == "provenance":
             text = ", ".join(str(PROVENANCES.get(one, one)) for one in value.split(", "))
-        elif value not in (None, 0, ARCHITECTURES["other"]):
+        elif value not in (None, ARCHITECTURES["other"]):
             text = str(value)
         else:
             continue

@@ -277,7 +277,5 @@ def test_the_quick_filter_for_small_models_follows_them(client: Client) -> None:
     score(dataset, make_system("BM25", architecture="lexical"), baseline=True, ndcg=0.4)
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert f'href="/datasets/{dataset.slug}/?max-parameters=1000"' in page
-    assert "22.7 M parameters" in page
-    assert "0 M parameters" not in page
     small = client.get(f"/datasets/{dataset.slug}/?max-parameters=1000").content.decode()
     assert "2 of 2" in small
