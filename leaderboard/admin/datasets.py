@@ -28,6 +28,7 @@ from leaderboard.admin.resources import DatasetResource
 from leaderboard.core.audit import acting, record
 from leaderboard.core.permissions import may_read_judgements, opened_despite_agreement
 from leaderboard.datasets.files import seals_queries
+from leaderboard.datasets.terms import near_duplicates
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
 from leaderboard.models import Dataset, Qrels, Round
@@ -378,6 +379,8 @@ class DatasetAdmin(ExchangeAdmin):
         text += f" {imported.disclosure()}"
         self.log_change(request, imported.dataset, text)
         messages.success(request, text)
+        for warning in near_duplicates(imported.dataset):
+            messages.warning(request, warning)
 
 
 def _may_do(request: HttpRequest, form: ImportForm) -> bool:
