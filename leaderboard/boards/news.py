@@ -223,7 +223,7 @@ def _baselines_named_since(changes: Sequence[BoardChange]) -> dict[int, Mapping[
         .values_list("dataset", "comparison_group", "pk", "scores", "system__name", "dataset__name")
     )
     groups = {row[:2]: row[2:] for row in rows}
-    baselines = {}
+    baselines: dict[int, Mapping[str, Any]] = {}
     for change in without:
         assert change.entry is not None
         measure = (change.facts.get("result") or {}).get("measure", "")

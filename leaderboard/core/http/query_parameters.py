@@ -47,7 +47,9 @@ def declared_parameters(view: Callable[..., Any], options: Mapping[str, Any]) ->
     declared = getattr(view, "query_parameters", None)
     if declared is None:  # of the API's views, whose functions are made by their classes
         declared = getattr(getattr(view, "cls", None), "query_parameters", ())
-    return [name for each in declared for name in ((each,) if isinstance(each, str) else each(**options))]
+    return [
+        name for each in declared or () for name in ((each,) if isinstance(each, str) else each(**options))
+    ]
 
 
 class QueryParametersMiddleware(Middleware):
