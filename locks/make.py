@@ -31,6 +31,8 @@ LISTS = {
     "run": ["requirements.txt"],
     "web": ["docker/requirements-web.txt"],
     "postgresql": ["docker/requirements-postgresql.txt", "--no-deps"],
+    "client": ["locks/client.in"],
+    "kernel": ["locks/kernel.in"],
 }
 #: What builds and checks things runs apart from the site.
 APART = {"build": "locks/build.in", "tools": "locks/tools.in", "compiler": "locks/compiler.in"}

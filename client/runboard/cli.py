@@ -11,16 +11,15 @@ import getpass
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from tqdm import tqdm
 
 from runboard.answers import Submission
-from runboard.client import Client
+from runboard.client import ENDED, Client
 from runboard.errors import Refused, SiteUnavailable, in_words, library_missing
 from runboard.login import checked_token, write_login
 from runboard.terminal import say
@@ -48,6 +47,12 @@ def main(words: Sequence[str] | None = None) -> int:
         return 130
 
 
+#: Columns of boards that are fractions.
+_PERCENTAGES = ("relative", "average-relative", "mean-relative")
+#: Columns of frames that are left out where a board is printed.
+_NOT_PRINTED = [
+    "ranked_among", "slug", "baseline", "comparison_group", "missing_queries", "doubtful", "rank_low", "rank_high",
+]  # fmt: skip
 #: Adds a command: its name, what runs it, and what it does.
 AddCommand = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
@@ -102,6 +107,12 @@ def _add_submissions(command: AddCommand) -> None:
     watch = command("watch", _watch, "follow a submission to its end")
     watch.add_argument("submission")
     watch.add_argument("--timeout", type=float, help="seconds")
+    cancel = command("cancel", _cancel, "stop a submission whose jobs have not ended")
+    withdraw = command("withdraw", _withdraw, "take a submission's results off every board")
+    withdraw.add_argument("--why", required=True, help="the reason, which the boards show in their place")
+    for each in (cancel, withdraw):
+        each.add_argument("submission")
+        _add_json(each)
     sending = command(
         "upload", _upload, "send a large file and print its id, which a submission names as upload=ID"
     )
@@ -114,11 +125,12 @@ def _add_submissions(command: AddCommand) -> None:
 def _add_boards(command: AddCommand) -> None:
     board = command("board", _board, "show a board")
     export = command("export", _export, "write a board as the site exports it")
-    export.add_argument("--format", default="csv", help="csv, json, md, tex, bib (default: %(default)s)")
+    formats = "csv, json, md (markdown), tex (latex), bib (bibtex); default: %(default)s"
+    export.add_argument("--format", default="csv", help=formats)
     export.add_argument("--out", type=Path, help="file (default: standard output)")
     view = "as in a board's address: sort=AP"
     for each in (board, export):
-        each.add_argument("dataset")
+        each.add_argument("dataset", help="the slug of a dataset or benchmark")
         each.add_argument("--view", action="append", default=[], metavar="NAME=VALUE", help=view)
     board.add_argument("--rows", type=int, default=20, help="how many are shown (default: %(default)s)")
     _add_json(board)
@@ -271,6 +283,21 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _cancel(arguments: argparse.Namespace) -> int:
+    return _show(_client(arguments).cancel(arguments.submission), arguments.json)
+
+
+def _withdraw(arguments: argparse.Namespace) -> int:
+    return _show(_client(arguments).withdraw(arguments.submission, arguments.why), arguments.json)
+
+
+def _show(submission: Submission, as_json: bool) -> int:
+    if as_json:
+        return _print_json(submission)
+    _print_submission(submission)
+    return 0
+
+
 def _watch(arguments: argparse.Namespace) -> int:
     return _follow(_client(arguments), arguments.submission, arguments.timeout, arguments.json)
 
@@ -287,33 +314,22 @@ def _follow(site: Client, identifier: str, timeout: float | None, as_json: bool)
 
 
 def _board(arguments: argparse.Namespace) -> int:
-    frame = _frame(_client(arguments), arguments.dataset, _pairs(arguments.view))
+    frame = _client(arguments).board(arguments.dataset, **_pairs(arguments.view))
     if arguments.json:
         say(frame.to_json(orient="records", indent=1, force_ascii=False))
         return 0
-    summary = frame.attrs.get("summary") or {}
-    say(frame.attrs.get("title", arguments.dataset))
-    if isinstance(summary, Mapping) and summary.get("text"):
+    summary = frame.attrs["summary"] or {}
+    say(frame.attrs["title"])
+    if summary.get("text"):
         say(summary["text"])
-    shown = frame.drop(columns=["slug"], errors="ignore").dropna(axis="columns", how="all").iloc[:, :9]
-    percentages = {name: "{:+.1%}".format for name in map(str, shown.select_dtypes("number")) if "%" in name}
+    shown = frame.drop(columns=_NOT_PRINTED).replace("", None).dropna(axis="columns", how="all").iloc[:, :9]
+    percentages = {name: "{:+.1%}".format for name in shown if name in _PERCENTAGES}
     say(
         shown.head(arguments.rows).to_string(
             index=False, formatters=percentages, float_format="{:.3f}".format, na_rep="—", max_colwidth=40
         )
     )
     return 0
-
-
-def _frame(site: Client, slug: str, view: Mapping[str, Any]) -> pd.DataFrame:
-    """The board of a dataset, else of a benchmark. Raises Refused where there is neither."""
-    for board in (site.board, site.benchmark):
-        try:
-            return board(slug, **view)
-        except Refused as refusal:
-            if refusal.status != 404:
-                raise
-    raise Refused(404, "not_found", f"There is no dataset and no benchmark “{slug}” on {site.url}.", [])
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -360,17 +376,22 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     return status
 
 
-def _print_submission(found: Submission) -> None:
-    place = f", {found['queue_position']} before it" if found["queue_position"] else ""
-    say(f"{found['id']}  {found['system']}: {found['state']}{place}")
-    told = {result["dataset"]: result["sentence"] for result in found["results"]}
-    for job in found["jobs"]:
-        note = told.get(job["dataset"]) or job["progress_note"] or job["stage"]
+def _print_submission(submission: Submission) -> None:
+    place = f", {submission['queue_position']} before it" if submission["queue_position"] else ""
+    say(f"{submission['id']}  {submission['system']}: {submission['state']}{place}")
+    sentences = {result["dataset"]: result["sentence"] for result in submission["results"]}
+    for job in submission["jobs"]:
+        progress = "" if job["state"] in ENDED else job["progress_note"] or job["stage"]
+        note = sentences.get(job["dataset"]) or progress or job["meaning"]
         say(f"    {job['dataset']}: {job['state']} {note}".rstrip())
         for problem in job["problems"]:
             say(f"      {in_words(problem)}")
-        if job["error"]:
-            say(f"        {job['error']}")
+        for text in (job["error"], job["remedy"]):
+            if text and text != note:
+                say(f"        {text}")
+    for seeds in submission["seed_sets"]:
+        if seeds["dataset"] not in sentences:
+            say(f"    {seeds['dataset']}: {seeds['meaning']}")
 
 
 def _pairs(words: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from runboard import answers
+from runboard.boards import as_frame
 from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable, cause_of, seconds_to_wait, try_again
 from runboard.login import Bearer, Session, checked_token, site_address, token_for
 from runboard.terminal import say
@@ -33,6 +33,8 @@ _TOO_LARGE = (
 )
 #: States in which a submission stays.
 ENDED = frozenset({"done", "rejected", "failed", "cancelled", "timed_out", "withdrawn"})
+#: Extensions of exports, by the names that pages give the formats.
+_EXTENSIONS = {"markdown": "md", "latex": "tex", "bibtex": "bib"}
 _TIMEOUT = (10.0, 120.0)
 #: Seconds before the tries that follow one another, unless the site asks for others.
 _PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -122,28 +124,44 @@ class Client:
         return [path for _, path in wanted]
 
     def board(self, slug: str, **view: Any) -> pd.DataFrame:
-        """A board as a frame: a row for each system, columns as the page calls them, numbers unrounded, percentages
-        as fractions (0.1 is 10%).
+        """Return the board of a dataset or benchmark, one row per result.
 
-        `view` is what a board's address takes: `sort="AP"`, `architecture="dense"`, `max_mean_latency=20`. The site's
-        own words on it and its permalink are in `attrs`.
+        Columns are the API's keys, so they do not change when other systems are submitted. Cells that the page
+        writes as text are numbers: `low` and `high` are the ends of the score's interval, `delta_low` and `delta_high`
+        those of the difference from the baseline, `rank_low` and `rank_high` the range of ranks, and `wins`, `ties`,
+        and `losses` counts. Numbers are unrounded, and percentages are fractions (0.1 is 10%). Ranks count among the
+        rows with the same `ranked_among`. `attrs` has the title, summary, measure, and permalink of the board.
+
+        `view` is the query string of the board's page: `sort="AP"`, `architecture="dense"`, `max_mean_latency=20`.
+        Raises Refused if the site has no such board.
         """
-        return self._frame(f"datasets/{slug}/board/", view)
+        parameters = _parameters(view)
 
-    def benchmark(self, slug: str, **view: Any) -> pd.DataFrame:
-        """A benchmark's board, as `board`."""
-        return self._frame(f"benchmarks/{slug}/board/", view)
+        def ask(kind: str) -> pd.DataFrame:
+            return as_frame(self.ask_for(answers.Board, "GET", f"{kind}/{slug}/board/", params=parameters))
+
+        return self._of_dataset_or_benchmark(ask, f"There is no dataset or benchmark “{slug}” on {self.url}.")
 
     def export(self, slug: str, form: str = "csv", **view: Any) -> bytes:
-        """A dataset's board as the site exports it: csv, json, md, tex, bib …"""
-        url = urljoin(self.url, f"datasets/{slug}/board.{form}")
-        try:
-            return content_of(self._request("GET", url, params=_parameters(view)))
-        except Refused as refusal:
-            if refusal.status != 404:
-                raise
-            told = f"There is no dataset “{slug}”, or no format “{form}”: csv, json, md, tex and bib are."
-            raise Refused(404, "not_found", told, []) from refusal
+        """Return a board as the site exports it: csv, json, md (Markdown), tex (LaTeX), or bib (BibTeX)."""
+        extension, parameters = _EXTENSIONS.get(form, form), _parameters(view)
+
+        def ask(kind: str) -> bytes:
+            url = urljoin(self.url, f"{kind}/{slug}/board.{extension}")
+            return content_of(self._request("GET", url, params=parameters))
+
+        message = f"There is no dataset or benchmark “{slug}”, or no format “{form}”. Formats: csv, json, md, tex, bib."
+        return self._of_dataset_or_benchmark(ask, message)
+
+    def _of_dataset_or_benchmark(self, ask: Callable[[str], T], message: str) -> T:
+        """Return the answer for a dataset, or for a benchmark if no dataset has the name. Raises Refused."""
+        for kind in ("datasets", "benchmarks"):
+            try:
+                return ask(kind)
+            except Refused as refusal:
+                if refusal.status != 404:
+                    raise
+        raise Refused(404, "not_found", message, [])
 
     # --- submissions
 
@@ -178,6 +196,15 @@ class Client:
     def submissions(self) -> list[answers.Submission]:
         """Yours and your teams', newest first."""
         return self.ask_for(answers.SubmissionPage, "GET", "submissions/")["results"]
+
+    def cancel(self, identifier: str) -> answers.Submission:
+        """Stop all jobs of a submission that have not ended."""
+        return self.ask_for(answers.Submission, "POST", f"submissions/{identifier}/cancel/")
+
+    def withdraw(self, identifier: str, reason: str) -> answers.Submission:
+        """Take the results of a submission off every board; the reason, at most 300 characters, is public."""
+        path = f"submissions/{identifier}/withdraw/"
+        return self.ask_for(answers.Submission, "POST", path, json={"reason": reason})
 
     def watch(self, identifier: str, timeout: float | None = None) -> Iterator[answers.Submission]:
         """The submission whenever something changes, until it has ended. Raises TimeoutError after so many seconds."""
@@ -287,28 +314,6 @@ class Client:
             ) from error
         finally:
             partial.unlink(missing_ok=True)
-
-    def _frame(self, path: str, view: Mapping[str, Any]) -> pd.DataFrame:
-        board = self.ask_for(answers.Board, "GET", path, params=_parameters(view))
-        labels = _labels(board["columns"])
-        rows = []
-        for row in board["rows"]:
-            named = {"Rank": row["rank"], "System": row["system"], "slug": row["slug"]}
-            values = {labels[key]: value for key, value in row["values"].items() if key in labels}
-            rows.append({**named, "Configuration": row["configuration"], **values})
-        frame = pd.DataFrame(rows)
-        frame.attrs = {name: board[name] for name in ("title", "summary", "permalink", "measure")}
-        return frame.assign(Rank=frame["Rank"].astype("Int64")) if len(frame) else frame
-
-
-def _labels(columns: Sequence[answers.Column]) -> dict[str, str]:
-    """What columns are called, by key; those of one name by their group as well."""
-    named = [column for column in columns if column["key"] != "system"]
-    often = Counter(column["label"] for column in named)
-    return {
-        each["key"]: f"{each['label']} ({each['group']})" if often[each["label"]] > 1 else each["label"]
-        for each in named
-    }
 
 
 def _parameters(view: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,9 @@ class Refused(Exception):
         self, status: int, code: str, detail: str, problems: list[dict[str, Any]], wait: float = 0.0
     ) -> None:
         self.status, self.code, self.problems, self.wait = status, code, problems, wait
-        more = [each for each in problems if str(each.get("message")).lower() != detail.lower()]
-        super().__init__("\n".join([detail, *map(in_words, more)]))
+        same = [each for each in problems if str(each.get("message")).lower() == detail.lower()]
+        others = [in_words(each) for each in problems if each not in same]
+        super().__init__("\n".join([in_words(same[0]).strip() if same else detail, *others]))
 
     @classmethod
     def of(cls, status: int, body: bytes, url: str, wait: float = 0.0) -> Refused:

@@ -303,7 +303,7 @@ def open_blocks(
 
 
 def open_lines(
-    path: Path | str, limits: FileLimits | None = None, longest: int | None = None
+    path: Path | str | bytes, limits: FileLimits | None = None, longest: int | None = None
 ) -> Iterator[bytes]:
     """The lines of a stored file without their line ends (LF or CRLF), as bytes; for files of modest size.
 

@@ -29,9 +29,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "corrected by Holm, and by how many queries.",
     )
     compare.add_argument("--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv")
-    compare.add_argument(
-        "runs", type=Path, nargs="+", help="TREC runs or MTEB predictions; the first is the baseline"
-    )
+    compare.add_argument("runs", type=Path, nargs="+", help="runs in any form; the first is the baseline")
     measures_option(compare)
     compare.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
     compare.set_defaults(run=run_compare)
@@ -84,8 +82,10 @@ def run_compare(arguments: argparse.Namespace) -> int:
     for row in rows:
         line = f"{row['measure']:<12} {row['run']:<{width}}  {row['mean']:.4f}"
         if "difference" in row:
+            p = row["p_corrected"]
             line += (
-                f"  {row['difference']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]  p = {row['p_corrected']:.4f}"
+                f"  {row['difference']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
+                f"  p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
                 f"  {row['wins']} won, {row['ties']} equal, {row['losses']} lost"
             )
         print(line)

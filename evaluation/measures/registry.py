@@ -1,6 +1,6 @@
 """The registry: adding a measure is one formula, one entry here, one test.
 
-Of the names of a measure, ir_measures' is the canonical one; trec_eval's, BEIR's and MTEB's are understood.
+Of the names of a measure, ir_measures' is the canonical one; those of trec_eval, ranx, BEIR and MTEB are understood.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal
 
@@ -22,8 +23,9 @@ class Family:
     """A measure but for its cutoff and relevance level.
 
     `name` is ir_measures' (or, where ir_measures has none, the source's), `parameter` what stands in brackets behind
-    it. `aliases` are spellings of trec_eval, BEIR and MTEB, `{k}` being the cutoff; those without `{k}` are for no
-    cutoff. `trec_eval` is the alias trec_eval itself prints, for a cutoff and for none.
+    it. `aliases` are spellings of trec_eval, ranx, BEIR and MTEB, `{k}` being the cutoff; those without `{k}` are for
+    no cutoff. Their names are understood with a cutoff in any of these ways (`_NAME`). `trec_eval` is the alias that
+    trec_eval itself prints, for a cutoff and for none.
     """
 
     name: str
@@ -91,13 +93,14 @@ _ALL = (
         "nDCG with gains that double with each grade, as web search uses it.",
         "Σ_{i≤k} (2^{g_i} − 1) / log₂(i + 1), divided by the same sum over the ideal ranking",
         "Burges et al., ICML 2005", "optional", binary=False, parameter="dcg='exp-log2'",
+        aliases=("ndcg_burges@{k}", "ndcg_burges"),
     ),
     Family(
         "AP", formulas.average_precision,
         "Precision at the rank of every relevant document, averaged over all relevant documents.",
         "(1 / R) Σ_{i≤k} rel_i · P@i; R is the number of relevant documents",
         _TREC, "optional",
-        aliases=("map_cut_{k}", "map_cut.{k}", "MAP@{k}", "map_at_{k}", "map", "MAP"),
+        aliases=("map_cut_{k}", "map_cut.{k}", "MAP@{k}", "map_at_{k}", "map", "MAP", "average_precision"),
         trec_eval=("map_cut_{k}", "map"),
     ),
     Family(
@@ -105,7 +108,7 @@ _ALL = (
         "One divided by the rank of the first relevant document, 0 if there is none in the first k.",
         "1 / min{i ≤ k : rel_i}",
         "Voorhees, TREC-8 Question Answering Track, 1999", "optional",
-        aliases=("MRR@{k}", "mrr_at_{k}", "recip_rank_cut_{k}", "recip_rank", "MRR"),
+        aliases=("MRR@{k}", "mrr_at_{k}", "recip_rank_cut_{k}", "recip_rank", "MRR", "reciprocal_rank"),
         trec_eval=("", "recip_rank"),
     ),
     Family(
@@ -127,7 +130,8 @@ _ALL = (
     Family(
         "Success", formulas.success, "Whether a relevant document (by the qrels) is among the first k.",
         "1 if Σ_{i≤k} rel_i > 0, else 0", _DPR, "required",
-        aliases=("success_{k}", "success.{k}", "hit_rate_at_{k}"), trec_eval=("success_{k}",),
+        aliases=("success_{k}", "success.{k}", "hit_rate_at_{k}", "hit_rate@{k}", "hit@{k}"),
+        trec_eval=("success_{k}",),
     ),
     Family(
         "F1", formulas.f1, "The harmonic mean of precision and recall among the first k documents.",
@@ -151,7 +155,7 @@ _ALL = (
     ),
     Family(
         "Rprec", formulas.r_precision, "Precision at as many documents as are relevant.", "(1 / R) Σ_{i≤R} rel_i",
-        _TREC, "none", aliases=("R-prec", "RPrec"), trec_eval=("Rprec",),
+        _TREC, "none", aliases=("R-prec", "RPrec", "r_precision", "R-precision"), trec_eval=("Rprec",),
     ),
     Family(
         "Bpref", formulas.bpref,
@@ -197,9 +201,14 @@ DEFAULT_MEASURES = (
 )  # fmt: skip
 
 _HIGHEST_CUTOFF = 100_000
+_CUTOFF = r"(?:@|_at_|_cut_|_cut\.|_|\.)"
+#: Name, parameters, cutoff and its unit, as in `P(rel=2)@10`, `P@10(rel=2)`, `precision_at_10`, or ranx' `P@10-l2`.
 _NAME = re.compile(
-    r"\s*([A-Za-z_]+[0-9]?(?:-[A-Za-z]+)?)\s*(?:\(([^()]*)\))?\s*(?:@\s*([0-9]{1,6})\s*(kt)?)?\s*"
+    r"\s*([A-Za-z_]+?[0-9]?(?:-[A-Za-z]+)?)\s*(?:\(([^()]*)\))?"
+    rf"\s*(?:{_CUTOFF}\s*([0-9]{{1,6}})\s*(kt)?)?\s*(?:\(([^()]*)\))?(?:-l([0-9]{{1,4}}))?\s*"
 )
+#: ranx writes RBP(p=0.95) as rbp.95.
+_RANX_RBP = re.compile(r"rbp\.([0-9]{1,4})(?![0-9])", re.IGNORECASE)
 _PERSISTENCE = re.compile(r"p=(0?\.[0-9]{1,4})")
 _LEVEL = re.compile(r"rel\s*=\s*([0-9]{1,4})")
 
@@ -277,9 +286,9 @@ class Measure:
 
 def parse_measure(text: str) -> Measure:
     """The measure of that name, in any spelling. Raises UnknownMeasureError, which says what is possible."""
-    measure = _parse_canonical(text) or _parse_alias(text.strip())
+    measure = _parse_alias(text.strip()) or _parse_any(_RANX_RBP.sub(r"RBP(p=.\1)", text))
     if measure is None:
-        raise UnknownMeasureError(f"{text!r} is no measure known here. {_POSSIBLE}")
+        raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_POSSIBLE}")
     if measure.cutoff is None and measure.family.cutoff == "required":
         raise UnknownMeasureError(f"{text!r} needs a cutoff, for example {measure.family.name}@10")
     if measure.cutoff is not None and not 0 < measure.cutoff <= _HIGHEST_CUTOFF:
@@ -298,18 +307,20 @@ def upper_bound_of(name: str) -> str | None:
     return Measure(family, measure.cutoff, measure.level).name if family and measure.cutoff else None
 
 
-def _parse_canonical(text: str) -> Measure | None:
-    match = _NAME.fullmatch(text)
+def _parse_any(text: str) -> Measure | None:
+    match = _NAME.fullmatch(" ".join(text.split()))
     if not match:
         return None
-    name, brackets, cutoff, unit = match.groups()
-    level, others = None, []
-    for part in filter(None, (piece.strip() for piece in (brackets or "").split(","))):
+    name, brackets, cutoff, unit, more, ranx_level = match.groups()
+    level, others = int(ranx_level) if ranx_level else None, []
+    for part in filter(None, (piece.strip() for piece in f"{brackets or ''},{more or ''}".split(","))):
         if found := _LEVEL.fullmatch(part):
             level = int(found.group(1))
         else:
             others.append(part.replace('"', "'").replace(" ", "").lower())
     family = FAMILIES.get(f"{name.lower()}({','.join(others)}){unit or ''}") or _rank_biased(name, others)
+    if family is None and not others and not unit:
+        family = _BY_NAME.get(_bare(name))
     if family is None or (cutoff and family.cutoff == "none") or (level is not None and not family.binary):
         return None
     return Measure(family, int(cutoff) if cutoff else None, level)
@@ -332,6 +343,53 @@ def _parse_alias(text: str) -> Measure | None:
             if match:
                 return Measure(family, int(match.group(1)) if match.groups() else None)
     return None
+
+
+def _bare(name: str) -> str:
+    return re.sub("[-_]", "", name.lower())
+
+
+#: By the bare name of an alias without its cutoff.
+_BY_NAME = {
+    _bare(re.sub(_CUTOFF + r"\{k\}", "", alias)): family
+    for family in reversed(FAMILIES.values())
+    for alias in family.aliases
+}
+#: Measures of other tools that are not computed here, by how their names begin, and what comes close.
+_NOT_SUPPORTED = (
+    (r"err|nerr", "expected reciprocal rank", ("nDCG@{k}", "RR@{k}")),
+    (r"x?infap|statap|stat_ap", "an estimate from sampled judgements", ("AP", "Bpref")),
+    (r"gm_?map|gm_?ap|gm_bpref", "a geometric mean", ("AP", "Bpref")),
+    (r"iprec|11pt", "interpolated precision", ("AP", "P@{k}")),
+    (r"set_\w+|set(p|r|f|ap)", "a measure of sets, without ranks", ("P@{k}", "R@{k}", "F1@{k}")),
+    (r"(alpha|α).?n?dcg|n?nrbp|(ap|p|ndcg).ia|strec|st.recall", "a measure of diversity", ("nDCG@{k}",)),
+    (r"hits|num_?(q|ret|rel)", "a count; a hit rate is Success", ("Success@{k}", "R@{k}", "P@{k}")),
+    (r"(\w+_)?accuracy", "defined differently by BEIR and ir_measures; BEIR's is Success", ("Success@{k}",)),
+    (r"s?dcg|n?cg|rndcg|ndcg_rel|bing|g", "another kind of gain", ("nDCG@{k}",)),
+    (r"rel(ative)?_?p|rprec_mult|utility|bpm|n?inst|insq|compat|map_at_r|nauc", "a measure not computed here",
+     ("P@{k}", "AP", "RBP")),
+)  # fmt: skip
+
+
+def _refusal(text: str) -> str:
+    """Why a name is refused, and which measures come close."""
+    lower = text.strip().lower()
+    cutoff = next(iter(re.findall(rf"(?<![0-9]){_CUTOFF}([1-9][0-9]{{0,5}})(?![0-9.])", lower)), "10")
+    for names, reason, close in _NOT_SUPPORTED:
+        if re.match(rf"({names})(?![a-z])", lower.replace("-", "_")):
+            return f"is not supported ({reason}). Close: {', '.join(close).format(k=cutoff)}."
+    name = _bare(re.split(rf"{_CUTOFF}[0-9]|[(@]", lower)[0].strip())
+    families = {_bare(family.name): family for family in reversed(FAMILIES.values())} | _BY_NAME
+    named = {
+        key: each.name + ("" if each.cutoff == "none" else f"@{cutoff}") for key, each in families.items()
+    }
+    if name in families and name != "upper":
+        takes = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}
+        level = "rel=2 for a lowest grade" if families[name].binary else "no rel"
+        rule = f"{families[name].name} takes {takes[families[name].cutoff]}, and {level}"
+        return f"is not supported: {rule}. Close: {named[name]}."
+    likely = dict.fromkeys(named[each] for each in get_close_matches(name[:100], families, 2, 0.75))
+    return "is no measure known here." + (f" Did you mean {' or '.join(likely)}?" if likely else "")
 
 
 _POSSIBLE = "Known: " + ", ".join(

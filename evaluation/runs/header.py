@@ -13,10 +13,14 @@ Comments are `ir_metadata` (PRIMAD), which is YAML:
 # ir_metadata.end
 
 One rule (`select_metadata`) cuts the metadata of comments, of predictions, and of whatever comes next.
+
+Query ids may begin with `#`, so a line that has the fields of a result is no comment (`is_result`).
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +34,8 @@ MAX_HEADER_BYTES = 256 * 1024
 #: What some programs put before the text of a UTF-8 file. It is no part of the text.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _START, _END = "ir_metadata.start", "ir_metadata.end"
+_START_LINE = re.compile(rb"^#[ \t]*ir_metadata\.start[ \t\r]*$", re.MULTILINE)
+_END_LINE = re.compile(rb"^#[ \t]*ir_metadata\.end[ \t\r]*$", re.MULTILINE)
 _DEEPEST = 12
 
 
@@ -43,23 +49,44 @@ class RunHeader:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
+def is_result(line: bytes, *, in_metadata: bool = False) -> bool:
+    """Return whether a line is a result of a run, whatever its first character: six fields with a numeric score.
+
+    A line with `Q0` and a rank counts with any number of fields, so that it is reported and not dropped as a comment;
+    within metadata, which is free text, no other line does. Neither does `# six words of 2.5 prose`.
+    """
+    fields = line.split()
+    if len(fields) >= 5 and fields[1] in (b"Q0", b"q0") and fields[3].isdigit():
+        return True
+    if len(fields) != 6 or in_metadata:
+        return False
+    try:
+        numeric = math.isfinite(float(fields[4]))
+    except ValueError:
+        return False
+    return numeric and (fields[0].strip(b"#") != b"" or fields[3].isdigit())
+
+
 def read_header(start: bytes) -> RunHeader:
-    """The header of a file that begins with `start`. Anything that is not understood in it is left out, silently:
-    a comment is never an error."""
+    """Return the header of a file that begins with `start`.
+
+    Anything in it that cannot be understood is left out: a comment is never an error.
+    """
     size = len(BYTE_ORDER_MARK) if start.startswith(BYTE_ORDER_MARK) else 0
+    opened = _START_LINE.search(start, 0, MAX_HEADER_BYTES)
+    closed = _END_LINE.search(start, opened.end(), MAX_HEADER_BYTES) if opened else None
+    inside = range(opened.start(), closed.end()) if opened and closed else range(0)
     comments: list[str] = []
     while start.startswith(b"#", size) and size < MAX_HEADER_BYTES:
         end = start.find(b"\n", size)
         end = len(start) if end < 0 else end + 1
+        line = start[size:end]
+        if is_result(line, in_metadata=size in inside):
+            break
         # NUL, which a database need not take, becomes U+FFFD like every other byte that is no text.
-        comments.append(start[size:end].decode("utf-8", "replace").replace("\0", "\ufffd").rstrip()[1:])
+        comments.append(line.decode("utf-8", "replace").replace("\0", "\ufffd").rstrip()[1:])
         size = end
     return RunHeader(size, len(comments), _metadata(comments) if comments else {})
-
-
-def looks_like_json(start: bytes) -> bool:
-    """Whether a file that begins so is meant as JSON; no TREC run's first field begins with a brace in practice."""
-    return start.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"{"
 
 
 def _metadata(comments: list[str]) -> dict[str, Any]:

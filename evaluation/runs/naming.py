@@ -9,14 +9,14 @@ from evaluation.core.errors import InvalidContent
 from evaluation.runs.stored import lines_of_run
 
 #: Endings of run files, and of what compresses them.
-_ENDINGS = (".gz", ".zst", ".bz2", ".run", ".txt", ".trec", ".res", ".tsv", ".json")
+_ENDINGS = (".gz", ".zst", ".bz2", ".run", ".txt", ".trec", ".res", ".tsv", ".csv", ".json", ".jsonl")
 
 
 def first_tag(path: Path) -> str:
     """The sixth field of the run's first line, empty where it has none, or cannot be read."""
     try:
         with lines_of_run(path) as lines:
-            first = next((line for line in lines if line.strip() and not line.startswith(b"#")), b"")
+            first = next((line for _, line in lines if line.strip()), b"")
     except InvalidContent:
         return ""
     fields = first.split()

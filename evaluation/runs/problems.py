@@ -7,7 +7,7 @@ time, up to the last line wanted, and only where there is a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ UNGROUPED = ProblemCode("ungrouped", "The lines of a query are not together, and
     "sort -s -k1,1 run.txt", about="file")  # fmt: skip
 _LINES = "Send a line for each document retrieved, `query Q0 document rank score tag`; check that it is the right file."
 EMPTY = ProblemCode("empty", "The file has no lines.", _LINES, about="file")
-_FORMS = "Send a TREC run as text, plain or as .gz, .zst or .bz2, MTEB predictions as JSON, or a zip of them."
+_FORMS = "Send a TREC run as text, plain or as .gz, .zst or .bz2, another form of the formats page, or a zip of them."
 NOT_TEXT = ProblemCode("not_text", "A file that is no text, such as a picture, a spreadsheet or a pickle.", _FORMS,
     about="file")  # fmt: skip
 NO_KNOWN_QUERY = ProblemCode("no_known_query", "None of the run's queries is in the dataset.", "Choose the dataset "
@@ -61,8 +61,9 @@ SHALLOW = ProblemCode("shallow", "The run has fewer documents for each query tha
 RANK_ORDER = ProblemCode("rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
     "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine", about="file",
     severity="warning")  # fmt: skip
-TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write more digits where "
-    "your scores differ beyond them, so that your own order decides.", about="file", severity="warning")  # fmt: skip
+TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write more digits, or where "
+    "scores have them already, scores that are further apart, so that your own order decides.", about="file",
+    severity="warning")  # fmt: skip
 SEVERAL_TAGS = ProblemCode("several_tags", "More than one tag in the last column.", "Check that files were not "
     "mixed.", about="file", severity="warning")  # fmt: skip
 
@@ -106,6 +107,8 @@ class RunContents:
     first_line: int = 1
     #: By number the lines that messages quote.
     texts: dict[int, bytes] = field(default_factory=dict)
+    #: Whether scores that are tied in single precision differ as they are written.
+    ties_differ: bool = False
 
     def __post_init__(self) -> None:
         # here, where every form of run ends, so that no reader can forget it
@@ -202,9 +205,10 @@ def _line_error(facts: RunFacts, code: ProblemCode, counted: LineCount, message:
     """The problem with its first line quoted, and what that line or the file seems to be instead of a run's."""
     texts, first = facts.contents.texts, facts.contents.first_line
     message += quotation(code, counted.lines, texts)
-    if code == FIELDS and look_like_qrels(counted.lines, counted.count, facts.contents.lines, texts):
-        message += "; the file looks like relevance judgements (qrels), not like a run"
-        hint = f"Send the ranking of a system. {hint}"
+    quoted = [texts[line] for line in counted.lines if line in texts]
+    if code == FIELDS and counted.count >= facts.contents.lines and (other := recognize_other(quoted)):
+        message += f"; the file looks like {other[0]}, not like a run"
+        hint = f"{other[1]} {hint}"
     elif counted.lines[:1] == (first,) and is_header(texts.get(first, b"")):
         message += f"; line {first:,} looks like a header"
         hint = "Leave out the line of column names." + (f" {hint}" if counted.count > 1 else "")
@@ -297,18 +301,25 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
             "better document."
         )
         yield RANK_ORDER.problem(message, hint, ranks.count, ranks.lines)
-    if ties.count > TIES_SHARE * max(1, facts.contents.known_lines):
+    if has_many_ties(facts.contents):
         lines = number_of(ties.count, "line")
         message = f"{lines} with the same score (in single precision) as an earlier line of the query"
-        hint = (
-            "Ties are ordered by document id, descending, as trec_eval does. If your scores differ beyond the "
-            "digits in the file, write more digits."
+        hint = "Ties are ordered by document id, descending, as trec_eval does. " + (
+            "Your scores differ by less than single precision can tell, so more digits do not help: spread them out, "
+            "or write scores by rank, such as 1/rank."
+            if facts.contents.ties_differ
+            else "If your scores differ beyond the digits in the file, write more digits."
         )
         yield TIES.problem(message, hint, ties.count, ties.lines)
     if tags.count > 1:
         message = f"the run has {tags.count}{' or more' if len(facts.contents.tags) == MAX_TAGS else ''} different tags"
         hint = "A run has one tag in its last column; check that files were not mixed."
         yield SEVERAL_TAGS.problem(message, hint, tags.count, tags.lines[1:])
+
+
+def has_many_ties(contents: RunContents) -> bool:
+    """Return whether so many scores are tied that the sender is told what decides their order."""
+    return contents.counted.get(TIES, LineCount()).count > TIES_SHARE * max(1, contents.known_lines)
 
 
 #: Characters of a line, and of one of its fields, that a message shows.
@@ -334,7 +345,7 @@ _HEADINGS = re.compile(
     rb"iter|iteration|rank|score|sim|similarity|tag|run|system|relevance|grade|label",
     re.IGNORECASE,
 )
-_WHOLE_NUMBER = re.compile(rb"-?[0-9]{1,3}")
+_GRADE = re.compile(rb"-?[0-9]{1,3}(\.0*)?")
 
 
 def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: FileLimits) -> dict[int, bytes]:
@@ -399,19 +410,38 @@ def is_header(text: bytes) -> bool:
     return sum(bool(_HEADINGS.fullmatch(field)) for field in fields) >= 2
 
 
-def looks_like_qrel(text: bytes) -> bool:
-    """Whether a line is one of qrels: `query 0 document grade` (TREC) or `query document grade` (BEIR)."""
-    fields = text.split()
-    iteration = len(fields) == 4 and fields[1] in (b"0", b"Q0", b"q0")
-    return (iteration or len(fields) == 3) and _WHOLE_NUMBER.fullmatch(fields[-1]) is not None
+def recognize_other(rows: Sequence[bytes]) -> tuple[str, str] | None:
+    """Return the name of a file that is no run, by its first rows, and what to do; None for one that is not known."""
+    below_names = rows[1:] if rows and is_header(rows[0]) else rows
+    cells = [re.split(rb"[\s,;]+", row.strip()) for row in below_names]
+    if not cells:
+        return None
+    if all(map(is_result_of_trec_eval, cells)):
+        return "results of trec_eval", "Send the run that trec_eval scored."
+    if not all(map(_is_judgement, cells)):
+        return None
+    hint = "Send the ranking of a system."
+    if all(len(row) == 3 for row in cells) and cells[0][2] == b"1" and len({row[2] for row in cells}) > 1:
+        hint += " If the third column is a rank, as in MS MARCO's runs, put a line `qid docid rank` in front."
+    return "relevance judgements (qrels)", hint
 
 
-def look_like_qrels(lines: tuple[int, ...], count: int, all_lines: int, texts: Mapping[int, bytes]) -> bool:
-    """Whether every line of the file (but for a header) lacks fields, and the first ones are judgements."""
-    quoted = [texts[line] for line in lines if line in texts]
-    if quoted and is_header(quoted[0]):
-        quoted = quoted[1:]
-    return bool(quoted) and count >= all_lines and all(looks_like_qrel(text) for text in quoted)
+#: The first column of trec_eval's output.
+_RESULT = re.compile(
+    rb"runid|num_(q|ret|rel|rel_ret)|map(_cut_\d+)?|gm_(map|bpref)|Rprec(_mult_[\d.]+)?|bpref|recip_rank|infAP|Rndcg|11pt_avg"
+    rb"|ndcg(_rel)?|iprec_at_recall_[\d.]+|(relative_)?P_\d+|(recall|success|ndcg_cut)_\d+|set_\w+|utility|(bin)?G"
+)  # fmt: skip
+
+
+def is_result_of_trec_eval(cells: Sequence[bytes]) -> bool:
+    """Return whether these are a measure, a query or `all`, and a value."""
+    return len(cells) == 3 and _RESULT.fullmatch(cells[0]) is not None
+
+
+def _is_judgement(cells: Sequence[bytes]) -> bool:
+    """Whether these are `query 0 document grade` (TREC) or `query document grade` (BEIR)."""
+    iteration = len(cells) == 4 and cells[1] in (b"0", b"Q0", b"q0")
+    return (iteration or len(cells) == 3) and _GRADE.fullmatch(cells[-1]) is not None
 
 
 def lines_to_quote(counted: Mapping[str, tuple[int, ...]]) -> set[int]:

@@ -7,22 +7,17 @@ query, where each of its stretches starts and ends; `documents.npy`: a hash of e
 from __future__ import annotations
 
 import json
-import tempfile
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.archives.compression import KIB, FileLimits, open_blocks, open_lines
 from evaluation.core.errors import InvalidRun
 from evaluation.core.order import trec_order
-from evaluation.runs.header import BYTE_ORDER_MARK, looks_like_json
-from evaluation.runs.mteb import predictions_as_lines
+from evaluation.runs.forms import trec_text
 from evaluation.runs.problems import FIELDS
 
 #: Query, Q0, document, rank, score, tag.
@@ -42,7 +37,7 @@ class IndexedRun:
 
     @classmethod
     def write(cls, path: Path, folder: Path) -> None:
-        """Store a run (TREC lines or MTEB predictions, plain or compressed) in a new folder.
+        """Store a run (of any form, plain or compressed) in a new folder.
 
         The run is one that was accepted before. Raises InvalidRun for a line that is none of a run's.
         """
@@ -51,9 +46,9 @@ class IndexedRun:
         query, end = b"", 0
         hashes, documents = array("q"), np.empty(0, np.int64)
         with lines_of_run(path) as lines, (folder / "lines.txt").open("wb") as out:
-            for number, line in enumerate(lines, 1):
+            for number, line in lines:
                 fields = line.split()
-                if not fields or fields[0].startswith(b"#"):
+                if not fields:
                     continue
                 _check(fields, path, number)
                 if fields[0] != query:
@@ -75,7 +70,7 @@ class IndexedRun:
         ids: list[bytes] = []
         values: list[float] = []
         for start, end in zip(bounds[::2], bounds[1::2], strict=True):
-            for line in bytes(self._lines[start:end]).splitlines():
+            for line in bytes(self._lines[start:end]).removesuffix(b"\n").split(b"\n"):
                 fields = line.split()
                 ids.append(fields[2])
                 values.append(float(fields[4]))
@@ -103,15 +98,7 @@ def _check(fields: list[bytes], path: Path, line: int) -> None:
 
 
 @contextmanager
-def lines_of_run(path: Path) -> Iterator[Iterator[bytes]]:
-    """The lines of a run in any of its forms."""
-    start = next(open_blocks(path, size=KIB), b"")
-    if not looks_like_json(start):
-        lines = open_lines(path)
-        yield chain([line.removeprefix(BYTE_ORDER_MARK) for line in islice(lines, 1)], lines)
-        return
-    with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as file:
-        out: IO[bytes] = file.file
-        predictions_as_lines(path, FileLimits(), out)
-        out.flush()
-        yield open_lines(file.name)
+def lines_of_run(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """The numbered lines of a run in any of its forms, behind its header."""
+    with trec_text(path) as (header, text):
+        yield enumerate((line.rstrip(b"\r\n") for line in text), 1 + header.lines)

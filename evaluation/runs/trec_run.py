@@ -5,11 +5,10 @@ Lines come from a file read as a stream, or from one held in memory and put in o
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from evaluation.archives.compression import (
     BLOCK,
     LINE_LENGTH,
     SIZE,
-    ExpandedFile,
     FileLimits,
     describe_bytes,
     open_expanded,
@@ -33,18 +31,20 @@ from evaluation.kernel.reading import (
     TooManyQueriesError,
     order_by_query,
 )
-from evaluation.runs.header import RunHeader, looks_like_json, read_header
-from evaluation.runs.mteb import predictions_as_lines
+from evaluation.runs.forms import Form, StreamedLines, read_start, recognize, rewritten
+from evaluation.runs.header import RunHeader, read_header
 from evaluation.runs.problems import (
     ENCODING,
     FIELDS,
     IDENTIFIER,
     QUERY_SIZE,
     SCORE,
+    TIES,
     UNGROUPED,
     UNKNOWN_QUERIES,
     LineCount,
     RunContents,
+    has_many_ties,
     lines_at,
     lines_to_quote,
     refuse_binary,
@@ -55,6 +55,8 @@ Progress = Callable[[float], None]
 LONGEST_KEPT = 4096
 #: Six fields of a byte each, what parts them, and a newline.
 _SHORTEST_LINE = 12
+#: Lines before and behind the first tie, among which are others of its query.
+_NEAR_TIES = 1000
 
 
 class LineSource(Protocol):
@@ -65,27 +67,6 @@ class LineSource(Protocol):
     def readinto(self, view: memoryview, /) -> int: ...
     @property
     def share_read(self) -> float: ...
-
-
-class StreamedLines:
-    """The lines of an opened file as they come, behind bytes that were read already."""
-
-    order = None
-
-    def __init__(self, file: ExpandedFile, ahead: bytes) -> None:
-        self.file, self.ahead = file, ahead
-
-    def readinto(self, view: memoryview, /) -> int:
-        if self.ahead:
-            count = min(len(self.ahead), len(view))
-            view[:count] = self.ahead[:count]
-            self.ahead = self.ahead[count:]
-            return count
-        return self.file.readinto(view)
-
-    @property
-    def share_read(self) -> float:
-        return self.file.share_read
 
 
 class GroupedLines:
@@ -190,20 +171,22 @@ class ReadingTask:
 
 
 def read_run(
-    path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None = None
+    path: Path | str | bytes,
+    task: ReadingTask,
+    limits: FileLimits,
+    progress: Progress | None = None,
+    *,
+    is_trec: bool = False,
 ) -> RunContents:
-    """Read a run (TREC lines or MTEB predictions, plain or compressed): a file, or the content of one.
+    """Read a run (of any form, plain or compressed): a file, or the content of one.
 
     `progress` is called between blocks with the share read, and may raise to stop. Raises InvalidContent where
-    the file cannot be read to its end; all other problems are counted in the result.
+    the file cannot be read to its end; all other problems are counted in the result. `is_trec` as in `trec_text`.
     """
     with open_expanded(path, limits) as file:
-        block = bytearray(BLOCK)
-        start = b""
-        while len(start) < BLOCK and (count := file.readinto(memoryview(block))):
-            start += block[:count]
-        if looks_like_json(start):
-            return _read_predictions(path, task, limits, progress)
+        start = read_start(file)
+        if not is_trec and (form := recognize(start)) is not None:
+            return _read_rewritten(form, path, task, limits, progress)
         header = read_header(start)
         text = start[header.size :]
         if file.kind == "plain":  # what a bomb expands to is no text either, and is refused for being one
@@ -223,14 +206,13 @@ def read_run(
     return _completed(contents, header, source.length + header.size, path, limits)
 
 
-def _read_predictions(
-    path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None
+def _read_rewritten(
+    form: Form, path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None
 ) -> RunContents:
-    with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as lines:
-        metadata = predictions_as_lines(path, limits, cast(BinaryIO, lines))
-        lines.flush()
-        contents = read_run(lines.name, task, limits, progress)
-    # the lines are ours, so their numbers would tell the sender nothing
+    with rewritten(form, path, limits) as (lines, wider, metadata):
+        contents = read_run(lines, task, wider, progress, is_trec=True)
+    if not isinstance(form, str):
+        return contents  # a table keeps its line numbers, and messages quote the lines that were made of it
     counted = {code: LineCount(counted.count) for code, counted in contents.counted.items()}
     return replace(contents, counted=counted, metadata=metadata, texts={})
 
@@ -244,13 +226,33 @@ def _completed(
 ) -> RunContents:
     """The contents with what the pass over the lines does not know: the header, and the lines that messages quote."""
     wanted = lines_to_quote({code: counted.lines for code, counted in contents.counted.items()})
+    many_ties, first_tie = has_many_ties(contents), next(iter(contents.counted[TIES].lines), 0)
+    near = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES) if many_ties else range(0)
+    texts = lines_at(path, {*wanted, *near}, limits)
     return replace(
         contents,
         expanded_bytes=int(expanded_bytes),
         metadata=header.metadata,
         first_line=header.lines + 1,
-        texts=lines_at(path, wanted, limits),
+        texts=texts,
+        ties_differ=_ties_differ(texts[line] for line in near if line in texts),
     )
+
+
+def _ties_differ(lines: Iterable[bytes]) -> bool:
+    """Whether two of these lines are of one query and have scores that single precision alone makes equal."""
+    written: dict[tuple[bytes, float], float] = {}
+    for line in lines:
+        fields = line.split()
+        try:
+            score = float(fields[4])
+        except (IndexError, ValueError):
+            continue
+        with np.errstate(over="ignore"):
+            key = fields[0], float(np.float32(score))
+        if written.setdefault(key, score) != score:
+            return True
+    return False
 
 
 class _RunPass:

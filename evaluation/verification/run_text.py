@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ Rankings = dict[str, dict[str, float]]
 
 #: Bytes read at once: small pieces stay in the processor's cache while they are split, large ones pay for arrays.
 _BLOCK, _FILTERED_BLOCK = 1 << 14, 1 << 20
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: A query's lines are cut to its best so many times its depth while they are read, to bound memory.
 _DEPTHS_KEPT = 4
 
@@ -49,7 +47,7 @@ def read_rankings(
     after_block: Callable[[], object],
     excluded: Mapping[str, Collection[str]] | None = None,
 ) -> Rankings:
-    """The rankings of these queries, each cut to its depth; TREC lines, or MTEB's predictions.
+    """The rankings of these queries, each cut to its depth, of TREC lines without comments.
 
     `few`: most lines are of other queries, and are passed over without being split. `excluded` documents of a query
     are left out. `after_block` is called now and then, and may raise. Raises ValueError for text that is no run, and
@@ -68,10 +66,7 @@ def read_rankings(
             rankings[query] = {name: rankings[query][name] for name in kept}
 
     for lines in _lines(text, _LineFilter(rankings) if few else None):
-        touched = (
-            _add_lines(lines, rankings) if isinstance(lines, bytes) else _add_predictions(lines, rankings)
-        )
-        for query in touched:
+        for query in _add_lines(lines, rankings):
             if len(rankings[query]) > _DEPTHS_KEPT * maximum_depth:
                 cut(query)
         after_block()
@@ -100,37 +95,10 @@ def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
     return touched
 
 
-def _add_predictions(document: Any, rankings: Rankings) -> set[str]:
-    """Add the scores of MTEB's `{"<subset>": {"<split>": {query: {document: score}}}}`."""
-    split = _only(_only(document, "default"), "test")
-    touched = split.keys() & rankings.keys()
-    for query in touched:
-        rankings[query] = {name: float(score) for name, score in split[query].items()}
-    return touched
-
-
-def _only(options: dict[str, Any], preferred: str) -> dict[str, Any]:
-    """The entry of the preferred name, or the one there is; beside `mteb_model_meta`, which describes the model."""
-    objects = [
-        value for name, value in options.items() if isinstance(value, dict) and name != "mteb_model_meta"
-    ]
-    chosen = objects[0] if len(objects) == 1 else options[preferred]
-    return dict(chosen)
-
-
-def _lines(text: BinaryIO, wanted: _LineFilter | None) -> Iterator[bytes | dict[str, Any]]:
-    """Pieces of whole lines behind the comments at the top, all of them or those wanted; JSON as it was parsed."""
+def _lines(text: BinaryIO, wanted: _LineFilter | None) -> Iterator[bytes]:
+    """Yield pieces of whole lines, all of them or those wanted."""
     size = _BLOCK if wanted is None else _FILTERED_BLOCK
-    rest = text.read(size).removeprefix(_BYTE_ORDER_MARK)
-    if rest.lstrip()[:1] == b"{":
-        yield json.loads(rest + text.read())
-        return
-    while rest.startswith(b"#"):  # comments in front of the first line
-        end = rest.find(b"\n") + 1
-        more = b"" if end and end < len(rest) else text.read(size)
-        if not end and not more:
-            return
-        rest = rest[end:] + more
+    rest = b""
     while True:
         block = rest + text.read(size)
         ended = len(block) == len(rest)

@@ -51,7 +51,8 @@ class PoolForm(DatasetForm):
     runs_per_team = forms.IntegerField(
         min_value=1,
         required=False,
-        help_text="Of each team the runs of highest priority. Empty: as many as the round takes, or all.",
+        help_text="Only the runs of highest priority of each team or participant, for example 3. "
+        "Default: as many as the round accepts, or all.",
     )
     runs = RunChoice(
         queryset=Run.objects.none(),

@@ -106,10 +106,12 @@ class RowSerializer(Answer):
     quarantined = serializers.CharField(allow_null=True, help_text="Why, if it is.")
     challenged = serializers.BooleanField()
     better_than_baseline = serializers.BooleanField(
-        allow_null=True, help_text="At 0.05, by its own comparison; false: not significant, null: not known."
+        allow_null=True,
+        help_text="At 0.05, tested alone; false: not significant, or lower on hidden judgments; null: not known.",
     )
     tied_with_best = serializers.BooleanField(
-        allow_null=True, help_text="Whether tests leave open that it is the best; null: not known."
+        allow_null=True,
+        help_text="Whether it is not separable from the best, all pairs tested; null: not known.",
     )
     contamination_gap = GapSerializer(
         allow_null=True, help_text="Between public and hidden topics; null where it is not known."
@@ -136,7 +138,7 @@ class VerdictSerializer(Answer):
     """What corrected tests say of the whole board, whichever rows the view has."""
 
     best = NamedResultSerializer()
-    ties = NamedResultSerializer(many=True, help_text="What the tests do not separate from the best.")
+    ties = NamedResultSerializer(many=True, help_text="Results that are not separable from the best.")
     baseline = NamedResultSerializer(allow_null=True)
     compared = serializers.IntegerField(help_text="Results that were compared with the baseline.")
     better = serializers.IntegerField(help_text="Those that are significantly better.")
@@ -165,9 +167,10 @@ class SummarySerializer(Answer):
     p_corrected = serializers.FloatField(
         allow_null=True, help_text="The same, corrected over the board's comparisons with the baseline."
     )
-    tied = texts(help_text="Slugs of the systems that tie with the best.")
+    tied = texts(help_text="Slugs of the systems that are not separable from the best.")
     cheapest = serializers.CharField(
-        allow_null=True, help_text="The slug of the quickest system within 5% of the best, or tied with it."
+        allow_null=True,
+        help_text="The slug of the quickest system within 5% of the best, or not separable from it.",
     )
     latency_ms = serializers.FloatField(allow_null=True, help_text="Its mean latency.")
     above_bound = serializers.BooleanField(

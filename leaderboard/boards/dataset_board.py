@@ -158,6 +158,7 @@ def dataset_board(
     _give_rows(board, base, costs, state)
     if facts.hidden:
         _colour_hidden(board, said)
+    board.missing_from_all = marks.missing_from_all(board.rows)
     board.statements, rows = said, board.rows
     on_weights = _weigh(board, base, state)
     revealed = [REVEALED] if any(column.group == PRIVATE_PART for column in board.columns) else []
@@ -465,5 +466,5 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: Basel
         of_part = " over the public part of the judged queries" if facts.competition else ""
         notes.append(f"The judgements are hidden: scores are means{of_part}, published with three decimals.")
     if any(row.entry.missing_queries for row in rows):
-        notes.append(_("Missing queries score 0; their number is shown below the system's name."))
+        notes.append(marks.MISSING_QUERIES)
     return notes + notes_on_challenges(rows)

@@ -254,11 +254,20 @@ def rank_label(rank: int | None, ranked_in: str) -> str:
 
 
 class Part(NamedTuple):
-    """One thing that a summary says, under its label; `state` is `up` where it is more than chance, `ns` where not."""
+    """One statement of a summary, under its label, with a `detail` for brackets behind it.
+
+    `state` is `up` where a lead is significant, `ns` where it is not.
+    """
 
     label: str
     text: str
     state: str = ""
+    detail: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """All of it, with a full stop."""
+        return f"{self.label}: {self.text}{f' ({self.detail})' if self.detail else ''}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +277,7 @@ class Summary:
     `label` is what the best is called, `after` follows its `name`, the other `parts` have labels of their own.
     `relative` is to the baseline, 0.1 for 10% more; `latency` is the mean of the cheapest system near the best, in
     milliseconds. `above_bound`: whether a best that is better than the baseline lies above the baseline's upper bound
-    too.
+    too. `baseline_tied`: whether the baseline is not separable from a best that is better when tested alone.
     """
 
     label: str
@@ -284,12 +293,13 @@ class Summary:
     cheapest: str | None = None
     latency: float | None = None
     above_bound: bool | None = None
+    baseline_tied: bool = False
 
     @property
     def text(self) -> str:
         """All of it."""
         parts = (Part(self.label, f"{self.name}{self.after}"), *self.parts)
-        return " ".join(f"{part.label}: {part.text}." for part in parts)
+        return " ".join(part.sentence for part in parts)
 
 
 @dataclass(slots=True)
@@ -346,6 +356,8 @@ class Board:
     #: What the whole board says, in one sentence or two, and the column that a complete row has a value of.
     summary: Summary | None = None
     complete_by: str = ""
+    #: Number of judged queries that every ranked result lacks; 0 for a single result.
+    missing_from_all: int = 0
     #: How many rows have a comparison with the baseline that could be told from chance.
     compared: int = 0
     #: The groups of columns that it has, hidden ones too, and the columns that ranges can be taken of.
@@ -406,8 +418,8 @@ class Board:
 
     @property
     def has_ranges(self) -> bool:
-        """Whether ranges of ranks are known that more than one row may have."""
-        return self.certainty is not None and self.certainty.current and self.found > 1
+        """Whether ranges of ranks are known that more than one row may have, also where filters leave a single row."""
+        return self.certainty is not None and self.certainty.current and self.total > 1
 
     def separates(self, row: Row) -> bool:
         """Whether the row differs from the baseline after correction over the board, as far as that is known."""

@@ -27,6 +27,7 @@ from leaderboard.results.history.rows import (
     BENCHMARK_CHANGED_AT,
     CHANGED_AT,
     NEVER,
+    TWIN_CHANGED_AT,
     BoardRows,
     Revision,
     newest,
@@ -105,7 +106,8 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     Six queries at most, and one more for a dataset that is the mean of its parts.
     """
     listed = DatasetQuerySet(Dataset).listed().filter(slug=slug)
-    dataset = next(iter(listed.values(*DATASET_FIELDS, changed_at=CHANGED_AT)), None)
+    times = {"changed_at": CHANGED_AT, "twin_changed_at": TWIN_CHANGED_AT}
+    dataset = next(iter(listed.values(*DATASET_FIELDS, **times)), None)
     if dataset is None:
         return None
     if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
@@ -124,7 +126,8 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     said = statements([pk])[pk]
     board = dataset_board(facts, entries, state, rows[pk].measured, said.certainty, said)
     board.notes += notes_on_parts(parts)
-    at = _last_change(revision.at for revision in revisions.values())
+    changes = [revision.at for revision in revisions.values()]
+    at = _last_change([*changes, dataset["twin_changed_at"] or changes[0]])
     return DatasetPage(dataset, board, tombstones_of(entries), parts, at, rows.values())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.board import benchmark_board
@@ -17,14 +17,12 @@ from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, Member
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
-from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry
+from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, Qrels
 from leaderboard.results.history import past
-from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import NEVER, BoardRows, Revision, rows_at
-from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED, present_group
-from leaderboard.results.significance.hidden import comparison_at
-from leaderboard.results.significance.reading import read_certainty_at
-from leaderboard.results.significance.statements import BoardStatements
+from leaderboard.results.kinds import GONE, QUARANTINED, SCORED
+from leaderboard.results.significance.gaps import Twins, twins_of
+from leaderboard.results.significance.statements import statements_at
 
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
 
@@ -52,17 +50,32 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     parts = _parts(revision, revisions)
     whole = compose(rows[dataset_id], parts, rows)
     entries = whole.rows.entries
-    group, compared, baseline = _compared(revision.facts, entries)
-    ids = [entry.pk for entry in compared]
-    found = read_certainty_at(dataset_id, revision.number, ids, group, baseline) if compared else None
-    facts = pages.composite_facts(pages.facts_of(revision.facts), parts)
-    said = BoardStatements(found, None if found else comparison_at(revision.facts, compared, baseline))
-    board = dataset_board(facts, entries, state, rows[dataset_id].measured, found, said)
+    facts = pages.composite_facts(pages.facts_of({**revision.facts, **_judging(revision.facts)}), parts)
+    twins, other = _twins_at([dataset_id], at)
+    halves = {dataset_id: revision, **other}
+    said = statements_at(halves, rows | rows_at(other), twins)[dataset_id]
+    board = dataset_board(facts, entries, state, rows[dataset_id].measured, said.certainty, said)
     _mark_gone(board, gone, whole.made_of, {})
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
     board.notes += [*pages.notes_on_parts(parts), *_untested(revision.facts, board), *_note(bool(gone))]
-    since = max(each.at for each in revisions.values())
+    since = max(each.at for each in (*revisions.values(), *other.values()))
     return PastPage(board, since, pages.tombstones_of(entries), rows.values())
+
+
+def _twins_at(
+    datasets: Collection[int], at: datetime.datetime
+) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
+    """Return the twins that had two boards then, and the revision of the half that is not among `datasets`."""
+    twins = twins_of(datasets)
+    other = past.revisions_at({half for each in twins for half in each[:2]}.difference(datasets), at)
+    return [each for each in twins if not other.keys().isdisjoint(each[:2])], other
+
+
+def _judging(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the columns about judges and labels of the qrels of then, as `pages.DATASET_FIELDS` names them."""
+    qrels = Qrels.objects.filter(pk=facts["current_qrels_id"])
+    columns = qrels.values(current_qrels__judged_by=F("judged_by"), current_qrels__statistics=F("statistics"))
+    return columns.first() or {}
 
 
 def _listed(slug: str) -> int | None:
@@ -85,21 +98,6 @@ def _note(any_gone: bool) -> list[str]:
     )
 
 
-def _compared(
-    facts: Mapping[str, Any], entries: Sequence[EntryRow]
-) -> tuple[str, list[EntryRow], int | None]:
-    """The comparison group that tests were within, the entries that they were between, and the baseline's id."""
-    public = [entry for entry in entries if entry.visibility == "public" and entry.provenance != REPORTED]
-    group = present_group(
-        facts["current_version_id"],
-        facts["current_qrels_id"],
-        [(entry.comparison_group, bool(entry.is_baseline)) for entry in public],
-    )
-    compared = [entry for entry in public if entry.comparison_group == group]
-    baselines = [entry.pk for entry in compared if entry.is_baseline]
-    return group, compared, baselines[-1] if baselines else None
-
-
 def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPage | None:
     """The benchmark's board at a time, None where there was none yet. Raises UnknownChoice."""
     benchmark_id = Benchmark.objects.filter(slug=slug).values_list("pk", flat=True).first()
@@ -113,9 +111,11 @@ def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastP
     rows = rows_at(revisions)
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
     wholes = wholes_of(members, rows)
-    board = benchmark_board(
-        facts, {**rows, **{dataset: whole.rows for dataset, whole in wholes.items()}}, state
-    )
+    of_members = {member.dataset_id: member.revision for member in members}
+    said = statements_at(of_members, rows)
+    certain = {dataset: each.certainty for dataset, each in said.items() if each.certainty is not None}
+    of_wholes = {dataset: whole.rows for dataset, whole in wholes.items()}
+    board = benchmark_board(facts, {**rows, **of_wholes}, state, certainty=certain)
     gone = past.removed_since(rows)
     made_of = {pk: ids for whole in wholes.values() for pk, ids in whole.made_of.items()}
     _mark_gone(board, gone, made_of, _names(members))
@@ -195,7 +195,8 @@ def key_of(kind: str, slug: str, at: datetime.datetime) -> str:
     revisions = past.revisions_at(members, at)
     if not revisions:
         return ""
-    numbers = ",".join(f"{dataset}:{revisions[dataset].key}" for dataset in sorted(revisions))
+    shown = {**revisions, **(_twins_at(members, at)[1] if kind == "dataset" else {})}
+    numbers = ",".join(f"{dataset}:{shown[dataset].key}" for dataset in sorted(shown))
     return f"{numbers} {past.removals_key(revisions)} {orjson.dumps(row).decode()}"
 
 

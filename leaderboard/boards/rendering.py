@@ -313,23 +313,31 @@ def _relatives(shown: Shown, column: Column, cells: Cells, values: Values) -> Co
 def _differences(
     shown: Shown, column: Column, cells: Cells, values: Values, texts: list[str], paddings: Iterable[str]
 ) -> ColumnHtml:
-    """Differences with sign. Those that are more than chance have a class that says better or worse.
+    """Return differences with sign. Significant ones have a class that says better or worse, others are grey.
 
-    The two are not the same as plus and minus for Hole@10.
+    The two are not the same as plus and minus for Hole@10. Worse scores on hidden judgments are not tested, and
+    not grey.
     """
-    plus, minus = (
-        (' class="up"', ' class="down"') if column.better != "lower" else (' class="down"', ' class="up"')
-    )
+    higher, grey = column.better != "lower", ' class="ns"'
+    plus, minus = (' class="up"', ' class="down"') if higher else (' class="down"', ' class="up"')
     signed = [
         text.replace("-", MINUS) if value else text.replace("+", "±")
         for value, text in zip(values, texts, strict=True)
     ]
+    board, untested = shown.board, grey
     if column.key in (DELTA, RELATIVE):
-        sure = [row.differs for row in shown.board.rows]
+        sure = [row.differs for row in board.rows]
+        untested = grey if board.statements.least_difference(board.measure) is None else ' class="untested"'
     else:
         sure = [differs(cell.certainty) for cell in cells]
     attributes = [
-        (plus if value > 0 else minus) if known and value and not isinstance(value, str) else ' class="ns"'
+        grey
+        if not value or isinstance(value, str)
+        else (plus if value > 0 else minus)
+        if known
+        else untested
+        if (value < 0) == higher
+        else grey
         for value, known in zip(values, sure, strict=True)
     ]
     return ColumnHtml(signed, attributes, paddings)

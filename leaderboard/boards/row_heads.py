@@ -44,16 +44,18 @@ _GIVES_WAY = {"by": ' class="by"', "architecture": ' class="kind"'}
 
 
 class Names(NamedTuple):
-    """What stands at the names of a board: facts that no column shows, and the best with what ties with it, if any.
+    """What stands at the names of a board: facts that no column shows, and the entries not separable from the best.
 
-    `without_page` are slugs of systems that have no page by now, `implied` is a provenance that rows need not say. Then
-    come texts, looked up once for a board: labels of buttons, with a place for the name, and what is below a rank.
+    `without_page` are slugs of systems that have no page by now, `implied` is a provenance that rows need not say, and
+    `missing` the number of missing queries that all results share. Then come texts, looked up once for a board: labels
+    of buttons, with a place for the name, and what is below a rank.
     """
 
     below: tuple[str, ...]
     tied: Collection[int]
     without_page: Collection[str]
     implied: str
+    missing: int
     pin: str
     unpin: str
     ties: str
@@ -73,10 +75,11 @@ class Names(NamedTuple):
             tied if len(tied) > 1 else (),
             board.without_page,
             "" if board.counted and board.counted[0]["provenance"].get(REPORTED) else SCORED,
+            board.missing_from_all,
             _("Pin %s"),
             _("Unpin %s"),
-            f'<small title="{_("tied with the best")}">{_("tied")}</small>',
-            f'<small title="{_("the ranks that the tests leave open")}">',
+            f'<small title="{_("not separable from the best when all pairs are compared")}">≈ 1</small>',
+            f'<small title="{_("the ranks that the tests of all pairs leave open")}">',
         )
 
     def pin_button(self, row: Row) -> str:
@@ -123,7 +126,7 @@ def _rank(names: Names, row: Row, *, tied: bool) -> str:
     label = str(row.rank or "—") if row.ranked_in == REPORTED else row.rank_label or "—"
     found = row.certainty
     if found is None and tied:
-        return label + names.ties
+        return label if row.rank == 1 else label + names.ties
     if found is None or found.rank_low is None or found.rank_low == found.rank_high:
         return label
     return f"{label}{names.open_ranks}{ranks_text(found)}</small>"
@@ -148,7 +151,8 @@ def row_head(names: Names, row: Row, pin: str, *classes: str) -> str:
     if row.values.get(gaps.GAP_SHOWN) == gaps.SIGNIFICANT:
         told = _("significant gap")
         after += f'&ensp;<a class="badge is-gap" href="/docs/contamination/" title="{gaps.CLAIM}">{told}</a>'
-    lacking = entry.missing_queries
+    shared = names.missing if row.ranked_in != STALE else 0
+    lacking = 0 if entry.missing_queries == shared else entry.missing_queries
     text = ngettext("%d judged query missing", "%d judged queries missing", lacking) if lacking else ""
     missing = text and text % lacking
     facts = _facts(names.below, tuple(map(row.values.get, names.below)), names.implied)

@@ -1,4 +1,4 @@
-"""What a board says above its table: which system is best, by how much, how surely, what ties with it, what good costs.
+"""The statements above a board: the best system, its lead, what is not separable from it, and the cost.
 
 Each is a part with a label of its own, so that a reader finds it. Page, API, exports, feeds and share images use these
 words. What is said of certainty comes from
@@ -15,17 +15,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from evaluation.measures.registry import upper_bound_of
-from leaderboard.boards.model import DELTA, Board, Part, Row, Summary
+from leaderboard.boards.model import DELTA, SEPARATED, Board, Part, Row, Summary
+from leaderboard.boards.wording import p_text, p_values_text, pairs_text
 from leaderboard.core.text.numbers import format_quantity, format_value, signed, signed_percent
 from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement
-from leaderboard.results.significance.types import ALPHA
 
 #: A system that costs least is looked for among those that have this share of the best score.
 NEAR_BEST = 0.95
 #: A longer name of a system is said by its beginning, so that a telephone shows all of a part in two lines.
 LONGEST_NAME = 34
-#: So many letters of names of systems that tie are said, the first name always; further ones are counted.
+#: Letters for the names of systems that are not separable from the best, the first name always; others are counted.
 MOST_NAMED = 48
 
 #: Why the best has no latency, by how it was obtained; one that ran here was not timed.
@@ -71,12 +71,12 @@ def summarise(
         if ties and len(rows) > 1
         else _untested(board, rows, reported=reported, tested=tested)
     )
-    least, alone = said.least_difference(measure), len(rows) == 1
-    correction = said.certainty.settings.correction if said.certainty else ""
     compared = tested and not reported
-    parts = [_lead(board, best, ratio, statement, least, correction, alone=alone, tested=compared)]
+    baseline = next((row for row in tied if row.entry.is_baseline), None) if statement.better else None
+    parts = [_lead(board, best, ratio, said, measure, baseline, alone=len(rows) == 1, tested=compared)]
     if certain:
-        parts.append(Part(_("Tied with the best"), certain))
+        detail = pairs_text(said, measure) if ties and len(rows) > 1 else ""
+        parts.append(Part(_("Not separable from the best"), certain, detail=detail))
     above = _above_bound(rows, best, key, statement)
     if above is not None:
         parts.append(_unjudged(board.baseline, above=above))
@@ -94,6 +94,7 @@ def summarise(
         cheapest.entry.slug if cheapest else None,
         latency,
         above,
+        baseline is not None,
     )
 
 
@@ -153,16 +154,18 @@ def _lead(
     board: Board,
     best: Row,
     relative: float | None,
-    said: Statement,
-    least: float | None,
-    correction: str,
+    said: BoardStatements,
+    measure: str,
+    tied_baseline: Row | None,
     *,
     alone: bool,
     tested: bool,
 ) -> Part:
-    """The lead over the baseline, and whether it is more than chance, if that is `tested` on such a board.
+    """Return the lead over the baseline, and whether it is significant, if that is `tested` on such a board.
 
-    Over hidden judgements `least` is the smallest difference that is significant.
+    The difference and its interval do not change when others submit; a star marks what holds after correction.
+    `tied_baseline` is the baseline where the tests of all pairs do not separate it from a best that is better when
+    tested alone.
     """
     if best.entry.is_baseline:
         return Part(
@@ -170,42 +173,41 @@ def _lead(
         )
     if relative is None:
         return Part(_("Lead"), _("no baseline to compare with"))
-    label = _("vs %(baseline)s") % {"baseline": board.baseline}
-    lead = signed_percent(relative)
-    if said.better is None:
+    label, lead = _("vs %(baseline)s") % {"baseline": board.baseline}, signed_percent(relative)
+    statement = said.of(best.entries[0], measure) if best.entries else UNKNOWN
+    if statement.better is None:
         return Part(label, lead if tested else _("%(lead)s, not tested") % {"lead": lead})
-    facts = {"lead": lead, "p": _p_value(said, correction)}
-    if least is not None:
-        facts |= {"delta": signed(_number(best, DELTA), 3), "least": f"{least:+.3f}"}
-        sure = _("%(lead)s (%(delta)s), significant (threshold %(least)s)")
-        unsure = _("%(lead)s (%(delta)s), not significant (threshold %(least)s)")
-    elif said.p is not None:
-        sure, unsure = _("%(lead)s, significant (%(p)s)"), _("%(lead)s, not significant (%(p)s)")
+    if tied_baseline is not None:
+        verdict = _("better than %(baseline)s when tested alone") % {"baseline": board.baseline}
     else:
-        sure, unsure = _("%(lead)s, significant"), _("%(lead)s, not significant")
-    return Part(label, (sure if said.better else unsure) % facts, "up" if said.better else "ns")
+        verdict = _("significant") if statement.better else _("not significant")
+    difference = signed(_number(best, DELTA), 3)
+    if statement.interval is not None:
+        difference += " [{}, {}]".format(*(signed(end, 3) for end in statement.interval))
+    star = SEPARATED if statement.holds_after_correction else ""
+    text = f"{lead}{star} ({difference}), {verdict}"
+    state = "" if tied_baseline is not None else "up" if statement.better else "ns"
+    return Part(label, text, state, _lead_detail(said, measure, statement, tied_baseline))
 
 
-def _p_value(said: Statement, correction: str) -> str:
-    """`Holm-corrected p = 0.036`; the system's own where none is known over the board, or correction changes that."""
-    p, corrected = said.p, said.p_corrected
+def _lead_detail(said: BoardStatements, measure: str, statement: Statement, tied_baseline: Row | None) -> str:
+    """Return the p-values of the lead, or on hidden judgments the threshold."""
+    least = said.least_difference(measure)
+    if least is not None:
+        detail = _("threshold %(least)s") % {"least": f"{least:+.3f}"}
+    else:
+        detail = _("95%% interval in brackets; %(p)s") % {"p": p_values_text(statement)}
+    if tied_baseline is None:
+        return detail
+    p = said.of(tied_baseline.entries[0], measure).p_best
+    facts = {"detail": detail, "pairs": pairs_text(said, measure)}
     if p is None:
-        return ""
-    if corrected is None:
-        return _("uncorrected p %(p)s") % {"p": p_text(p)}
-    if said.better and corrected >= ALPHA:
-        facts = {"p": p_text(p), "correction": correction, "corrected": p_text(corrected)}
-        return _("p %(p)s; not if %(correction)s-corrected, p %(corrected)s") % facts
-    return _("%(correction)s-corrected p %(p)s") % {"correction": correction, "p": p_text(corrected)}
-
-
-def p_text(p: float) -> str:
-    """`= 0.037`, `< 0.001`."""
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+        return _("%(detail)s; not separable: %(pairs)s") % facts
+    return _("%(detail)s; not separable: p %(p)s with %(pairs)s") % {**facts, "p": p_text(p)}
 
 
 def _ties(tied: Sequence[Row], names: Counter[str], *, everything: bool) -> str:
-    """The systems that tie with the best: as many by name as there is room for, and how many more."""
+    """Return the systems that are not separable from the best: as many by name as fit, and how many more."""
     if not tied:
         return _("none")
     if everything and len(tied) > 1:
@@ -223,7 +225,7 @@ def _ties(tied: Sequence[Row], names: Counter[str], *, everything: bool) -> str:
 
 
 def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool) -> str:
-    """Why nothing is said of ties; nothing where one system has none, and where no test is to come."""
+    """Return why it is not known which systems are separable; empty for one system, and where no test will follow."""
     if len(rows) < 2:
         return ""
     if reported:
@@ -236,7 +238,7 @@ def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool
 def _cheapest(
     rows: Sequence[Row], best: Row, key: str, tied: Sequence[Row], *, lower_is_better: bool
 ) -> tuple[Row | None, float | None, str]:
-    """The quickest of the systems that are near the best or tie with it, its latency, and what the best one costs."""
+    """Return the quickest system near the best or not separable from it, its latency, and the cost of the best."""
     score = _number(best, key) or 0.0
     near = [
         (latency, row)

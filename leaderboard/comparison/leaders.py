@@ -1,4 +1,4 @@
-"""Every board in a few words: who leads, by how much over the baseline, how many tie, when it changed last."""
+"""Every board in a few words: its leader, the lead, how many are not separable from it, and its last change."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class BoardCard:
 
     @property
     def direction(self) -> str:
-        """How the difference is coloured: not at all unless it is shown to be more than chance."""
+        """Return the class of the difference, empty unless it is significant and the baseline is separable."""
         summary = self.board.summary
-        if summary is None or not summary.statement.better:
+        if summary is None or not summary.statement.better or summary.baseline_tied:
             return ""
         return direction(summary.relative, self.board.measure)
 

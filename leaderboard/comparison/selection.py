@@ -26,6 +26,11 @@ class SystemChoice(NamedTuple):
     name: str
     by: str
 
+    @property
+    def label(self) -> str:
+        """The name, with the team or publication in brackets."""
+        return f"{self.name} ({self.by})" if self.by else self.name
+
 
 class ComparedEntry(NamedTuple):
     """A public entry with what a comparison needs of its dataset, and of the version and judgements it has now."""
@@ -73,19 +78,50 @@ def system_choices() -> dict[str, SystemChoice]:
     }
 
 
+#: Systems that a page suggests for an unknown or ambiguous name.
+MOST_SUGGESTED = 8
+
+
 def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple[str, ...]:
-    """The slugs that are meant by slugs or names of systems. Raises UnknownChoice, naming similar ones."""
-    by_name: dict[str, list[str]] = {}
-    for choice in choices.values():
-        by_name.setdefault(choice.name.casefold(), []).append(choice.slug)
+    """Return the slugs of systems that are given by slug, name, or label.
+
+    Raises:
+        UnknownChoice: With the slugs of the systems that have the name, or else of those with similar ones.
+    """
     slugs = []
     for name in names:
-        meant = [name] if name in choices else by_name.get(name.casefold(), [])
-        if len(meant) != 1:
-            near = meant or get_close_matches(name.casefold(), [*choices, *by_name], n=5, cutoff=0.5)
-            raise UnknownChoice("system", name, near)
-        slugs += meant
+        matches = _matches(name, choices)
+        if len(matches) != 1:
+            raise UnknownChoice("system", name, (matches or _similar(name, choices))[:MOST_SUGGESTED])
+        slugs += matches
     return tuple(dict.fromkeys(slugs))
+
+
+def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
+    """Return the systems of this slug, else of this very name or label, else of the same in other letter case."""
+    if name in choices:
+        return [name]
+    key = name.casefold()
+    exact = [slug for slug, choice in choices.items() if name in (choice.name, choice.label)]
+    if len(exact) == 1:
+        return exact
+    if key in choices:
+        return [key]
+    return exact or [
+        slug for slug, choice in choices.items() if key in (choice.name.casefold(), choice.label.casefold())
+    ]
+
+
+def _similar(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
+    """Return the systems whose name or slug contains the text, then those that are spelled similarly."""
+    key = name.casefold()
+    spellings: dict[str, list[str]] = {}
+    for slug, choice in choices.items():
+        for text in {slug, choice.name.casefold()}:
+            spellings.setdefault(text, []).append(slug)
+    containing = [text for text in spellings if key in text]
+    close = get_close_matches(key, spellings, n=MOST_SUGGESTED, cutoff=0.5)
+    return list(dict.fromkeys(slug for text in (*containing, *close) for slug in spellings[text]))
 
 
 def distinct_choices(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dict[str, SystemChoice]:

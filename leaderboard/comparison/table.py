@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from django.utils.translation import gettext as _
 
 from evaluation.statistics.correction import holm
 from leaderboard.boards import pages
@@ -16,15 +17,24 @@ from leaderboard.boards.columns.gap import gap_texts
 from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.model import Row
 from leaderboard.boards.state import BoardState
+from leaderboard.boards.wording import p_text
 from leaderboard.comparison.selection import ComparedEntry
-from leaderboard.comparison.testing import PairTest, TestRequest, permutations_for, run_tests
+from leaderboard.comparison.testing import (
+    OF_PAGE,
+    CorrectedP,
+    PairTest,
+    TestRequest,
+    corrected_on_board,
+    permutations_for,
+    run_tests,
+)
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.results.kinds import REPORTED, STALE, UNRANKED
 from leaderboard.results.significance.gaps import Gap
-from leaderboard.results.significance.statements import gaps_of
+from leaderboard.results.significance.statements import BoardStatements, statements
 from leaderboard.results.significance.types import ALPHA
 
 #: Why a dataset has no tests, beside that its results are reported or stale.
@@ -43,7 +53,7 @@ class ComparedCell:
     comparable: bool = False
     delta: float | None = None
     tested: PairTest | None = None
-    p: float | None = None
+    corrected: CorrectedP | None = None
     measure: str = ""
     gap: Gap | None = None
 
@@ -54,15 +64,24 @@ class ComparedCell:
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "delta": numbers.signed(self.delta, numbers.DECIMALS),
             "direction": numbers.direction(self.delta, self.measure) if self.is_significant else "ns",
-            "p": p_text(self.p),
+            "p": "—" if self.tested is None else format_p_value(self.tested.p),
+            "corrected": "" if self.corrected is None else self.corrected.text,
             "spread": self.spread,
             "gap": gap_texts(self.gap),
         }
 
     @property
+    def p_values_text(self) -> str:
+        """Both p-values in a sentence: `p < 0.001 for this pair; p = 0.214 corrected for the board’s 153 pairs.`"""
+        if self.tested is None:
+            return ""
+        alone = _("p %(p)s for this pair") % {"p": p_text(self.tested.p)}
+        return f"{'; '.join(filter(None, [alone, self.corrected and self.corrected.sentence]))}."
+
+    @property
     def is_significant(self) -> bool:
-        """Whether the difference is more than chance; of means over datasets nobody knows."""
-        return self.p is not None and self.p < ALPHA
+        """Whether the difference is significant in the test of this pair alone; never for means over datasets."""
+        return self.tested is not None and self.tested.p < ALPHA
 
     @property
     def spread(self) -> str:
@@ -140,7 +159,8 @@ def compare(
         raise UnknownChoice("measure", measure, measures)
     found = [_row(slugs, of_dataset, measure) for of_dataset in by_dataset.values()]
     rows = [row for row in found if sum(cell.value is not None for cell in row.cells) > 1]
-    rows, pairs, permutations = _run_tests(_with_gaps(rows))
+    boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
+    rows, pairs, permutations = _run_tests(_with_gaps(rows, boards), boards)
     means = _means(slugs, rows, measure, benchmark)
     return Comparison(
         rows=rows,
@@ -179,17 +199,22 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], chosen: str) ->
     )
 
 
-def _with_gaps(rows: Sequence[ComparedDataset]) -> list[ComparedDataset]:
-    """The rows with the contamination gaps of their cells. One query more where no dataset has a twin."""
-    gaps = gaps_of({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
-    found = []
-    for row in rows:
-        cells = (
-            replace(cell, gap=gaps.get((cell.entry.pk, cell.measure))) if cell.entry else cell
-            for cell in row.cells
+def _with_gaps(
+    rows: Sequence[ComparedDataset], boards: Mapping[int, BoardStatements]
+) -> list[ComparedDataset]:
+    """Return the rows with the contamination gaps of their cells."""
+    return [
+        replace(
+            row,
+            cells=tuple(
+                replace(cell, gap=boards[cell.entry.dataset_id].of(cell.entry.pk, cell.measure).gap)
+                if cell.entry
+                else cell
+                for cell in row.cells
+            ),
         )
-        found.append(replace(row, cells=tuple(cells)) if gaps else row)
-    return found
+        for row in rows
+    ]
 
 
 def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
@@ -230,8 +255,10 @@ def _untested(entry: ComparedEntry) -> str:
     return "" if entry.is_current else STALE
 
 
-def _run_tests(rows: Sequence[ComparedDataset]) -> tuple[list[ComparedDataset], int, int]:
-    """The rows with their tests, how many tests there are, and with how many permutations each."""
+def _run_tests(
+    rows: Sequence[ComparedDataset], boards: Mapping[int, BoardStatements]
+) -> tuple[list[ComparedDataset], int, int]:
+    """Return the rows with their tests, how many tests there are, and with how many permutations each."""
     open_rows = [row for row in rows if not row.untested and row.cells[0].comparable]
     questions = {row.slug: question for row in open_rows if (question := _question(row)) is not None}
     judged = sum(row.cells[0].entry.judged for row in open_rows if row.cells[0].entry)
@@ -239,8 +266,9 @@ def _run_tests(rows: Sequence[ComparedDataset]) -> tuple[list[ComparedDataset], 
     answers = run_tests(list(questions.values()), permutations) if questions else {}
     results = {slug: answers[question] for slug, question in questions.items()}
     p = [tested.p for tested_row in results.values() for tested in tested_row]
-    corrected = iter(holm(np.array(p)).tolist() if p else [])
-    return [_with_tests(row, results.get(row.slug, []), corrected) for row in rows], len(p), permutations
+    of_page = iter(holm(np.array(p)).tolist() if p else [])
+    tested = [_with_tests(row, results.get(row.slug, []), of_page, len(p), boards) for row in rows]
+    return tested, len(p), permutations
 
 
 def _question(row: ComparedDataset) -> TestRequest | None:
@@ -248,14 +276,28 @@ def _question(row: ComparedDataset) -> TestRequest | None:
     return TestRequest(entries, row.measure) if len(entries) > 1 else None
 
 
-def _with_tests(row: ComparedDataset, results: Sequence[PairTest], corrected: object) -> ComparedDataset:
+def _with_tests(
+    row: ComparedDataset,
+    results: Sequence[PairTest],
+    of_page: Iterator[float],
+    tests: int,
+    boards: Mapping[int, BoardStatements],
+) -> ComparedDataset:
+    """Return the row with its results, each p-value corrected as on the dataset's board, or over the page."""
     if not results:
         return row
     remaining = iter(results)
-    cells = [row.cells[0]]
+    first = row.cells[0]
+    cells = [first]
     for cell in row.cells[1:]:
         if cell.comparable:
-            cell = replace(cell, tested=next(remaining), p=next(corrected))  # type: ignore[call-overload]
+            here, found = next(of_page), None
+            if first.entry and cell.entry:
+                board = boards[first.entry.dataset_id]
+                found = corrected_on_board(board, (first.entry.pk, cell.entry.pk), row.measure)
+            if found is None and tests > 1:
+                found = CorrectedP(here, tests, OF_PAGE)
+            cell = replace(cell, tested=next(remaining), corrected=found)
         cells.append(cell)
     return replace(row, cells=tuple(cells))
 
@@ -310,11 +352,6 @@ def _won(rows: Sequence[ComparedDataset], place: int) -> tuple[int, int, int]:
     compared = [(row.cells[place].delta, row.measure) for row in rows if row.cells[place].delta is not None]
     directions = [numbers.direction(delta, measure) for delta, measure in compared]
     return directions.count("up"), directions.count(""), directions.count("down")
-
-
-def p_text(p: float | None) -> str:
-    """A p-value as papers print it, a dash where there is none."""
-    return "—" if p is None else format_p_value(p)
 
 
 def reasons(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:

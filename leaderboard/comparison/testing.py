@@ -7,15 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.db.models import prefetch_related_objects
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 from numpy.typing import NDArray
 
 from evaluation.statistics import SEED
 from evaluation.statistics.comparison import count_wins
 from evaluation.statistics.randomisation import PERMUTATIONS, randomisation_test
+from leaderboard.boards.columns.significance import format_p_value
+from leaderboard.boards.wording import p_text
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.measures import better
 from leaderboard.models import Entry
 from leaderboard.results.records import per_query_means
+from leaderboard.results.significance.statements import BoardStatements
 
 #: A page draws so many signs at most, one for each query and permutation: about a second of a core.
 MOST_SIGNS = 100_000_000
@@ -31,6 +36,38 @@ class PairTest(NamedTuple):
     wins: int
     ties: int
     losses: int
+
+
+class Family(NamedTuple):
+    """Tests that are corrected together: as a cell and as a sentence name them, with a place for their number."""
+
+    short: str
+    sentence: str
+
+
+OF_BOARD = Family(_("%(tests)d pairs"), _("p %(p)s corrected for the board’s %(tests)d pairs"))
+WITH_BASELINE = Family(
+    _("%(tests)d vs baseline"), _("p %(p)s corrected for the board’s %(tests)d comparisons with its baseline")
+)
+OF_PAGE = Family(_("%(tests)d here"), _("p %(p)s corrected for the %(tests)d pairs of this page"))
+
+
+class CorrectedP(NamedTuple):
+    """The p-value of a pair, corrected for a number of tests."""
+
+    p: float
+    tests: int
+    family: Family
+
+    @property
+    def text(self) -> str:
+        """As a cell has it: `0.214 (153 pairs)`."""
+        return f"{format_p_value(self.p)} ({gettext(self.family.short) % {'tests': self.tests}})"
+
+    @property
+    def sentence(self) -> str:
+        """`p = 0.214 corrected for the board’s 153 pairs`."""
+        return gettext(self.family.sentence) % {"p": p_text(self.p), "tests": self.tests}
 
 
 class TestRequest(NamedTuple):
@@ -95,3 +132,19 @@ def _run_test(
 def _key(question: TestRequest, permutations: int) -> str:
     # The evaluations of an entry never change: other judgements make other entries.
     return f"{question.entries} {question.measure} {permutations} {SEED}"
+
+
+def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: str) -> CorrectedP | None:
+    """Return the p-value that a board has for a pair of its entries, one of which is its best or its baseline."""
+    found = board.tests(measure)
+    if found is None:
+        return None
+    for anchor, column, tests, family in (
+        (found.best, "p_best_corrected", found.pairs, OF_BOARD),
+        (found.baseline, "p_baseline_corrected", found.comparisons, WITH_BASELINE),
+    ):
+        if anchor in pair and (other := found.of(pair[1 - pair.index(anchor)])) is not None:
+            p = getattr(other, column)
+            if p is not None and tests > 1:
+                return CorrectedP(p, tests, family)
+    return None

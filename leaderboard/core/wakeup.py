@@ -50,6 +50,9 @@ def send_wakeup(task: str, to: str, **arguments: Any) -> bool:
                 ignore_result=True,
                 expires=EXPIRES,
                 connection=connection,
+                # The message goes straight to the queue's key, so no queue is declared: workers do that for their own,
+                # and a retriever needs no right to write bindings of others.
+                declare=[],
             )
     except Exception as error:  # of the broker, the connection to it, or the wait for one of ours
         _silent_until = monotonic() + PAUSE

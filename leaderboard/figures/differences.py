@@ -31,6 +31,7 @@ from leaderboard.figures.rows import (
     titled,
     value,
 )
+from leaderboard.results.significance.statements import differs
 from leaderboard.results.significance.types import EntryCertainty
 
 #: So many systems side by side; without a choice there are two.
@@ -55,12 +56,13 @@ def build(request: FigureRequest) -> Plot:
 
 
 class _Series(NamedTuple):
-    """What is compared with the baseline: differences and their 95% intervals, and the pages that points lead to."""
+    """Differences to the baseline: their 95% intervals, the pages that points lead to, and which are significant."""
 
     name: str
     values: Sequence[float | None]
     ends: Sequence[Ends]
     links: Sequence[str] = ()
+    significant: Sequence[bool] = ()
 
 
 def _system_differences(board: Board, column: str) -> Plot:
@@ -71,9 +73,13 @@ def _system_differences(board: Board, column: str) -> Plot:
     lower = lower_is_better(board)
     rows.sort(key=lambda row: value(row, column) or 0.0, reverse=not lower)
     rows, notes = rows_of_bars(rows, "best differences")
-    ends = [_ends(row, column) for row in rows]
-    links = [system_url(row) for row in rows]
-    series = _Series(f"Δ {board.measure}", [value(row, column) for row in rows], ends, links)
+    series = _Series(
+        f"Δ {board.measure}",
+        [value(row, column) for row in rows],
+        [_ends(row, column) for row in rows],
+        [system_url(row) for row in rows],
+        [differs(_certainty(row, column)) for row in rows],
+    )
     return _plot(
         board.measure,
         board.baseline,
@@ -89,8 +95,11 @@ def _system_differences(board: Board, column: str) -> Plot:
 
 def _ends(row: Row, column: str) -> Ends:
     """The 95% interval of what a row has in a column of differences."""
-    found = row[column].certainty or (row.certainty if column == DELTA else None)
-    return difference_interval(found)
+    return difference_interval(_certainty(row, column))
+
+
+def _certainty(row: Row, column: str) -> EntryCertainty | None:
+    return row[column].certainty or (row.certainty if column == DELTA else None)
 
 
 def difference_interval(found: EntryCertainty | None) -> Ends:
@@ -155,6 +164,7 @@ def build_system(request: FigureRequest) -> Plot:
         [round(one.delta or 0.0, DECIMALS) for one in results],
         [difference_interval(one.certainty) for one in results],
         [reverse("dataset", args=[one.dataset_slug]) for one in results],
+        [differs(one.certainty) for one in results],
     )
     return _plot(
         list_names(measures),
@@ -216,15 +226,14 @@ def _plot(
 def _points(
     number: int, series: _Series, heads: Sequence[str], form: str, *, lower: bool, single: bool
 ) -> go.Scatter:
-    """One series. Alone, it has colours where intervals exclude 0; several have a hue and a symbol each."""
+    """Return one series. Alone, significant differences have colors; several have a hue and a symbol each."""
     look = mark(number)
     colors, symbols = [look.color] * len(heads), [look.symbol] * len(heads)
     if single:
-        sure = [bool(pair and (pair[0] > 0 or pair[1] < 0)) for pair in series.ends]
-        symbols = ["circle" if certain else "circle-open" for certain in sure]
+        symbols = ["circle" if certain else "circle-open" for certain in series.significant]
         colors = [
             (BETTER if ((number or 0) > 0) != lower else WORSE) if certain else GREY
-            for certain, number in zip(sure, series.values, strict=True)
+            for certain, number in zip(series.significant, series.values, strict=True)
         ]
     return go.Scatter(
         mode="markers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -47,13 +48,15 @@ def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]
 
 
 def first_of_each_team(runs: Iterable[Run], runs_per_team: int) -> list[Run]:
-    """Of each team its first runs; those of the site itself count as one team's."""
-    taken: dict[int | None, int] = {}
+    """Return the first runs of each team, or of each participant where a team names several.
+
+    The site's own runs count as one team's.
+    """
+    taken: Counter[tuple[int | None, str]] = Counter()
     chosen = []
     for run in runs:
-        team = run.system.team_id
-        if taken.get(team, 0) < runs_per_team:
-            taken[team] = taken.get(team, 0) + 1
+        if taken[run.system.contributor] < runs_per_team:
+            taken[run.system.contributor] += 1
             chosen.append(run)
     return chosen
 
@@ -66,10 +69,10 @@ def request_pool(
     runs_per_team: int | None = None,
     round: Round | None = None,
 ) -> Pool:
-    """Ask for a pool of the first `depth` documents of these runs, or else of each team's first `runs_per_team`.
+    """Request a pool of the first `depth` documents of these runs, or of the first `runs_per_team` of each team.
 
-    `round`: only of its runs, as many of a team as it lets in unless that is said. Within `audit.acting`. Raises
-    JudgingRefused where there is nothing to draw from.
+    A participant that a team names counts as a team. With `round`, only its runs are used, by default as many per team
+    as it accepts. Call it within `audit.acting`. Raises JudgingRefused where there is nothing to draw from.
     """
     if runs_per_team is None and round is not None:
         runs_per_team = round.runs_per_team

@@ -120,6 +120,11 @@ class System(models.Model):
         """The system's page."""
         return reverse("system", args=[self.slug])
 
+    @property
+    def contributor(self) -> tuple[int | None, str]:
+        """Team and participant: a team that sends runs of several participants counts as several contributors."""
+        return self.team_id, self.participant
+
 
 class DeclaredNumber(NamedTuple):
     """A number that teams declare of a system, by the name of its column here: `label` and `hint` are for pages.

@@ -14,7 +14,7 @@ from evaluation.runs.pooling import sole_finds
 from evaluation.runs.score import score_run
 from leaderboard.core.storage.runs import run_path
 from leaderboard.datasets.qrels import load_qrels, scoring_target
-from leaderboard.models import Entry, JudgementImport, Pool, Qrels, Run, System
+from leaderboard.models import Entry, JudgementImport, Pool, Qrels, Run
 
 
 class LeftOut(NamedTuple):
@@ -50,10 +50,6 @@ def runs_of(pool: Pool) -> QuerySet[Run]:
     return Run.objects.filter(pools=pool).select_related("system").order_by("pk")
 
 
-def _team_of(system: System) -> Hashable:
-    return system.team_id, system.participant
-
-
 def left_out_scores(
     qrels: Qrels,
     measure: str,
@@ -68,7 +64,9 @@ def left_out_scores(
     participants, each of these is one. `progress` is called now and then, and may raise.
     """
     fed = [
-        (_team_of(run.system), run, pool) for pool in fed_pools(qrels).order_by("pk") for run in runs_of(pool)
+        (run.system.contributor, run, pool)
+        for pool in fed_pools(qrels).order_by("pk")
+        for run in runs_of(pool)
     ]
     teams = {team for team, _, _ in fed}
     rows = (
@@ -76,7 +74,9 @@ def left_out_scores(
     )
     of_teams = rows.order_by("system__team", "system__participant", "pk")
     missing = [
-        each for each in of_teams.prefetch_related("seeds__evaluation__run") if _team_of(each.system) in teams
+        each
+        for each in of_teams.prefetch_related("seeds__evaluation__run")
+        if each.system.contributor in teams
     ]
     if not missing:
         return LeftOut({pk: known[pk] for pk in entries if pk in known})
@@ -95,7 +95,7 @@ def left_out_scores(
     without: dict[Hashable, judged.Qrels] = {}
     scores: dict[int, float] = {}
     for entry in missing:
-        team = _team_of(entry.system)
+        team = entry.system.contributor
         if team not in without:
             without = {team: present.without(found.get(team, {}))}
         against = replace(target, qrels=without[team], hidden=False)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from django.db.models import Count, Q
+from django.db.models import CharField, Count, Q, Value
+from django.db.models.functions import Cast, Concat
 
 from leaderboard.models import Dataset, Round, Run
 from leaderboard.rounds.lifecycle import (
@@ -118,8 +119,14 @@ def timeline(row: Round, now: datetime) -> list[TimelineStep]:
     return steps
 
 
+#: `System.contributor` as one value of a query.
+CONTRIBUTOR = Concat(
+    Cast("system__team", CharField()), Value(":"), "system__participant", output_field=CharField()
+)
+
+
 def count_runs(rows: Iterable[Round]) -> dict[int, RunCounts]:
-    """By round: how many submissions it has whose runs are stored, of how many teams, and how many late. One query."""
+    """Count the stored submissions, teams (a participant counts as one), and late submissions of each round."""
     wanted = [row.pk for row in rows]
     in_time, late = Q(late=False), Q(late=True)
     counted = (
@@ -127,7 +134,7 @@ def count_runs(rows: Iterable[Round]) -> dict[int, RunCounts]:
         .values("round")
         .annotate(
             runs=Count("submission_reference", filter=in_time, distinct=True),
-            teams=Count("system__team", filter=in_time, distinct=True),
+            teams=Count(CONTRIBUTOR, filter=in_time, distinct=True),
             late_runs=Count("submission_reference", filter=late, distinct=True),
         )
     )

@@ -57,6 +57,8 @@ CELERY_BROKER_URL = REDIS_URL
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # For ever: a worker without a broker still works, since it looks into the database.
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+# A worker reconnects after an error that the broker reports, such as WRONGTYPE, and not only after a lost connection.
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 # What runs was acknowledged when it came: a lost connection says nothing about it.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_BROKER_TRANSPORT_OPTIONS = {

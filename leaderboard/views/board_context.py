@@ -223,17 +223,17 @@ def _legend(board: Board) -> dict[str, Any]:
     coarse = [] if published is None else [c.head for c in shown if c.key in board.measures[1:]]
     if published is not None and published.step >= PUBLIC_STEP:
         coarse = [published.measure, *coarse]
+    several = len(board.statements.tied_with_best(board.measure)) > 1
     said_once = len(dates) == 1 and all(column.key != "published" for column in shown)
     return {
         "differences": any(column.kind in ("delta", "relative") for column in shown),
         "least": "" if least is None else f"{least:+.3f}",
-        "within": "" if published is None else f"{published.tied_within:.3f}",
+        "within": f"{published.tied_within:.3f}" if published is not None and several else "",
         "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
         "wins": next((c.note for c in shown if c.key == WINS), ""),
         "coarse": " and ".join(coarse),
         "step": PUBLIC_STEP,
         "noise": any(c.key in WITH_SPREAD for c in shown),
-        "ties": len(board.statements.tied_with_best(board.measure)) > 1,
         "lower": list(dict.fromkeys(c.head for c in shown if c.better == "lower" and c.numeric)),
         "date": date.fromisoformat(str(*dates)) if said_once else None,
     }

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from evaluation.statistics.correction import CORRECTION
 from evaluation.statistics.randomisation import TEST
 from leaderboard.boards.columns.marks import SEEDS
-from leaderboard.boards.state import BoardState
+from leaderboard.boards.state import BoardState, last_value
 from leaderboard.comparison.by_query import PairComparison, by_query, overlaps
 from leaderboard.comparison.queries.collection import OpenCollection, open_collection
 from leaderboard.comparison.selection import (
@@ -47,7 +47,7 @@ def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
     systems = _offered.get(revision)
     if systems is None:
         choices = system_choices()
-        options = ((each.slug, ", ".join(filter(None, (each.name, each.by)))) for each in choices.values())
+        options = ((each.slug, each.label) for each in choices.values())
         systems = choices, format_html_join("", '<option value="{}">{}</option>', options)
         _offered.put(revision, systems, LIFETIME / 2)
     return systems
@@ -72,13 +72,39 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
         view = requested.but(systems=resolve_systems(requested.systems, choices))
         context = _context(view, choices) if len(view.systems) > 1 else {}
     except UnknownChoice as error:
-        chosen = [slug for slug in request.GET.getlist("system") if slug in choices][:MOST_SYSTEMS]
-        context = {"error": error, "options": options, **_form(CompareState(tuple(chosen)), choices)}
+        context = {"options": options, **_form(CompareState(), choices), **_error(request, error, choices)}
         return render(request, "leaderboard/compare.html", context, status=400)
     if request.GET.urlencode() and view.systems != tuple(request.GET.getlist("system")):
         return redirect(reverse("compare") + view.query_string())  # what a form sent, said shorter
     context = {"options": options, **_form(view, choices), **context}
     return render(request, "leaderboard/compare.html", context)
+
+
+def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, SystemChoice]) -> dict[str, Any]:
+    """Return the context of a refused form: its entries as they were, and a link for each suggestion."""
+    parameter = {"system to compare by query": "with"}.get(error.parameter, error.parameter)
+    entered = [value.strip() for value in request.GET.getlist("system") if value.strip()]
+    links = []
+    for choice in error.choices if error.parameter != "number of systems" else ():
+        query = request.GET.copy()
+        query.setlist("system", [choice if value == error.value else value for value in entered])
+        if parameter != "system":
+            query[parameter] = choice
+        label = choices[choice].label if choice in choices else choice
+        links.append((label, f"{reverse('compare')}?{query.urlencode()}"))
+    names = {choices[slug].name.casefold() for slug in error.choices if slug in choices}
+    others = {
+        name: last_value(request.GET, name)
+        for name in ("measure", "dataset", "benchmark")
+        if name != parameter
+    }
+    return {
+        "view": CompareState().but(**others),
+        "error": error,
+        "suggestions": links,
+        "several": names == {error.value.casefold()},
+        "boxes": [*entered[:MOST_SYSTEMS], "", ""][: max(2, min(len(entered), MOST_SYSTEMS))],
+    }
 
 
 def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
@@ -95,7 +121,7 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
             )
             for slug in view.systems
         ],
-        "blanks": range(max(1, 2 - len(view.systems)) if len(view.systems) < MOST_SYSTEMS else 0),
+        "boxes": [""] * (max(1, 2 - len(view.systems)) if len(view.systems) < MOST_SYSTEMS else 0),
         "most": MOST_SYSTEMS,
     }
 
@@ -147,6 +173,7 @@ def _one_dataset(
     return {
         "one": row,
         **(_pair(pair, choices[view.systems[0]], choices[other]) if pair else {}),
+        "p_values": row.cells[view.systems.index(other)].p_values_text,
         "first": choices[view.systems[0]],
         "other": choices[other],
         "pair_slugs": [view.systems[0], other],

@@ -114,7 +114,12 @@ class NewsFeed(_Feed):
 
     def item_description(self, item: news.Item) -> str:
         """The same with what makes it special, as the HTML that Django declares a summary to be."""
-        return escape(f"{for_xml(item.title)}{'. Best score so far.' if item.new_best else ''}")
+        best = (
+            "Best score so far, significantly better than the baseline."
+            if item.significant
+            else "Best score so far."
+        )
+        return escape(f"{for_xml(item.title)}{f'. {best}' if item.new_best else ''}")
 
     def item_link(self, item: news.Item) -> str:
         """Where to read on."""

@@ -274,7 +274,7 @@ class ResultSerializer(Answer):
         source="standing.ties",
         child=serializers.IntegerField(),
         allow_null=True,
-        help_text="First and last rank that it ties with; null where that is not known, or not told.",
+        help_text="First and last rank that tests of all pairs leave open; null where they are not known.",
     )
     board = AddressField(source="standing.board_path", help_text="The board with its row marked.")
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from evaluation.archives.compression import FileLimits, describe_bytes, open_blocks
+from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, open_blocks
 from evaluation.archives.zip import TOO_MANY_FILES, ZipAllowance, ZipPolicy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode, Report
-from evaluation.runs.header import looks_like_json
+from evaluation.runs.forms import recognize
 from evaluation.runs.problems import EMPTY
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.disk import disk_errors
@@ -278,7 +278,7 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
             in_all -= at_most if text is None else len(text)
             if text is not None:
                 # JSON is read from the file: how far it may expand depends on how it is compressed.
-                content = run.path if looks_like_json(text) else text
+                content = run.path if recognize(text[:BLOCK]) == "json" else text
                 report = check_run(content, scoring_target(run.version))
         except InvalidContent as error:
             report = error.report

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from django.conf import settings
 
-from evaluation.archives.compression import FileLimits, open_blocks
+from evaluation.archives.compression import BLOCK, FileLimits, open_blocks
 from evaluation.core.errors import InvalidContent
-from evaluation.runs.header import looks_like_json
-from evaluation.runs.mteb import predictions_as_lines
+from evaluation.runs.forms import recognize, write_as_trec
 from evaluation.runs.problems import UNKNOWN_DOCUMENTS_SHARE, no_lines, refuse_binary
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset
@@ -65,9 +64,12 @@ def _beginning(path: Path) -> bytes:
             break
     if not content.strip():
         raise InvalidContent.of(no_lines())
-    if not looks_like_json(bytes(content[:4096])):
+    form = recognize(bytes(content[:BLOCK]))
+    if form is None:
         refuse_binary(bytes(content[:4096]))
         return bytes(content)
     lines = BytesIO()
-    predictions_as_lines(path, limits, lines)
+    # A JSON document is read whole; of lines, the last one may be cut off.
+    whole_lines = bytes(content[: content.rfind(b"\n") + 1])
+    write_as_trec(form, path if form == "json" else whole_lines or bytes(content), limits, lines)
     return lines.getvalue()

@@ -33,6 +33,8 @@ from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection
 from django.db.models.functions import Now
 from django.utils import timezone
+from kombu.exceptions import OperationalError
+from redis import ResponseError
 
 from leaderboard import VERSION
 from leaderboard.celery import app
@@ -60,6 +62,8 @@ LEAVE = signal.SIGUSR2
 #: Seconds that work may take to leave by itself. The supervisor gives a worker eight in all.
 GRACE = 1.5
 _PAUSE = 0.1
+#: What reading an entry raises that is no message: text that is not JSON, is nested too deeply, or lacks a field.
+MALFORMED = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 #: A process and the claim under which it has a job: the job's key and fence.
 Claim = tuple[int, int, int]
 
@@ -113,6 +117,36 @@ class WorkerPresence(bootsteps.StartStopStep):
 
 
 app.steps["worker"].add(WorkerPresence)
+
+
+class BrokerRepair(bootsteps.StartStopStep):
+    """Keeps the consumer alive where others wrote something else than messages into the worker's queues.
+
+    Kombu ends the worker when it reads such an entry, or when a queue's key holds a value of another type. Here the
+    consumer reconnects instead, as after a lost connection. A malformed entry is gone once it is read.
+    """
+
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        consumer.channel_errors = (*consumer.channel_errors, *MALFORMED)
+
+    def stop(self, consumer: Any) -> None:
+        """Before the consumer reconnects, delete the keys of its queues that hold no list."""
+        if consumer.blueprint.state != bootsteps.RUN:
+            return  # the worker ends
+        with suppress(OperationalError), consumer.app.connection_for_write() as broker:
+            channel = broker.default_channel
+            keys = [
+                channel._q_for_pri(queue, step) for queue in own_queues() for step in channel.priority_steps
+            ]
+            for key in keys:
+                try:
+                    channel.client.llen(key)
+                except ResponseError as error:
+                    logger.error("the broker's key %r is no queue and is deleted: %s", key, error)
+                    channel.client.delete(key)
+
+
+app.steps["consumer"].add(BrokerRepair)
 
 
 class _IdleTime:

@@ -85,9 +85,12 @@ class QueueRow:
 
     @property
     def problem(self) -> str:
-        """Why nothing of it is taken, as a sentence; empty where somebody takes it, or nothing waits."""
-        if not self.waiting or self.workers:
+        """Return a sentence if jobs wait that no worker takes, or if nothing could be scored now; else nothing."""
+        if self.workers:
             return ""
+        if not self.waiting:
+            nobody_scores = self.name == Job.Queue.SCORE and not self.refusing
+            return "No score worker is alive: runs are accepted, and wait." if nobody_scores else ""
         waits = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'}"
         if self.refusing:
             return f"{waits} in {self.name}: its workers take nothing."

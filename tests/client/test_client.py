@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from leaderboard.core.audit import acting
 from leaderboard.core.storage import deletion_lock
-from leaderboard.models import Agreement, Dataset, User
+from leaderboard.models import Agreement, Benchmark, BenchmarkMember, Dataset, Entry, User
 from runboard import Client, Refused, SiteUnavailable, has_ended, uploading
 from runboard.cli import main
 from runboard.login import config_path
@@ -109,14 +110,86 @@ def test_from_a_collection_to_a_row_of_a_frame(
     *_, ended = client.watch(sent["id"])
     assert ended["state"] == State.DONE
     board = client.board("small", sort="AP")
-    assert set(board["System"]) == {"BM25", "Mine"}
+    assert set(board["system"]) == {"BM25", "Mine"}
     row = board.set_index("slug").loc["mine"]
     assert row["AP"] == pytest.approx(ended["jobs"][0]["scores"]["AP"])
-    assert board.columns.is_unique
-    shown = client.ask("GET", "datasets/small/board/")["columns"]
-    assert len(board.columns) == len(shown) + 3, "columns of one name stand side by side"
     assert "/at/" in board.attrs["permalink"]
     assert client.export("small", "tex").startswith(b"%")
+    assert client.export("small", "latex") == client.export("small", "tex")
+
+
+def test_the_columns_of_a_frame_are_keys_and_numbers(client: Client, small: Dataset, run: Path) -> None:
+    before = client.board("small")
+    client.submit(["small"], [run], system="Mine", architecture="dense", training_datasets="none")
+    work()
+    work()  # the tests of the whole board
+    after = client.board("small")
+    assert set(before.columns) <= set(after.columns)
+    assert after.columns.is_unique
+    assert "95% interval" not in after
+    assert list(after["ranked_among"]) == ["scored", "scored"]
+    mine = after.set_index("slug").loc["mine"]
+    ends = client.ask("GET", "datasets/small/board/")["rows"][1]["intervals"]
+    assert {"low": mine["low"], "high": mine["high"]} == ends["nDCG@10"]
+    assert {"low": mine["delta_low"], "high": mine["delta_high"]} == ends["delta"]
+    assert (mine["wins"], mine["ties"], mine["losses"]) == (0, 0, 2)
+    assert (mine["rank_low"], mine["rank_high"]) == (1, 2)
+    for frame in (before, after):
+        numeric = frame[["rank", "low", "high", "delta_low", "delta_high", "wins", "p-baseline", "AP"]]
+        assert not numeric.select_dtypes("object").columns.size
+    assert pd.isna(before["delta_low"][0])
+
+
+def test_a_benchmark_is_a_frame_and_an_export_like_a_dataset(
+    client: Client, small: Dataset, run: Path, tmp_path: Path
+) -> None:
+    benchmark = Benchmark.objects.create(slug="both", name="Both")
+    for dataset in (small, make_published(tmp_path / "other", "other")):
+        BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset)
+    client.submit(["small"], [run], system="Mine", architecture="dense")
+    work()
+    board = client.board("both").set_index("slug")
+    assert board["small"].dtype == board["other"].dtype == board["mean"].dtype == "float64"
+    assert board["coverage"].to_dict() == {"bm25": 2, "mine": 1}
+    assert (board["losses"]["mine"], board["wins"].dtype) == (1, "Int64")
+    assert b"Mine" in client.export("both")
+
+
+def test_a_submission_is_withdrawn_or_cancelled(
+    logged_in: None, client: Client, small: Dataset, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (
+        client.submit(["small"], [run], system=name, architecture="dense")["id"] for name in ("One", "Two")
+    )
+    assert main(["cancel", second]) == 0
+    assert "two: cancelled" in capsys.readouterr().out
+    work()
+    assert main(["withdraw", first, "--why", "a wrong file"]) == 0
+    assert "one: withdrawn" in capsys.readouterr().out
+    assert list(client.board("small")["system"]) == ["BM25"]
+    assert main(["withdraw", first, "--why", " "]) == 1
+
+
+def test_a_hint_follows_the_message_that_it_belongs_to(client: Client, small: Dataset, run: Path) -> None:
+    fields = {"system": "Mine", "architecture": "dense"}
+    first = client.submit(["small"], [run], **fields)
+    work()
+    run.write_text(RUN.replace("d7 7 2", "d8 7 2"))
+    with pytest.raises(Refused) as refusal:
+        client.submit(["small"], [run], **fields)
+    assert refusal.value.code == "label_needed"
+    assert "configuration=…" in str(refusal.value)
+    assert f"/submissions/{first['id']}/" in str(refusal.value)
+
+
+def test_a_withheld_result_says_what_it_means(
+    logged_in: None, client: Client, small: Dataset, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent = client.submit(["small"], [run], system="Mine", architecture="dense")
+    work()
+    Entry.objects.filter(system__slug="mine").update(visibility=Entry.Visibility.HELD)
+    assert main(["status", sent["id"]]) == 0
+    assert "small: done No significant change" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_notebook_runs_from_top_to_bottom(
@@ -131,7 +204,7 @@ def test_the_notebook_runs_from_top_to_bottom(
             exec("".join(cell["source"]), variables)
         if "client.submit(" in "".join(cell["source"]):
             work()
-    assert "TF-IDF of a notebook" in set(variables["board"]["System"])
+    assert "TF-IDF of a notebook" in set(variables["board"]["system"])
 
 
 def test_the_command_says_what_it_does(
@@ -163,7 +236,7 @@ def test_the_command_says_what_it_does(
     assert main(["status"]) == 0
     assert identifier in capsys.readouterr().out
     assert main(["board", "small", "--view", "sort=AP"]) == 0
-    assert re.search(r"^ *\d+ +Mine .* [+-]\d+\.\d%$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^ *\d+ +Mine .* [+-]\d+\.\d%", capsys.readouterr().out, re.MULTILINE)
     assert main(["export", "small", "--format", "csv", "--out", str(tmp_path / "board.csv")]) == 0
     assert "Mine" in (tmp_path / "board.csv").read_text()
 

@@ -235,7 +235,7 @@ def test_words_of_any_language_are_printed_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("board beir", "no dataset and no benchmark “beir”"),
+        ("board beir", "no dataset or benchmark “beir”"),
         ("export small --format zzz", "no format “zzz”"),
         ("status x", "api/v1/submissions/x/"),
         ("board small --view nonsense=1", "has no nonsense"),

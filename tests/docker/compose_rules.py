@@ -26,6 +26,8 @@ SECRETS = (
 )  # fmt: skip
 #: Who signs sessions and links; all others have a key that they forget.
 SIGNING = {"setup", "web", "intake", "curation"}
+#: Secrets for the same services alone, beside those of the services that people sign in with.
+OF_PAGES = ("METRICS_TOKEN", "SECRET_KEY_FALLBACKS")
 #: It brings everything up to date and ends.
 ENDS = {"setup"}
 #: Whose image is not ours: there the user is named beside it.
@@ -190,14 +192,17 @@ WRITE_ONLY = ("score", "dispatch", "notices")
 
 
 def retrievers_have_little_of_the_broker(services: Services) -> None:
-    """Of commands, keys and channels what is named, and of others' queues only to put something into them."""
+    """Check that keys and commands are named, keys in selectors only, and that others' queues can only be added to."""
     command = re.sub(r"[\"'\s]+", " ", " ".join(services["redis"]["command"])) + " "
     rules = command.partition("--user retriever ")[2]
     for rule in TOO_MUCH:
         assert f" {rule}" not in rules, f"{rule} for retrievers"
     assert "pidbox" not in rules, "remote control for retrievers"
+    selectors = [set(selector.split()) for selector in re.findall(r"\(([^)]*)\)", rules)]
+    assert "~" not in re.sub(r"\([^)]*\)", "", rules), "a key that retrievers may use with every command"
     for queue in WRITE_ONLY:
-        assert f" %W~{queue}* " in rules, f"a retriever may read {queue}"
+        commands = {rule for each in selectors if f"~{queue}*" in each for rule in each if rule[0] == "+"}
+        assert commands == {"+lpush", "+llen"}, queue
 
 
 def secrets_are_for_who_needs_them(services: Services) -> None:
@@ -207,6 +212,8 @@ def secrets_are_for_who_needs_them(services: Services) -> None:
             continue
         told = service["environment"]
         assert (told["SECRET_KEY"] != "none") == (name in SIGNING), f"{name}: SECRET_KEY"
+        secret = [each for each in told if each in OF_PAGES or each.endswith("_CLIENT_SECRET")]
+        assert bool(secret) == (name in SIGNING), f"{name}: {', '.join(secret)}"
         role = "runboard_retriever" if name.startswith("retriever") else "runboard_site"
         assert told["DATABASE_URL"].startswith(f"postgresql://{role}:"), f"{name}: DATABASE_URL"
         assert ("OWNER_URL" in told) == (name == "setup"), f"{name}: OWNER_URL"
@@ -214,8 +221,6 @@ def secrets_are_for_who_needs_them(services: Services) -> None:
         if name.startswith("retriever"):
             assert told["REDIS_URL"].startswith("redis://retriever:"), f"{name}: REDIS_URL"
             assert told["EMAIL_URL"] == "consolemail://", name
-            assert not told["METRICS_TOKEN"], name
-            assert not told["SECRET_KEY_FALLBACKS"], name
         else:
             assert "consolemail" not in told["EMAIL_URL"], (
                 f"{name}: keys in mails would go to the log, unasked"

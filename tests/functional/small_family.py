@@ -1,6 +1,7 @@
 """A supervisor of small commands, as a process of its own so that a test can kill it.
 
-Arguments: the folder of state, then a JSON list of {"name", "code"}: what Python is to run.
+Arguments: the folder of state, a JSON list of {"name", "code"} with what Python is to run, and "ready" if the start of
+the site is over.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ def main() -> int:
     def live(group: ProcessGroup) -> None:
         group.watchdog.add_path(folder / "remove-me")
         group.start(*commands)
+        group.keeps_trying = sys.argv[3:] == ["ready"]
         print("started", flush=True)
         group.run_until(lambda: False)
 
-    timeouts = Timeouts(quick=5, ends=3, backoff=0.1, ending=1, ending_last=1)
+    timeouts = Timeouts(quick=5, ends=3, backoff=0.1, longest_backoff=0.2, ending=1, ending_last=1)
     return run(folder, "a small family", Path.cwd(), live, timeouts)
 
 

@@ -13,11 +13,14 @@ import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
@@ -108,7 +111,7 @@ def test_torch_is_locked_apart_and_in_one_version() -> None:
 def test_locks_agree_with_each_other_and_cover_what_differs_between_platforms() -> None:
     everything = {platform: check.asked_for(read("test"), platform, (3, 12)) for platform in check.PLATFORMS}
     for platform, of_tests in everything.items():
-        for lock in ("run", "web", "postgresql"):
+        for lock in ("run", "web", "postgresql", "client", "kernel"):
             assert check.asked_for(read(lock), platform, (3, 12)).items() <= of_tests.items(), lock
     names = {
         platform: {each.partition("==")[0] for each in wanted} for platform, wanted in everything.items()
@@ -155,6 +158,70 @@ def test_make_installs_by_hash_and_torch_by_its_version_where_no_build_is_named(
     for target in ("lock", "check-locks", "audit"):
         (tools,) = installing(target, "TOOLS=build/no-tools")
         assert re.search(r"--no-deps --require-hashes\s+--requirement locks/tools\.txt", tools)
+
+
+def workflow_steps() -> list[dict[str, Any]]:
+    """All steps of the workflows and of the client's action."""
+    files = [*(ROOT / ".github/workflows").glob("*.yml"), ROOT / "client/action.yml"]
+    read = [yaml.safe_load(path.read_text()) for path in files]
+    jobs = [job for each in read for job in each.get("jobs", {}).values()]
+    return [
+        step for part in [*jobs, *(each.get("runs", {}) for each in read)] for step in part.get("steps", [])
+    ]
+
+
+def test_workflows_run_actions_by_commit_and_install_by_hash() -> None:
+    steps = workflow_steps()
+    used = [step["uses"] for step in steps if "uses" in step]
+    assert len(used) > 10
+    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each)] == []
+    commands = [step["run"] for step in steps if "run" in step]
+    commands += [
+        step["env"]["CIBW_BEFORE_BUILD"] for step in steps if "CIBW_BEFORE_BUILD" in step.get("env", {})
+    ]
+    installs = [
+        line for text in commands for line in text.replace("&&", "\n").splitlines() if "pip install" in line
+    ]
+    assert len(installs) == 5
+    for line in installs:
+        assert "--no-deps" in line
+        assert "--require-hashes --requirement" in line or line.endswith(
+            '--no-build-isolation "$GITHUB_ACTION_PATH"'
+        )
+
+
+def test_a_workflow_audits_what_is_locked_every_week() -> None:
+    audit = yaml.safe_load((ROOT / ".github/workflows/audit.yml").read_text())
+    assert audit[True]["schedule"]  # YAML reads the key `on` as true
+    assert {"run": "make audit"} in audit["jobs"]["audit"]["steps"]
+
+
+def test_the_client_is_locked_with_all_its_dependencies() -> None:
+    project = tomllib.loads((ROOT / "client/pyproject.toml").read_text())["project"]
+    assert {Requirement(each).name for each in project["dependencies"]} == set(listed("locks/client.in"))
+
+
+@pytest.mark.long
+def test_the_action_installs_the_client_by_hash(tmp_path: Path) -> None:
+    (step,) = [step for step in workflow_steps() if "client.txt" in step.get("run", "")]
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    path = f"{tmp_path / 'venv/bin'}{os.pathsep}{os.environ['PATH']}"
+    shutil.copytree(
+        ROOT / "client", tmp_path / "client", ignore=shutil.ignore_patterns("*.egg-info", "build")
+    )
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(ROOT / "locks", tmp_path / "locks")
+    environment = {**os.environ, "PATH": path, "GITHUB_ACTION_PATH": str(tmp_path / "client")}
+    environment.pop("PYTHONPATH", None)
+    subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=environment, check=True)
+    help_text = subprocess.run(
+        [tmp_path / "venv/bin/runboard", "--help"],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "submit runs, or a model's archive" in help_text
 
 
 def test_images_install_by_hash_from_locks_alone() -> None:

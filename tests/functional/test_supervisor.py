@@ -33,9 +33,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts small families on one folder; ends what a failed test leaves."""
     started: list[Supervisor] = []
 
-    def start_family(**code: str) -> Supervisor:
+    def start_family(*words: str, **code: str) -> Supervisor:
         commands = json.dumps([{"name": name, "code": text} for name, text in code.items()])
-        arguments = ["-m", "tests.functional.small_family", str(tmp_path / "var"), commands]
+        arguments = ["-m", "tests.functional.small_family", str(tmp_path / "var"), commands, *words]
         started.append(Supervisor(arguments, tmp_path / "mark"))
         return started[-1]
 
@@ -122,6 +122,16 @@ def test_a_child_that_keeps_dying_ends_everything_with_its_reason(start: Start) 
     assert "no such table: wakeup" in supervisor.printed
     assert "broken.log" in supervisor.printed
     assert supervisor.descendants() == {}
+
+
+def test_once_the_site_is_ready_a_child_that_keeps_dying_ends_nothing_else(start: Start) -> None:
+    supervisor = start("ready", broken="raise SystemExit('WRONGTYPE')", sleep=SLEEP)
+    eventually(lambda: supervisor.printed.count("broken") >= 6, explain=lambda: supervisor.printed)
+    assert "starting it again in 0.2 s" in supervisor.printed
+    assert "has ended" not in supervisor.printed
+    assert supervisor.find("time.sleep(600)")
+    supervisor.stop()
+    assert supervisor.process.returncode == 0
 
 
 def test_the_console_shows_warnings_tracebacks_and_mail_alone(start: Start, tmp_path: Path) -> None:

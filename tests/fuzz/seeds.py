@@ -66,6 +66,9 @@ def _runs() -> Iterator[bytes]:
     predictions = json.dumps(_PREDICTIONS).encode()
     plain = (
         RUN, _HEADER + RUN, RUN.replace(b"\n", b"\r\n"), RUN.replace(b" ", b"\t"), b"\xef\xbb\xbf" + RUN, predictions,
+        json.dumps(_PREDICTIONS["default"]["test"]).encode(),
+        b'{"qid": "1", "docid": "a", "score": NaN}\n{"qid": "2"}\n', b"1\ta\t1\n1\tb\t2\n1\tc\t3\n1\td\t4\n",
+        b'qid,docno,rank,score\n1,"a",0,2.5\n',
         RUN + RUN.replace(b"tag", b"other"), b"1 Q0 a 1 nan t\n\n x\n", b"x" * 5000 + b"\n" + RUN, b"",
     )  # fmt: skip
     yield from plain

@@ -13,10 +13,12 @@ from leaderboard.boards.columns.significance import CALLED
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState
-from leaderboard.models import Dataset, Entry, Run, System
+from leaderboard.models import BoardChange, Dataset, Entry, Run, System
+from leaderboard.results.history.rows import Revision, rows_at
 from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import statements_at
 from leaderboard.results.significance.types import BoardCertainty
 from tests.leaderboard.entries import make_system, scored_dataset
 
@@ -85,6 +87,13 @@ def make_board() -> Dataset:
 def found_of(dataset: Dataset) -> BoardCertainty:
     """What is known of the board."""
     return read_certainty([dataset.pk])[dataset.pk]
+
+
+def certainty_at(dataset: Dataset, number: int) -> BoardCertainty | None:
+    """Return what was known of the board at a revision of that number."""
+    change = BoardChange.objects.select_related("dataset").get(dataset=dataset, revision=number)
+    revisions = {dataset.pk: Revision(number, change.at, {**change.facts, "hidden": change.dataset.hidden})}
+    return statements_at(revisions, rows_at(revisions))[dataset.pk].certainty
 
 
 def shown(dataset: Dataset, **state: Any) -> Board:

@@ -8,6 +8,7 @@ from django.utils.translation import gettext_noop as _
 
 from leaderboard.boards.model import Row
 from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.kinds import CLOSED, SCORED
 
 #: Follows the name of a system whose run fed a pool that was judged.
 POOLED = "§"
@@ -45,6 +46,19 @@ CHALLENGED = _(
 def notes_on_challenges(rows: Iterable[Row]) -> list[str]:
     """The note, where a row is challenged."""
     return [CHALLENGED] if any(row.entry.challenged for row in rows) else []
+
+
+MISSING_QUERIES = _(
+    "Missing queries score 0. Their number is shown below the system’s name, or above the board where every result has "
+    "the same."
+)
+
+
+def missing_from_all(rows: Iterable[Row]) -> int:
+    """Return the number of judged queries that every ranked result lacks; 0 for a single result."""
+    missing = [row.entry.missing_queries for row in rows if row.ranked_in in (SCORED, CLOSED)]
+    known = [number for number in missing if number is not None]
+    return min(known) if len(known) > 1 else 0
 
 
 DOUBTFUL = _("?: as printed, but doubtful; never used to sort or plot.")

@@ -1,7 +1,7 @@
 """How sure scores and differences are, as columns of a dataset's board and in words below it.
 
 A row's own facts are its two intervals, its p-value against the baseline, and the queries it won, tied and lost: no
-other row moves them. Rank intervals and p-values against the best are of the whole board; no filter moves these.
+other row moves them. Rank ranges and p-values against the best are of the whole board; no filter moves these.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DELTA_INTERVAL, P_BASELINE, WINS = "delta-interval", "p-baseline", "wins"
 #: What is called how in words: all columns of this module.
 CALLED = {
     INTERVAL: "interval",
-    RANKS: "rank interval",
+    RANKS: "rank range",
     P_BEST: "p vs best",
     DELTA_INTERVAL: "Δ interval",
     P_BASELINE: "p vs the baseline",
@@ -44,7 +44,7 @@ WITHHELD = _(
     "Confidence intervals and per-query results are not published, to protect the hidden judgements."
 )
 AWAITED = _("Intervals and tests are being computed and will appear shortly.")
-OUTDATED = _("The board has changed: rank intervals, p vs best and corrected tests are being recomputed.")
+OUTDATED = _("The board has changed: rank ranges, p vs best and corrected tests are being recomputed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +118,11 @@ def _over_the_board(settings: TestSettings) -> list[Column]:
     return [
         Column(
             RANKS,
-            _("Rank interval"),
+            _("Rank range"),
             EFFECTIVENESS,
             "count",
             "lower",
-            note=f"ranks that the tests cannot exclude: {corrected}; sorted by the first rank",
+            note=f"ranks that the tests leave open: {corrected}; sorted by the first rank",
             arrow=False,
             cell=lambda line: (
                 None
@@ -257,11 +257,11 @@ def _about_own_facts(settings: TestSettings, found: MeasureCertainty, baseline: 
 
 def _about_the_board(settings: TestSettings) -> str:
     return (
-        "Rank interval and p vs best come from tests of all pairs on this board, corrected together "
+        "Rank range and p vs best come from tests of all pairs on this board, corrected together "
         f"({settings.pairs_correction}, {settings.pairs_permutations:,} permutations, level {settings.alpha:g}). A "
         "system’s first rank follows all systems that are significantly better, its last rank precedes all that are "
-        "significantly worse; systems whose interval begins with 1 tie with the best. Both may change when others "
-        "submit; filters do not change them."
+        "significantly worse; systems whose range begins with 1 are not separable from the best. Both may change when "
+        "others submit; filters do not change them."
     )
 
 

@@ -134,8 +134,8 @@ def _tests(board: Board) -> list[str]:
         )
     if shown & {RANKS, P_BEST}:
         about.append(
-            f"Rank interval, p vs best: all pairs of the board, {how.pairs_correction}, level {how.alpha:g}; systems "
-            "whose interval begins with 1 tie with the best."
+            f"Rank range, p vs best: all pairs of the board, {how.pairs_correction}, level {how.alpha:g}; systems "
+            "whose range begins with 1 are not separable from the best."
         )
     return about
 

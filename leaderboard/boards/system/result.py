@@ -14,7 +14,7 @@ from leaderboard.boards.columns.significance import (
     ranks_text,
 )
 from leaderboard.boards.model import rank_label
-from leaderboard.boards.system.standing import tie_text
+from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
 from leaderboard.results.history.measurements import MeasuredEntry
@@ -39,7 +39,8 @@ class Result(NamedTuple):
     `word_pieces` is what BM25 over word pieces had in the same job, where that gives it. Of a seed set `value` is the
     mean over `seed_count` runs, `deviations` are the sample standard deviations by measure, and `seeds` the runs, of
     which nothing is told over hidden judgements. `certainty` is what was found of `measure`: None over hidden
-    judgements, of reported figures, and as long as nothing was found. `ties` says what it ties with, if known.
+    judgements, of reported figures, and as long as nothing was found. `significance` and `separation` say in words
+    whether it differs from the baseline, and from the other results.
     """
 
     dataset: str
@@ -77,7 +78,8 @@ class Result(NamedTuple):
     certainty: EntryCertainty | None = None
     better_than_baseline: bool | None = None
     tied_with_best: bool | None = None
-    ties: str = ""
+    significance: str = ""
+    separation: str = ""
     contamination_gap: Gap | None = None
     #: Where the file is that a reported figure was read from; empty where it is printed.
     address: str = ""
@@ -107,9 +109,11 @@ class Result(NamedTuple):
         }
 
     def _direction(self) -> str:
-        """The class of the difference: better or worse where it is significant, as on boards."""
-        sure = self.better_than_baseline or differs(self.certainty)
-        return numbers.direction(self.delta, self.measure) if sure else "ns"
+        """Return the class of the difference, as on boards."""
+        direction = numbers.direction(self.delta, self.measure)
+        untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
+        significant = self.better_than_baseline or differs(self.certainty)
+        return direction if significant else "untested" if untested else "ns"
 
     def _certain(self) -> dict[str, str]:
         sure = self.certainty
@@ -146,7 +150,10 @@ def with_certainty(results: Sequence[tuple[Mapping[str, Any], Result]]) -> list[
                 certainty=of_measure.of(row["pk"]) if of_measure is not None else None,
                 better_than_baseline=said.better,
                 tied_with_best=said.tied_with_best,
-                ties=tie_text(result.rank, said, len(board.tied_with_best(result.measure) - {row["pk"]})),
+                significance=significance_text(said, result.delta, result.measure),
+                separation=separation_text(
+                    result.rank, said, len(board.tied_with_best(result.measure) - {row["pk"]})
+                ),
                 contamination_gap=said.gap,
             )
         )

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from django.contrib.humanize.templatetags.humanize import ordinal
 
-from leaderboard.boards.summary import p_text
 from leaderboard.boards.system.rank import RankedBoard, ranked_boards
+from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core.text import deltas
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.core.text.numbers import DECIMALS, format_value, lead
@@ -25,26 +25,13 @@ from leaderboard.results.significance.statements import BoardStatements, Stateme
 _TOLD = (Entry.Visibility.PUBLIC, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
 
 
-def tie_text(rank: int | None, said: Statement, others: int) -> str:
-    """What a result ties with, if it has a rank: `tied with ranks 2–4`; `others` may be the best beside it."""
-    if rank is None:
-        return ""
-    if said.ranks is not None:
-        low, high = said.ranks
-        return f"tied with ranks {low}–{high}" if low < high else "no ties"
-    if said.tied_with_best is None or rank > 1:
-        return "tied with the best" if said.tied_with_best else ""
-    return f"tied with {others} other{'s' if others > 1 else ''}" if others else "no ties"
-
-
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A result's place by its dataset's primary measure.
 
-    `rank` is None off the board and on earlier judgements; `of` counts those that it is ranked among. `ties` are the
-    first and the last rank that it ties with, over open judgements. `others_tied` counts the others that may be the
-    best. `slug` is the system's, empty off the board. `against` is the slug and the name of the leader, of the baseline
-    where this leads.
+    `rank` is None off the board and on earlier judgements; `of` counts those that it is ranked among. `others_tied`
+    counts the others that may be the best. `slug` is the system's, empty off the board. `against` is the slug and the
+    name of the leader, of the baseline where this leads.
     """
 
     dataset: str
@@ -64,7 +51,7 @@ class Standing:
 
     @property
     def ties(self) -> tuple[int, int] | None:
-        """The first and the last rank that it ties with, itself included; None where that is not told."""
+        """The first and the last rank that tests leave open; None where that is not known."""
         return self.said.ranks if self.rank is not None else None
 
     @property
@@ -81,30 +68,20 @@ class Standing:
 
     @property
     def difference(self) -> str:
-        """`+0.021 over BM25 (p = 0.037)`; empty where there is nothing to compare with."""
+        """`+0.021 over BM25 (significant: p = 0.037 tested alone)`; empty where there is nothing to compare with."""
         if self.is_baseline:
             return "the baseline"
         if self.delta is None:
             return ""
-        return f"{lead(self.delta, self.baseline)}{self._certainty()}"
-
-    def _certainty(self) -> str:
-        if self.said.p is not None:
-            return f" (p {p_text(self.said.p)})"
-        if self.said.better:
-            return " (significant)"
-        return " (not significant)" if self.said.better is False and (self.delta or 0) > 0 else ""
-
-    @property
-    def tie_text(self) -> str:
-        """`tied with ranks 2–4`, `no ties`; empty where nothing is known or told."""
-        return tie_text(self.rank, self.said, self.others_tied)
+        certainty = significance_text(self.said, self.delta, self.measure)
+        return lead(self.delta, self.baseline) + (f" ({certainty})" if certainty else "")
 
     @property
     def sentence(self) -> str:
-        """`2nd of 11 on StdlibSearch, +0.021 over BM25 (p = 0.037), tied with ranks 2–4`, without a full stop."""
+        """`2nd of 11 on StdlibSearch, +0.021 over BM25 (not significant: …), rank range 2–4`, without a full stop."""
         where = f"{self.place or 'unranked'} on {self.dataset}"
-        return ", ".join(filter(None, [where, self.difference, self.tie_text]))
+        separation = separation_text(self.rank, self.said, self.others_tied)
+        return ", ".join(filter(None, [where, self.difference, separation]))
 
     @property
     def board_path(self) -> str:

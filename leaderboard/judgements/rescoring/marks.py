@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.statistics.bootstrap import intervals
+from evaluation.statistics.randomisation import randomisation_test
 from leaderboard.core.measures import better
 from leaderboard.judgements.rescoring.comparison import moved_entries
 from leaderboard.models import Entry, Evaluation, Rescore
 from leaderboard.results.records import per_query_values
-from leaderboard.results.significance.types import TestSettings
+from leaderboard.results.significance.types import ALPHA
 
 #: By `better` and `worse`, how many public results are so on the old judgements and on the new.
 Marks = dict[str, tuple[int, int]]
 
 
 def count_marks(rescore: Rescore) -> Marks:
-    """Count, as the board marks them, the results whose interval of the difference to the baseline excludes 0.
+    """Count the results that are significantly better and worse than the baseline, as the board marks them.
 
-    In the primary measure, of the public results that move. Nothing over hidden judgements, where an interval would
+    In the primary measure, of the public results that move. Nothing over hidden judgements, where a test would
     tell more than rounded scores do, and without a baseline.
     """
     moves = [each for each in moved_entries(rescore)[0] if each.entry.visibility == Entry.Visibility.PUBLIC]
@@ -34,18 +34,13 @@ def count_marks(rescore: Rescore) -> Marks:
 
 
 def _count(evaluations: Sequence[Sequence[Evaluation]], baseline: int, measure: str) -> tuple[int, int]:
-    settings = TestSettings()
     values = np.column_stack(
         [
             np.mean([per_query_values(each)[:, each.measures.index(measure)] for each in seeds], axis=0)
             for seeds in evaluations
         ]
     )
-    low, high = intervals(
-        values - values[:, [baseline]],
-        resamples=settings.resamples,
-        level=settings.level,
-        seed=settings.seed,
-    )
-    above, below = int(np.count_nonzero(low > 0)), int(np.count_nonzero(high < 0))
+    differences = values.mean(axis=0) - values[:, baseline].mean()
+    clear = differences[randomisation_test(values, baseline) < ALPHA]
+    above, below = int(np.count_nonzero(clear > 0)), int(np.count_nonzero(clear < 0))
     return (below, above) if better(measure) == "lower" else (above, below)

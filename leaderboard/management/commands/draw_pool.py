@@ -31,7 +31,9 @@ class Command(CurationCommand):
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument("--depth", type=int, default=10, help="first documents of each query, 10")
         parser.add_argument(
-            "--runs-per-team", type=int, help="of each team the runs of highest priority; otherwise all runs"
+            "--runs-per-team",
+            type=int,
+            help="only the runs of highest priority of each team or participant; default: all runs",
         )
         parser.add_argument("--round", metavar="SLUG", help="only runs that came in this round")
         parser.add_argument(

@@ -90,10 +90,11 @@ class Timeouts:
 
     #: A child that ran shorter than this ended quickly.
     quick: float = 10.0
-    #: Quick ends in a row that end everything.
+    #: Quick ends in a row that end everything during a start.
     ends: int = 4
-    #: Before the first restart; doubled with each quick end after it.
+    #: The pause before the first restart, doubled with each further quick end up to `longest_backoff`.
     backoff: float = 0.5
+    longest_backoff: float = 60.0
     #: What children get to end by themselves after SIGTERM, and those that end last after them.
     #: A worker without a broker takes 6.6 s on a busy machine.
     ending: float = 8.0
@@ -111,6 +112,9 @@ class ProcessGroup:
         self._working_folder = working_folder
         self._timeouts = timeouts or Timeouts()
         self._children: list[Child] = []
+        #: Whether children that keep dying are restarted for as long as the site runs. During a start such a child
+        #: ends everything, since it usually means a wrong setting; later it must not take the others down.
+        self.keeps_trying = False
         self._selector = selectors.DefaultSelector()
         self._stop_requested = False
         self._impatient = False
@@ -212,7 +216,7 @@ class ProcessGroup:
         child.log.note(f"process {child.pid} ended with {child.ending()}")
 
     def _decide_restart(self, child: Child) -> None:
-        """Decide what follows from an end that nobody asked for."""
+        """Schedule the restart of a child that ended unasked. Raises SupervisorError if it cannot be kept alive."""
         name, how = child.command.name, child.ending()
         if not child.command.lasting:
             if child.exit_status() != 0:
@@ -220,10 +224,11 @@ class ProcessGroup:
             return
         quick = time.monotonic() - child.started_at < self._timeouts.quick
         child.quick_ends = child.quick_ends + 1 if quick else 1
-        if child.quick_ends >= self._timeouts.ends:
+        if child.quick_ends >= self._timeouts.ends and not self.keeps_trying:
             times = f"{child.quick_ends} times in a row, the last time with {how}"
             raise _failure(child, f"'{name}' has ended {times}.")
-        delay = self._timeouts.backoff * 2 ** (child.quick_ends - 1)
+        doublings = min(child.quick_ends - 1, 32)  # a larger power of two is no float
+        delay = min(self._timeouts.backoff * 2**doublings, self._timeouts.longest_backoff)
         child.restart_at = time.monotonic() + delay
         echo(f"ended with {how}; starting it again in {delay:g} s (log: {child.log.path})", name)
 

@@ -69,7 +69,8 @@ class Site:
         connection.close()
         seconds = time.monotonic() - started
         echo(" ".join(f"Ready in {seconds:.0f} s: {self.address} {self._welcome()}".split()))
-        group.start(services.notifier(environment))  # nobody waits for it: what there is to tell is in rows
+        group.keeps_trying = True
+        group.start(services.notifier(environment))  # started last, because no page depends on it
         group.run_until(lambda: False, every=1.0)
 
     def _start_broker(self, group: ProcessGroup) -> str:

@@ -68,6 +68,14 @@ CHANGED_AT = RawSQL(
     (),
     DateTimeField(),
 )
+#: When the board of the dataset's other half changed last, which its contamination gaps follow.
+TWIN_CHANGED_AT = RawSQL(
+    '(SELECT MAX("at") FROM leaderboard_boardchange JOIN leaderboard_dataset half '
+    "ON half.id = leaderboard_boardchange.dataset_id WHERE half.state <> 'preparing' AND "
+    "(half.twin_of_id = leaderboard_dataset.id OR half.id = leaderboard_dataset.twin_of_id))",
+    (),
+    DateTimeField(),
+)
 #: The same of a benchmark itself.
 BENCHMARK_CHANGED_AT = RawSQL(
     '(SELECT MAX("at") FROM leaderboard_benchmarkversion WHERE benchmark_id = leaderboard_benchmark.id)',

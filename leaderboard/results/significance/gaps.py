@@ -20,7 +20,7 @@ from leaderboard.results.significance.types import BoardCertainty
 
 
 class Twins(NamedTuple):
-    """Two datasets over one corpus, by their ids, and the measure that both boards are sorted by."""
+    """Two datasets over one corpus, by id, and their common primary measure, which is empty where they differ."""
 
     public: int
     hidden: int
@@ -50,36 +50,48 @@ class Gap(NamedTuple):
 
 
 def twins_of(datasets: Collection[int]) -> list[Twins]:
-    """The twins that any of these datasets is one of, if both have a page and the same primary measure. One query."""
+    """Return the twins that include any of these datasets, if both halves have a page. One query."""
     listed = Dataset.objects.filter(Q(pk__in=datasets) | Q(twin_of__in=datasets), twin_of__isnull=False)
     listed = listed.exclude(state=Dataset.State.PREPARING).exclude(twin_of__state=Dataset.State.PREPARING)
-    found = listed.values_list("twin_of", "pk", "primary_measure", "twin_of__primary_measure")
+    rows = listed.values_list("twin_of", "pk", "primary_measure", "twin_of__primary_measure")
     return [
-        Twins(public, hidden, measure)
-        for public, hidden, measure, other in found
-        if public is not None and measure == other
+        Twins(public, hidden, measure if measure == other else "")
+        for public, hidden, measure, other in rows
+        if public is not None
     ]
+
+
+#: By dataset, of each public result that was scored here, its system and configuration by the entry's id, oldest first.
+Results = Mapping[int, Mapping[int, tuple[int, str]]]
+
+
+def present_results(twins: Collection[Twins]) -> Results:
+    """Return the results that both halves of these twins show now. One query."""
+    results: dict[int, dict[int, tuple[int, str]]] = {half: {} for each in twins for half in each[:2]}
+    shown = Entry.objects.filter(dataset__in=results, visibility=Entry.Visibility.PUBLIC)
+    rows = shown.exclude(provenance=Entry.Provenance.REPORTED).order_by("published_at", "pk")
+    columns = ("dataset_id", "pk", "system_id", "configuration")
+    for dataset, entry, system, configuration in rows.values_list(*columns):
+        results[dataset][entry] = system, configuration
+    return results
 
 
 def gaps_between(
     twins: Collection[Twins],
     certain: Mapping[int, BoardCertainty],
     published: Mapping[int, PublishedComparison],
+    results: Results,
 ) -> dict[int, dict[int, Gap]]:
-    """By dataset, of both halves, the gap of each entry whose system has a public result on the other half, too.
+    """Return by dataset, for both halves, the gap of each entry whose system has a public result on the other half.
 
     Results of one system and configuration belong together, of several the newest; both halves must have the same
-    baseline system. `certain` and `published` are of all datasets of the `twins`. One query.
+    baseline system. `certain`, `published`, and `results` cover all datasets of the `twins`.
     """
-    halves = [half for each in twins for half in (each.public, each.hidden)]
-    shown = Entry.objects.filter(dataset__in=halves, visibility=Entry.Visibility.PUBLIC)
-    rows = shown.exclude(provenance=Entry.Provenance.REPORTED).order_by("published_at", "pk")
-    keys: dict[int, dict[int, tuple[int, str]]] = {half: {} for half in halves}
-    for row in rows.values("dataset_id", "pk", "system_id", "configuration"):
-        keys[row["dataset_id"]][row["pk"]] = row["system_id"], row["configuration"]
-    found: dict[int, dict[int, Gap]] = {half: {} for half in halves}
+    gaps: dict[int, dict[int, Gap]] = {half: {} for each in twins for half in each[:2]}
     for each in twins:
-        of_public, of_hidden = keys[each.public], keys[each.hidden]
+        if not each.measure:
+            continue
+        of_public, of_hidden = results[each.public], results[each.hidden]
         first, second = (
             _gains(certain.get(half), published.get(half), each.measure)
             for half in (each.public, each.hidden)
@@ -91,8 +103,8 @@ def gaps_between(
             if entry in first.by_entry and (other := others.get(key)) is not None:
                 gains = first.by_entry[entry], second.by_entry[other]
                 gap = Gap(*gap_between(*gains), *(one.value for one in gains))
-                found[each.public][entry] = found[each.hidden][other] = gap
-    return found
+                gaps[each.public][entry] = gaps[each.hidden][other] = gap
+    return gaps
 
 
 class _Gains(NamedTuple):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple
 
 import orjson
-from django.db.models import IntegerField, JSONField, TextField
+from django.db.models import IntegerField, JSONField, Q, TextField
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce
 
 from leaderboard.core.cache.memory import TTLCache
 from leaderboard.models import Certainty, Dataset
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.significance.board import compared_boards
 from leaderboard.results.significance.types import BoardCertainty, TestSettings
 
@@ -52,34 +55,47 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
         present = compared_boards(missing)
         for found in _rows(list(missing.values())):
             board = present.get(found["dataset_id"])
-            if board is not None and board.comparison_group != found["comparison_group"]:
+            if board is None or board.comparison_group != found["comparison_group"]:
                 continue  # of the same results on earlier judgements: nothing of it holds for these numbers
-            current = board is not None and board.key == found["key"]
-            certainty = _certainty(found, current=current, baseline=board.baseline if board else None)
+            certainty = _certainty(found, current=board.key == found["key"], baseline=board.baseline)
             known[certainty.dataset] = certainty
             _cache.put(keys[certainty.dataset][1], certainty)
     return {dataset: found for dataset, found in known.items() if found is not None}
 
 
-def read_certainty_at(
-    dataset_id: int, revision: int, entries: Collection[int], group: str = "", baseline: int | None = None
-) -> BoardCertainty | None:
-    """What was found of a dataset's board when it had this revision.
+class PastBoard(NamedTuple):
+    """A revision of a dataset's board: the entries that were compared, of one group, and their baseline's id."""
 
-    `entries` are those that it showed, `baseline` is the one it had then, by their ids. Current where it was found of
-    exactly these entries of its comparison group. None where there was nothing yet, or nothing of the comparison group
-    that is named, and where the judgements are hidden now. Two queries.
+    revision: int
+    comparison_group: str
+    entries: Sequence[EntryRow]
+    baseline: int | None = None
+
+
+def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertainty]:
+    """Return the last certainty of each board until its revision, by dataset. Two queries.
+
+    It is current where it was computed from exactly these entries and this baseline. Boards without any, with that of
+    another comparison group alone, and of datasets whose judgements are hidden now, are left out.
     """
-    known = Certainty.objects.filter(dataset=dataset_id, dataset__hidden=False, from_revision__lte=revision)
-    latest = known.order_by("-from_revision").values_list("pk", flat=True).first()
-    if latest is None:
-        return None
-    (row,) = _rows([latest])
-    if group and row["comparison_group"] != group:
-        return None
-    found = _certainty(row, current=True, baseline=baseline)
-    compared = {entry for measure in found.content.values() for entry in measure["entries"]}
-    return found if compared == set(entries) else replace(found, current=False)
+    if not boards:
+        return {}
+    until = (Q(dataset=dataset, from_revision__lte=board.revision) for dataset, board in boards.items())
+    known = Certainty.objects.filter(reduce(or_, until), dataset__hidden=False).order_by("from_revision")
+    latest = dict(known.values_list("dataset_id", "pk"))
+    certainties = {}
+    for row in _rows(list(latest.values())):
+        board = boards[row["dataset_id"]]
+        if row["comparison_group"] == board.comparison_group:
+            found = _certainty(row, current=True, baseline=board.baseline)
+            certainties[found.dataset] = replace(found, current=_is_computed_from(found, board))
+    return certainties
+
+
+def _is_computed_from(certainty: BoardCertainty, board: PastBoard) -> bool:
+    compared = {entry for measure in certainty.content.values() for entry in measure["entries"]}
+    baselines = {measure["baseline"] for measure in certainty.content.values()} - {None}
+    return compared == {entry.pk for entry in board.entries} and baselines == {board.baseline} - {None}
 
 
 def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:

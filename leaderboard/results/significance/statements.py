@@ -7,34 +7,56 @@ were published (docs/decisions/0043).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import comb
 
-from leaderboard.core.measures import better
-from leaderboard.results.significance.gaps import Gap, gaps_between, twins_of
-from leaderboard.results.significance.hidden import PublishedComparison, published_comparisons
-from leaderboard.results.significance.reading import read_certainty
-from leaderboard.results.significance.types import BoardCertainty, EntryCertainty
+from leaderboard.core.text import numbers
+from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.history.rows import BoardRows, Revision
+from leaderboard.results.kinds import REPORTED, present_group
+from leaderboard.results.significance.gaps import Gap, Twins, gaps_between, present_results, twins_of
+from leaderboard.results.significance.hidden import (
+    PublishedComparison,
+    comparison_at,
+    published_comparisons,
+)
+from leaderboard.results.significance.reading import PastBoard, read_certainty, read_certainty_at
+from leaderboard.results.significance.types import (
+    ALPHA,
+    BoardCertainty,
+    EntryCertainty,
+    MeasureCertainty,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What may be said of one entry under one measure; None: nothing is known, or told.
+    """Certainty of one entry under one measure; None where it is not known, or not published.
 
-    `better` and `worse` than the baseline at 0.05, by the entry's own comparison alone, not corrected: False says that
-    it was not shown. `p`, over the board `p_corrected`, and `interval` are of the difference to the baseline, over open
-    judgements only, as is `worse`, and so are `ranks`, the first and the last that it ties with. The best ties with
-    itself. `gap` is the contamination gap between the dataset and its twin, of the primary measure.
+    `better` and `worse` than the baseline at 0.05, by the entry's own test alone, not corrected: False says that it was
+    not shown. `p`, `interval`, and `p_corrected`, which covers the `comparisons` of the board with its baseline, are of
+    the difference to the baseline. `p_best` is that of the difference to the best, corrected over all pairs of the
+    board. These, `worse`, and `ranks`, the first and the last that the tests of all pairs leave open, are known on open
+    judgments only. The best ties with itself. `gap` is the contamination gap between the dataset and its twin, of the
+    primary measure.
     """
 
     better: bool | None = None
     worse: bool | None = None
     p: float | None = None
     p_corrected: float | None = None
+    comparisons: int = 0
     interval: tuple[float, float] | None = None
     tied_with_best: bool | None = None
+    p_best: float | None = None
     ranks: tuple[int, int] | None = None
     gap: Gap | None = None
+
+    @property
+    def holds_after_correction(self) -> bool:
+        """Whether the difference to the baseline is significant among all comparisons with it."""
+        return self.p_corrected is not None and self.p_corrected < ALPHA
 
 
 UNKNOWN = Statement()
@@ -62,19 +84,40 @@ class BoardStatements:
         if self.published is not None and measure == self.published.measure:
             tied = entry in self.published.tied if entry in self.published.ranked else None
             return Statement(better=self.published.better.get(entry), tied_with_best=tied)
-        found = self.certainty.of(measure) if self.certainty is not None else None
+        found = self.tests(measure)
         one = found.of(entry) if found is not None else None
-        if one is None:
+        if found is None or one is None:
             return UNKNOWN
-        improved, worsened = _against_baseline(one, measure)
-        p, corrected = one.p_baseline, one.p_baseline_corrected
-        return Statement(improved, worsened, p, corrected, _interval(one), _ties(one), _ranks(one))
+        sign = numbers.direction(one.delta, measure) if differs(one) else ""
+        known = one.p_baseline is not None
+        return Statement(
+            better=sign == "up" if known else None,
+            worse=sign == "down" if known else None,
+            p=one.p_baseline,
+            p_corrected=one.p_baseline_corrected,
+            comparisons=found.comparisons,
+            interval=_interval(one),
+            tied_with_best=_ties(one),
+            p_best=one.p_best_corrected,
+            ranks=_ranks(one),
+        )
+
+    def tests(self, measure: str) -> MeasureCertainty | None:
+        """Return the tests of one measure, None where there are none."""
+        return self.certainty.of(measure) if self.certainty is not None else None
+
+    def pairs(self, measure: str) -> int:
+        """Return the number of pairs that decide what is not separable from the best."""
+        if self.published is not None:
+            return comb(len(self.published.ranked), 2)
+        found = self.tests(measure)
+        return found.pairs if found is not None else 0
 
     def tied_with_best(self, measure: str) -> frozenset[int]:
         """The ids of the entries that may be the best, the best among them; empty where that is not known."""
         if self.published is not None:
             return self.published.tied if measure == self.published.measure else frozenset()
-        found = self.certainty.of(measure) if self.certainty is not None else None
+        found = self.tests(measure)
         if found is None:
             return frozenset()
         return frozenset(entry for entry, one in found.entries.items() if _ties(one))
@@ -90,38 +133,78 @@ class BoardStatements:
 NOTHING_SAID = BoardStatements()
 
 
-def gaps_of(datasets: Collection[int]) -> dict[tuple[int, str], Gap]:
-    """The contamination gaps of the datasets' entries, by their ids and the measure. One query without twins."""
-    twins = {half for each in twins_of(datasets) for half in (each.public, each.hidden)} & {*datasets}
-    return {
-        (entry, said.gaps_in): gap
-        for said in (statements(twins) if twins else {}).values()
-        for entry, gap in said.gaps.items()
-    }
-
-
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
-    """What may be said of each dataset's board as it is now, by the dataset's id; every id has an answer."""
+    """Return the statements of each dataset's present board, by the dataset's id; every id has an answer."""
     twins = twins_of(datasets)
-    wanted = {*datasets, *(half for each in twins for half in (each.public, each.hidden))}
-    found = read_certainty(wanted)
-    published = published_comparisons([dataset for dataset in wanted if dataset not in found])
-    gaps = gaps_between(twins, found, published) if twins else {}
-    measures = {half: each.measure for each in twins for half in (each.public, each.hidden)}
+    wanted = {*datasets, *(half for each in twins for half in each[:2])}
+    certain = read_certainty(wanted)
+    published = published_comparisons([dataset for dataset in wanted if dataset not in certain])
+    gaps = gaps_between(twins, certain, published, present_results(twins)) if twins else {}
+    return _by_dataset(datasets, twins, certain, published, gaps)
+
+
+def statements_at(
+    revisions: Mapping[int, Revision], rows: Mapping[int, BoardRows], twins: Sequence[Twins] = ()
+) -> Mapping[int, BoardStatements]:
+    """Return the statements of the boards at these revisions, by the dataset's id.
+
+    `rows` are those of the revisions. `twins` have gaps, where both halves are among the revisions.
+    """
+    boards = {dataset: _board_at(revision, rows[dataset]) for dataset, revision in revisions.items()}
+    certain = read_certainty_at({dataset: board for dataset, board in boards.items() if board.entries})
+    published = {
+        dataset: comparison
+        for dataset, board in boards.items()
+        if dataset not in certain
+        and (comparison := comparison_at(revisions[dataset].facts, board.entries, board.baseline))
+    }
+    halves = [_twins_at(each, revisions) for each in twins]
+    results = {
+        dataset: {row.pk: (row.system_id, row.configuration) for row in _scored(rows[dataset])}
+        for each in halves
+        for dataset in each[:2]
+    }
+    gaps = gaps_between(halves, certain, published, results)
+    return _by_dataset(revisions, halves, certain, published, gaps)
+
+
+def _by_dataset(
+    datasets: Collection[int],
+    twins: Sequence[Twins],
+    certain: Mapping[int, BoardCertainty],
+    published: Mapping[int, PublishedComparison],
+    gaps: Mapping[int, Mapping[int, Gap]],
+) -> Mapping[int, BoardStatements]:
+    measures = {half: each.measure for each in twins for half in each[:2]}
     return {
         dataset: BoardStatements(
-            found.get(dataset), published.get(dataset), gaps.get(dataset, {}), measures.get(dataset, "")
+            certain.get(dataset), published.get(dataset), gaps.get(dataset, {}), measures.get(dataset, "")
         )
         for dataset in datasets
     }
 
 
-def _against_baseline(one: EntryCertainty, measure: str) -> tuple[bool | None, bool | None]:
-    """Whether the 95% interval of the difference lies above 0, or below; the other way round for lower is better."""
-    if one.delta_low is None or one.delta_high is None:
-        return None, None
-    above, below = one.delta_low > 0, one.delta_high < 0
-    return (below, above) if better(measure) == "lower" else (above, below)
+def _board_at(revision: Revision, rows: BoardRows) -> PastBoard:
+    """Return the entries of the revision that were compared with each other."""
+    scored, facts = _scored(rows), revision.facts
+    group = present_group(
+        facts["current_version_id"],
+        facts["current_qrels_id"],
+        [(row.comparison_group, bool(row.is_baseline)) for row in scored],
+    )
+    compared = [row for row in scored if row.comparison_group == group]
+    baselines = [row.pk for row in compared if row.is_baseline]
+    return PastBoard(revision.number, group, compared, baselines[-1] if baselines else None)
+
+
+def _scored(rows: BoardRows) -> list[EntryRow]:
+    return [row for row in rows.entries if row.is_public and row.provenance != REPORTED]
+
+
+def _twins_at(twins: Twins, revisions: Mapping[int, Revision]) -> Twins:
+    """Return the twins with the measure that both halves had then."""
+    measures = {revisions[half].facts["primary_measure"] for half in twins[:2]}
+    return twins._replace(measure=measures.pop() if len(measures) == 1 else "")
 
 
 def _interval(one: EntryCertainty) -> tuple[float, float] | None:
@@ -139,5 +222,5 @@ def _ranks(one: EntryCertainty) -> tuple[int, int] | None:
 
 
 def differs(one: EntryCertainty | None) -> bool:
-    """Whether the 95% interval of the difference to the baseline excludes 0."""
-    return one is not None and (ends := _interval(one)) is not None and not ends[0] <= 0 <= ends[1]
+    """Return whether the difference to the baseline is significant in the entry's own test."""
+    return one is not None and one.p_baseline is not None and one.p_baseline < ALPHA

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import comb
 from typing import Any, NamedTuple
 
 from evaluation.statistics import SEED
@@ -111,6 +112,16 @@ class MeasureCertainty:
     def of(self, entry: int) -> EntryCertainty | None:
         """What was found of an entry, None where nothing was."""
         return self.entries.get(entry)
+
+    @property
+    def comparisons(self) -> int:
+        """Number of tests against the baseline, which are corrected together."""
+        return sum(one.p_baseline is not None for one in self.entries.values())
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs, which are corrected together."""
+        return comb(len(self.entries), 2)
 
     def own_facts(self, baseline: int | None) -> MeasureCertainty:
         """What each entry's own facts are on a board that has other entries by now, and this baseline."""

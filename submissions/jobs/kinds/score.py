@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,14 @@ from django.db import transaction
 
 from evaluation.core.errors import EndlessPattern, InvalidRun
 from evaluation.measures.registry import DEFAULT_MEASURES, SPEC_VERSION
+from evaluation.runs.forms import trec_text
 from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import RunFingerprints
 from evaluation.runs.top_documents import KEPT
 from evaluation.verification.answer_texts import SlowAnswers
 from evaluation.verification.comparing import ClaimedScores, verify
 from leaderboard.core.storage import deletion_lock
-from leaderboard.core.storage.runs import StoredRun, open_run, read_text, run_path, store_run
+from leaderboard.core.storage.runs import StoredRun, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.derived_files import keep_first_documents
 from leaderboard.datasets.qrels import answer_texts, scoring_rules, scoring_target, verifying_judgements
@@ -175,7 +175,7 @@ def verify_scored(
         lines=scored.report.statistics.lines,
     )
     rules = scoring_rules(qrels.version)
-    with BytesIO(text) if text is not None else open_run(sha256) as stored:
+    with trec_text(run_path(sha256) if text is None else text) as (_, stored):
         try:
             verify(
                 stored, verifying_judgements(qrels), claimed, rules, sha256, after_block, answer_texts(qrels)

@@ -50,6 +50,17 @@ def test_help_is_written_as_it_is_read(command: str, capsys: pytest.CaptureFixtu
     assert "%%" not in capsys.readouterr().out
 
 
+def test_compare_prints_small_p_values_as_a_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "qrels.txt").write_text("".join(f"q{number} 0 d1 1\n" for number in range(20)))
+    lines = "q{0} Q0 {1} 1 2 tag\nq{0} Q0 {2} 2 1 tag\n"
+    for name, first, second in (("bad", "d2", "d1"), ("good", "d1", "d2")):
+        content = "".join(lines.format(number, first, second) for number in range(20))
+        (tmp_path / f"{name}.run").write_text(content)
+    words = ["compare", "--qrels", f"{tmp_path}/qrels.txt", f"{tmp_path}/bad.run", f"{tmp_path}/good.run"]
+    assert main([*words, "--measures", "P@1"]) == 0
+    assert "[+1.0000, +1.0000]  p < 0.001  20 won, 0 equal, 0 lost" in capsys.readouterr().out
+
+
 def test_score_per_query(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "score",

@@ -41,6 +41,53 @@ def test_names_that_are_none(text: str) -> None:
         parse_measure(text)
 
 
+@pytest.mark.parametrize(("spelling", "name"), [
+    # ranx
+    ("hit_rate@10", "Success@10"), ("mrr@10", "RR@10"), ("map@100", "AP@100"), ("f1@5", "F1@5"), ("bpref", "Bpref"),
+    ("r_precision", "Rprec"), ("rbp.95", "RBP(p=0.95)"), ("ndcg_burges@10", "nDCG(dcg='exp-log2')@10"),
+    ("precision@10-l2", "P(rel=2)@10"), ("map@100-l2", "AP(rel=2)@100"), ("r_precision-l3", "Rprec(rel=3)"),
+    # ir_measures
+    ("P@10(rel=2)", "P(rel=2)@10"), ("RR(rel=2)@10", "RR(rel=2)@10"), ("Success(rel=2)@5", "Success(rel=2)@5"),
+    ("Judged@10", "Judged@10"), ("RBP(p=0.95)@20", "RBP(p=0.95)@20"), ("nDCG@20", "nDCG@20"), ("RPrec", "Rprec"),
+    # trec_eval
+    ("ndcg_cut.100", "nDCG@100"), ("map_cut.10", "AP@10"), ("P.5", "P@5"), ("recall.100", "R@100"),
+    ("success_1", "Success@1"), ("P_10(rel=2)", "P(rel=2)@10"),
+    # MTEB and BEIR
+    ("precision_at_1", "P@1"), ("map_at_100", "AP@100"), ("hit_rate_at_10", "Success@10"), ("Recall@100", "R@100"),
+    ("recall_cap_at_10", "R_cap@10"),
+    # people
+    ("hit@10", "Success@10"), ("HitRate@10", "Success@10"), ("ndcg_10", "nDCG@10"), ("MRR_10", "RR@10"),
+    ("R-precision", "Rprec"), ("average_precision@10", "AP@10"), ("reciprocal_rank", "RR"),
+])  # fmt: skip
+def test_spellings_of_other_tools(spelling: str, name: str) -> None:
+    assert parse_measure(spelling).name == name
+
+
+@pytest.mark.parametrize(("name", "close"), [
+    ("ERR@20", "nDCG@20, RR@20"), ("nERR@20", "nDCG@20, RR@20"), ("hits@5", "Success@5, R@5, P@5"),
+    ("infAP", "AP, Bpref"), ("gm_map", "AP, Bpref"), ("set_recall", "P@10, R@10, F1@10"),
+    ("SetF@10", "P@10, R@10, F1@10"),
+    ("iprec_at_recall_0.10", "AP, P@10"), ("IPrec@0.1", "AP, P@10"), ("11pt_avg", "AP, P@10"),
+    ("alpha_nDCG(alpha=0.5)@20", "nDCG@20"), ("Accuracy@10", "Success@10"), ("accuracy_at_10", "Success@10"),
+    ("dcg@10", "nDCG@10"), ("Rndcg", "nDCG@10"), ("num_rel_ret", "Success@10, R@10, P@10"),
+    ("relative_P_5", "P@5, AP, RBP"), ("Bpref@10", "Bpref"), ("nDCG(rel=2)@10", "nDCG@10"),
+    ("P(judged_only=True)@5", "P@5"), ("NRBP", "nDCG@10"),
+])  # fmt: skip
+def test_measures_that_are_not_computed_are_refused_with_close_ones(name: str, close: str) -> None:
+    with pytest.raises(UnknownMeasureError) as raised:
+        parse_measure(name)
+    assert f"{name!r} is not supported" in str(raised.value)
+    assert f"Close: {close}. Known: nDCG@k" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("ndgc@20", "nDCG@20"), ("recal@100", "R@100"), ("Sucess@5", "Success@5")]
+)
+def test_misspelt_measures_are_answered_with_the_likely_one(name: str, meant: str) -> None:
+    with pytest.raises(UnknownMeasureError, match=f"no measure known here. Did you mean {meant}"):
+        parse_measure(name)
+
+
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(
         UnknownMeasureError, match=r"'quality' is no measure known here. Known: nDCG@k, nDCG\(dcg"

@@ -21,10 +21,10 @@ _READ = """
 import sys, tempfile
 from evaluation.core.errors import InvalidContent
 from evaluation.archives.compression import FileLimits
-from evaluation.runs.mteb import predictions_as_lines
+from evaluation.runs.json_runs import json_as_lines
 with tempfile.TemporaryFile() as out:
     try:
-        predictions_as_lines(sys.argv[1], FileLimits(), out)
+        json_as_lines(sys.argv[1], FileLimits(), out)
         print("read")
     except InvalidContent as error:
         print(error.report.problems[0].code)

@@ -50,3 +50,9 @@ def test_headers_and_compression_are_understood(tmp_path: Path) -> None:
 def test_a_line_that_is_none_of_a_run_is_named(tmp_path: Path, line: str) -> None:
     with pytest.raises(InvalidRun, match="line 2 is not one of a run"):
         stored(written(tmp_path, "q Q0 a 1 2 x", line))
+
+
+def test_a_carriage_return_within_a_line_is_white_space(tmp_path: Path) -> None:
+    run = tmp_path / "run.txt"
+    run.write_bytes(b"q Q0 a\r1 3 x\nq Q0 b 2 2 x\n")
+    assert stored(run).documents("q")[0] == ["a", "b"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
 import random
 import shutil
 import sys
@@ -20,6 +19,7 @@ from evaluation.core.order import trec_order
 from evaluation.kernel import building
 from evaluation.kernel.library import library
 from evaluation.measures.registry import FAMILIES, parse_measure
+from evaluation.runs.forms import trec_text
 from evaluation.verification import comparing, run_text
 from evaluation.verification.comparing import Judgements, ScoresDiffer
 from evaluation.verification.run_text import best_first, read_rankings
@@ -273,14 +273,15 @@ def test_lines_of_some_queries_are_found_wherever_they_stand(seed: int, block: i
 
 
 def rankings(text: bytes, queries: list[str], few: bool = False, depth: int = 100) -> run_text.Rankings:
-    return read_rankings(
-        io.BytesIO(text),
-        queries,
-        few=few,
-        drop_self_matches=False,
-        maximum_depth=depth,
-        after_block=lambda: None,
-    )
+    with trec_text(text) as (_, lines):
+        return read_rankings(
+            lines,
+            queries,
+            few=few,
+            drop_self_matches=False,
+            maximum_depth=depth,
+            after_block=lambda: None,
+        )
 
 
 def test_predictions_are_read(tmp_path: Path) -> None:

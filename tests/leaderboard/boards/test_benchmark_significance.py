@@ -9,9 +9,11 @@ from django.test import Client
 
 from leaderboard.boards.model import Board, Row
 from leaderboard.models import Dataset
+from leaderboard.results.history.revisions import record_present
 from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.reading import read_certainty
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_of
+from tests.leaderboard.boards.test_permalinks import pass_time, permalink_of
 from tests.leaderboard.entries import make_source, make_system, report, score_seeds, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
 
@@ -89,6 +91,19 @@ def test_the_page_and_its_exports_carry_mark_and_figures(
     assert list(row["certainty_by_dataset"]) == [pair[0].slug]
     assert r"$^{*}$" in client.get("/benchmarks/all/board.tex").content.decode()
     assert r"\* differs from BM25: p \< 0.05" in client.get("/benchmarks/all/board.md").content.decode()
+
+
+def test_a_permalink_carries_them_as_the_board_did(client: Client, pair: tuple[Dataset, Dataset]) -> None:
+    record_present()
+    pass_time()
+    link = permalink_of(client, "/benchmarks/all/")
+    before = client.get("/benchmarks/all/board.json").json()
+    assert before["certainty"] is not None
+    assert client.get(f"{link}board.json").json() == before
+    score_queries(pair[0], "Newcomer", spread(0.9, 9))
+    then = client.get(f"{link}board.json").json()
+    assert then == before
+    assert "<sup>*</sup></td>" in client.get(f"{link}?view=delta").content.decode()
 
 
 def test_nothing_is_said_of_reported_figures_nor_over_hidden_judgements(

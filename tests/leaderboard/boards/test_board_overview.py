@@ -7,7 +7,8 @@ import re
 import pytest
 from django.test import Client
 
-from leaderboard.models import Benchmark, Dataset
+from leaderboard.models import Benchmark, Dataset, Entry
+from leaderboard.results.history.revisions import Kind, board_changed
 from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.templatetags.runboard import whole
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of
@@ -230,6 +231,33 @@ def test_names_with_hyphens_stay_on_a_line_unless_they_are_long(said: str, html:
     assert whole(said) == html
 
 
+def test_a_remark_that_all_rows_share_is_a_chip_of_the_board(client: Client) -> None:
+    dataset = scored_dataset(slug="lacking")
+    for number, name in enumerate(("BM25", "Dense", "Sparse"), 1):
+        score(dataset, name, ndcg=number / 10, baseline=name == "BM25")
+    report(dataset, make_source("paper"), "printed", ndcg=0.9)
+
+    def lack(**numbers: int) -> str:
+        for name, number in numbers.items():
+            Entry.objects.filter(system__name=name).update(missing_queries=number)
+        board_changed(dataset, Kind.MEASURES)
+        return one_line(text(client, "/datasets/lacking/"))
+
+    page = lack(BM25=15, Dense=15, Sparse=15)
+    assert page.count("15 judged queries missing") == 1
+    assert re.search(r'<li title="[^"]*score 0\."> ?15 judged queries missing from every result ?</li>', page)
+    at = client.get("/api/v1/datasets/lacking/board/").json()["as_of"]
+    past = one_line(text(client, f"/datasets/lacking/at/{at}/"))
+    assert past.count("15 judged queries missing from every result") == 1
+    page = lack(Sparse=20)
+    assert page.count("15 judged queries missing") == 1
+    assert re.search(r">Sparse</a><small>.*?20 judged queries missing</small>", page)
+    page = lack(BM25=0)
+    assert "missing from every result" not in page
+    assert page.count("15 judged queries missing</small>") == 1
+    assert page.count("20 judged queries missing</small>") == 1
+
+
 # --- colour
 
 
@@ -252,8 +280,8 @@ def test_an_open_board_colours_what_its_intervals_show(client: Client) -> None:
         "First": "up", "Second": "up", "Little": "ns", "Last": "down",
     }  # fmt: skip
     assert (
-        "grey: the 95% confidence interval of Δ, uncorrected, includes 0. * significant after Holm"
-        in one_line(page)
+        "grey: not significant. Each system is tested alone, and others do not change its test. * also significant "
+        "after Holm correction for all 4 comparisons with BM25." in one_line(page)
     )
     marked = re.findall(r'<td class="(up|down|ns)">[^<]*<sup>\*</sup>', page)
     board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
@@ -272,7 +300,8 @@ def test_a_hidden_board_colours_what_published_values_show(client: Client) -> No
         score_queries(dataset, name, spread(mean, number))
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
     told = differences(page)
-    assert (told["First"], told["Little"], told["Last"]) == ("up", "ns", "ns")
+    assert (told["First"], told["Little"]) == ("up", "ns")
+    assert "Last" not in told, "a lower score is not tested, and has no color"
     assert re.search(r"Green: better than BM25 by at least \+0\.0\d\d, which is significant at 0\.05\.", page)
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from leaderboard.core.text.numbers import signed
 from leaderboard.models import Dataset, System
 from leaderboard.results.significance.computing import compute_certainty
+from leaderboard.results.significance.statements import statements
 from tests.leaderboard.entries import (
     cost,
     make_source,
@@ -22,14 +24,17 @@ from tests.leaderboard.entries import (
     scored_dataset,
 )
 from tests.leaderboard.entries_by_query import make_board, score_queries, spread
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
-UNTESTED = "Tied with the best: not tested (no per-query scores)."
+UNTESTED = "Not separable from the best: not tested (no per-query scores)."
 UNMEASURED = "Cost: not reported."
 UPLOADED = "Cost: not timed (uploaded run)."
-UNKNOWN = "Tied with the best: not known yet."
+UNKNOWN = "Not separable from the best: not known yet."
 ALONE = "Lead: no baseline to compare with."
-LEAD = "vs BM25: +{}%, significant (Holm-corrected p < 0.001)."
+LEAD = "vs BM25: +{}%* (+0.{} [{{ends}}]), significant (95% interval in brackets; p < 0.001 tested alone{})."
+LITTLE = "vs BM25: +0.3% (+0.001 [{{ends}}]), not significant (95% interval in brackets; p = 0.741 tested alone{})."
+HOLM = ", p {} Holm-corrected for {} comparisons"
 LONG = "A system whose name goes on and on, for 120 characters at most"
 
 
@@ -96,63 +101,70 @@ def of_two_configurations() -> Dataset:
 CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "significant, one tie": (
         lambda: tested(BM25=0.4, First=0.601, Second=0.6, Last=0.2),
-        f"Best: First, nDCG@10 0.601. {LEAD.format(50.2)} Tied with the best: Second. {UPLOADED}",
+        f"Best: First, nDCG@10 0.601. {LEAD.format(50.2, '201', HOLM.format('< 0.001', 3))} "
+        f"Not separable from the best: Second (all 6 pairs tested). {UPLOADED}",
         {"better": True, "tied": ["Second"]},
     ),
     "not significant": (
         lambda: tested(BM25=0.4, Little=0.4012),
-        "Best: Little, nDCG@10 0.401. vs BM25: +0.3%, not significant (Holm-corrected p = {p}). "
-        f"Tied with the best: BM25. {UPLOADED}",
+        f"Best: Little, nDCG@10 0.401. {LITTLE.format('')} "
+        f"Not separable from the best: BM25 (1 pair tested). {UPLOADED}",
         {"better": False, "tied": ["BM25"]},
     ),
     "above the baseline's upper bound": (
         lambda: bounded(0.55),
-        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Tied with the best: none. "
+        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
+        f"Not separable from the best: none (1 pair tested). "
         f"Unjudged documents: cannot reverse the lead over BM25. {UPLOADED}",
         {"better": True, "above_bound": True},
     ),
     "below the baseline's upper bound": (
         lambda: bounded(0.65),
-        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Tied with the best: none. "
+        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
+        f"Not separable from the best: none (1 pair tested). "
         f"Unjudged documents: worst case would reverse the lead over BM25. {UPLOADED}",
         {"better": True, "above_bound": False},
     ),
     "nothing of the baseline is unjudged": (
         lambda: bounded(0.4),
-        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0)} Tied with the best: none. {UPLOADED}",
+        f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
+        f"Not separable from the best: none (1 pair tested). {UPLOADED}",
         {"better": True, "above_bound": None},
     ),
     "no tie": (
         lambda: tested(BM25=0.4, First=0.8),
-        f"Best: First, nDCG@10 0.800. {LEAD.format(100.0)} Tied with the best: none. {UPLOADED}",
+        f"Best: First, nDCG@10 0.800. {LEAD.format(100.0, '400', '')} "
+        f"Not separable from the best: none (1 pair tested). {UPLOADED}",
         {"better": True, "tied": []},
     ),
     "everything ties": (
         lambda: tested(BM25=0.4, First=0.4012, Second=0.4006),
-        "Best: First, nDCG@10 0.401. vs BM25: +0.3%, not significant (Holm-corrected p = {p}). "
-        f"Tied with the best: all 2 others, including BM25. {UPLOADED}",
+        f"Best: First, nDCG@10 0.401. {LITTLE.format(HOLM.format('= 1.000', 2))} "
+        f"Not separable from the best: all 2 others, including BM25 (all 3 pairs tested). {UPLOADED}",
         {"better": False, "tied": ["Second", "BM25"]},
     ),
     "two ties": (
         lambda: tested(BM25=0.4, First=0.602, Second=0.601, Third=0.6),
-        f"Best: First, nDCG@10 0.602. {LEAD.format(50.5)} Tied with the best: Second, Third. {UPLOADED}",
+        f"Best: First, nDCG@10 0.602. {LEAD.format(50.5, '202', HOLM.format('< 0.001', 3))} "
+        f"Not separable from the best: Second, Third (all 6 pairs tested). {UPLOADED}",
         {"better": True, "tied": ["Second", "Third"]},
     ),
     "many ties": (
         lambda: tested(BM25=0.4, First=0.603, Second=0.602, Third=0.601, Fourth=0.6),
-        f"Best: First, nDCG@10 0.603. {LEAD.format(50.7)} Tied with the best: Second, Third, Fourth. {UPLOADED}",
+        f"Best: First, nDCG@10 0.603. {LEAD.format(50.7, '203', HOLM.format('< 0.001', 4))} "
+        f"Not separable from the best: Second, Third, Fourth (all 10 pairs tested). {UPLOADED}",
         {"better": True, "tied": ["Second", "Third", "Fourth"]},
     ),
     "hidden, significant": (
         lambda: protected(BM25=0.4, First=0.601, Second=0.59),
         "Best: First, nDCG@10 0.601. vs BM25: +50.2% (+0.201), significant (threshold {least}). "
-        f"Tied with the best: Second. {UPLOADED}",
+        f"Not separable from the best: Second (threshold {{within}} for all 3 pairs). {UPLOADED}",
         {"better": True, "p": None, "tied": ["Second"]},
     ),
     "hidden, not significant": (
         lambda: protected(BM25=0.4, Little=0.405),
         "Best: Little, nDCG@10 0.405. vs BM25: +1.2% (+0.005), not significant (threshold {least}). "
-        f"Tied with the best: BM25. {UPLOADED}",
+        f"Not separable from the best: BM25 (threshold {{within}} for 1 pair). {UPLOADED}",
         {"better": False, "p": None, "tied": ["BM25"]},
     ),
     "reported": (
@@ -167,7 +179,8 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "the baseline is best": (
         lambda: tested(BM25=0.6, Worse=0.4),
-        f"Best: BM25, nDCG@10 0.600. Lead: none (the best is the baseline). Tied with the best: none. {UPLOADED}",
+        f"Best: BM25, nDCG@10 0.600. Lead: none (the best is the baseline). "
+        f"Not separable from the best: none (1 pair tested). {UPLOADED}",
         {"better": None, "tied": []},
     ),
     "the baseline alone": (
@@ -194,8 +207,8 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "more ties than can be named": (
         lambda: tested(BM25=0.4, **{f"{LONG[:24]} {n}": 0.6 + n / 1000 for n in range(5)}),
-        f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0)} "
-        f"Tied with the best: {LONG[:24]} 3 and 3 more. {UPLOADED}",
+        f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0, '204', HOLM.format('< 0.001', 5))} "
+        f"Not separable from the best: {LONG[:24]} 3 and 3 more (all 15 pairs tested). {UPLOADED}",
         {"tied": [f"{LONG[:24]} {n}" for n in (3, 2, 1, 0)]},
     ),
     "cheapest is the best": (
@@ -223,8 +236,12 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     dataset = make()
     board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
     said = board["summary"]
-    p, least = said["p_corrected"], board["least_difference"]
-    text = text.format(p=f"{p or 0:.3f}", least=f"{least or 0:+.3f}")
+    row = next(row for row in board["rows"] if row["slug"] == said["best"] and row["rank"] == 1)
+    delta, least = row["intervals"].get("delta", {}), board["least_difference"]
+    ends = ", ".join(signed(end, 3) for end in delta.values())
+    published = statements([dataset.pk])[dataset.pk].published
+    within = f"{published.tied_within:.3f}" if published else ""
+    text = text.format(ends=ends, least=f"{least or 0:+.3f}", within=within)
     if not text.startswith("Best reported"):
         text = text.replace(", nDCG@10", f" ({System.objects.get(slug=said['best']).team}), nDCG@10", 1)
     assert said["text"] == text
@@ -232,7 +249,6 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     named = {**said, "tied": [names[slug] for slug in said["tied"]]}
     named |= {key: names[said[key]] if said[key] else None for key in ("best", "cheapest")}
     assert {key: named[key] for key in facts} == facts
-    row = next(row for row in board["rows"] if row["slug"] == said["best"] and row["rank"] == 1)
     assert (said["score"], said["relative"]) == (row["values"]["nDCG@10"], row["values"].get("relative"))
     assert said["better"] == row["better_than_baseline"]
     assert verdict(client.get(f"/datasets/{dataset.slug}/").content.decode()) == text
@@ -240,7 +256,43 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     whole = f"{label} of all {total} systems" if total > 1 else label
     filtered = client.get(f"/datasets/{dataset.slug}/?q=nobody&columns=all").content.decode()
     assert verdict(filtered) == f"{whole}{colon}{rest}"
-    assert text in client.get(f"/datasets/{dataset.slug}/board.md").content.decode().replace("\\<", "<")
+    written = client.get(f"/datasets/{dataset.slug}/board.md").content.decode()
+    assert text in re.sub(r"\\([<*\[\]])", r"\1", written)
+
+
+def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can_hold(client: Client) -> None:
+    dataset = tested(BM25=0.4, First=0.4085, Second=0.404, Third=0.403, Fourth=0.402)
+    board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
+    said, rows = board["summary"], {row["system"]: row for row in board["rows"]}
+    pair = rows["BM25"]["certainty"]["p_best_corrected"]
+    assert said["better"] is True
+    assert said["p"] < 0.05 < pair
+    assert rows["BM25"]["slug"] in said["tied"]
+    assert (
+        f"better than BM25 when tested alone (95% interval in brackets; p = {said['p']:.3f} tested alone, p = "
+        f"{said['p_corrected']:.3f} Holm-corrected for 4 comparisons; not separable: p = {pair:.3f} with all 10 pairs "
+        "tested). Not separable from the best: "
+    ) in said["text"]
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert verdict(page) == said["text"]
+    assert '<b class="up">' not in page
+    assert "significant" not in verdict(page)
+    card = one_line(client.get("/").content.decode())
+    assert "Better than BM25 when tested alone. Not separable from 4 others when all pairs are tested" in card
+    assert '<span class="up">' not in card
+
+
+def test_the_difference_and_its_interval_stay_when_others_submit(client: Client) -> None:
+    dataset = tested(BM25=0.4, First=0.4085)
+    address = f"/api/v1/datasets/{dataset.slug}/board/"
+    before = client.get(address).json()["summary"]["text"]
+    lead = before[before.index("(+0.0") : before.index("]")]
+    by_query(dataset, {f"System {number}": 0.39 + number / 10_000 for number in range(9)})
+    compute_certainty(dataset)
+    after = client.get(address).json()["summary"]["text"]
+    assert lead in after
+    assert "+2.1%* (" in before
+    assert "+2.1% (" in after, "a corrected mark is a star alone"
 
 
 def verdict(page: str) -> str:
@@ -277,8 +329,8 @@ def test_the_legend_over_hidden_judgements_says_both_thresholds(client: Client) 
     dataset = protected(BM25=0.4, First=0.601, Second=0.59)
     said = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["least_difference"]
     page = " ".join(client.get(f"/datasets/{dataset.slug}/").content.decode().split())
-    within = re.search(r"behind by less than (\d\.\d{3}), a higher threshold", page)
+    within = re.search(r"behind by less than (\d\.\d{3}): a higher threshold", page)
     assert within is not None
     assert float(within[1]) > said
     assert f"by at least {said:+.3f}, which is significant" in page
-    assert "not tested" not in page
+    assert "Lower scores have no color: they are not tested on hidden judgments." in page

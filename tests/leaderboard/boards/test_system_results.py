@@ -39,7 +39,10 @@ def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None
     _, slugs = board()
     page = client.get(f"/systems/{slugs['Last']}/").content.decode()
     assert '<span class="unit">95% interval</span>' in page
-    assert "3rd of 3 with nDCG@10 0.200; −50.0% vs BM25 (significant); no ties" in one_line(page)
+    assert (
+        "3rd of 3 with nDCG@10 0.200; −50.0% vs BM25 (significant: p &lt; 0.001 tested alone, p &lt; 0.001 "
+        "Holm-corrected for 2 comparisons); separable from all others" in one_line(page)
+    )
     found = cells(page, "Judged")
     assert found.count("&lt;0.001") == 2, "against BM25, and against the best"
     assert any(re.search(r"0\.200 0\.\d{3}–0\.\d{3}$", cell) for cell in found)
@@ -52,6 +55,25 @@ def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None
     assert sure["rank_low"] == 3
     for head in ("range", "p vs baseline", "p vs best"):
         assert head in page
+
+
+def test_a_lower_score_on_hidden_judgments_was_not_tested(client: Client) -> None:
+    dataset = scored_dataset(name="Judged", measures=["nDCG@10"], hidden=True)
+    slugs = {}
+    for number, (name, mean) in enumerate({"BM25": 0.4, "First": 0.6, "Little": 0.41, "Last": 0.2}.items()):
+        entry = score_queries(dataset, name, spread(mean, number), baseline=name == "BM25")
+        slugs[name] = entry.system.slug
+    told = {
+        "First": "+50.0% vs BM25 (significant); separable from all others",
+        "Little": "+2.5% vs BM25 (not significant)",
+        "Last": "−50.0% vs BM25 (lower; not tested on hidden judgments)",
+    }
+    for name, text in told.items():
+        page = one_line(client.get(f"/systems/{slugs[name]}/").content.decode())
+        assert text in page
+        assert ("not significant" in page) == (name == "Little")
+    (difference,) = re.findall(r'<td class="n ([a-z]*)">\s*−0\.200', page)
+    assert difference == "untested", "no color that says that it was tested"
 
 
 def test_it_says_how_much_of_a_result_was_judged(client: Client) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote_plus
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from evaluation.statistics.randomisation import randomisation_test
 from leaderboard.comparison.selection import MOST_SYSTEMS, entries_of_systems
 from leaderboard.comparison.table import compare
 from leaderboard.core.cache.pages import clear_page_cache
-from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, System
 from leaderboard.results.significance.computing import compute_certainty
 from tests.leaderboard.comparison.test_queries import GOOD, POOR, text_of
 from tests.leaderboard.entries import (
@@ -64,7 +66,8 @@ def test_nothing_chosen_is_a_form_and_what_it_sends_leads_to_the_comparison(
 def test_unknown_systems_are_refused_with_similar_ones(client: Client, slugs: tuple[str, str]) -> None:
     answer = client.get(address("newcomr", slugs[0]))
     assert answer.status_code == 400
-    assert ">newcomer</a>" in answer.content.decode()
+    assert f'value="{slugs[0]}"' in answer.content.decode()
+    assert re.search(r">newcomer \([^)]+\)</a>", answer.content.decode())
     assert client.get(address(*slugs, measure="nonsense")).status_code == 400
     assert (
         "no per-query comparison is possible"
@@ -74,12 +77,73 @@ def test_unknown_systems_are_refused_with_similar_ones(client: Client, slugs: tu
     assert client.get(address(*"abcdefg")).status_code == 400
 
 
+def renamed(name: str, slug: str) -> System:
+    """Return a system with this slug."""
+    system = make_system(name)
+    system.slug = slug
+    system.save()
+    return system
+
+
+def boxes(page: str) -> list[str]:
+    """Return what the form's boxes for systems hold."""
+    return re.findall(r'<input\s+id="system-\d"[^>]*\svalue="([^"]*)"', page)
+
+
+def suggestions(page: str) -> dict[str, str]:
+    """Return the addresses of suggested systems by their text, without the escapes of addresses."""
+    chips = page.partition('role="alert"')[2].partition("<form")[0]
+    return {
+        label: unquote_plus(unescape(href))
+        for href, label in re.findall(r'<a href="([^"]+)">([^<]+)</a>', chips)
+    }
+
+
+def test_an_exact_name_wins_over_others_that_are_spelled_alike(client: Client) -> None:
+    dataset, paper = scored_dataset(hidden=True), make_source("paper")
+    ours = score(dataset, renamed("BM25", "bm25"), baseline=True, ndcg=0.4).system
+    other = score(dataset, "smith.rm3", ndcg=0.5).system
+    report(dataset, paper, "BM25", ndcg=0.3)
+    report(dataset, paper, "bm25 (tuned)", ndcg=0.3)
+    for name in ("BM25", "bm25", "Bm25"):
+        answer = client.get(address(name, "Smith.RM3"))
+        assert answer.status_code == 302
+        assert answer["Location"] == address(ours.slug, other.slug)
+    page = client.get(address("bm25 tuned", other.slug)).content.decode()
+    assert any(text.startswith("bm25 (tuned) (") for text in suggestions(page))
+
+
+def test_suggestions_name_each_system_once_with_its_source_and_boxes_keep_what_was_entered(
+    client: Client,
+) -> None:
+    dataset = scored_dataset(hidden=True)
+    first = score(dataset, renamed("smith.rm3", "smith-rm3"), ndcg=0.5).system
+    twins = [score(dataset, renamed("Dense", f"dense-{n}"), ndcg=0.1 * n).system for n in (1, 2)]
+    page = client.get(address("smith", "Nothing like it", measure="nDCG@10")).content.decode()
+    assert boxes(page) == ["smith", "Nothing like it"]
+    assert suggestions(page) == {
+        f"smith.rm3 ({first.team})": address(first.slug, "Nothing like it", measure="nDCG@10")
+    }
+    assert "There is no system “smith”. Choose one of these, or correct it below:" in text_of(page)
+    assert '<input type="hidden" name="measure" value="nDCG@10">' in page
+    page = client.get(address(first.slug, "dense")).content.decode()
+    assert "Several systems are called “dense”. Choose one:" in text_of(page)
+    assert suggestions(page) == {f"Dense ({each.team})": address(first.slug, each.slug) for each in twins}
+    assert boxes(page) == [first.slug, "dense"]
+    label = next(iter(suggestions(page)))
+    assert client.get(address(first.slug, label))["Location"] == address(first.slug, twins[0].slug)
+    page = client.get(address(*"abcdefg")).content.decode()
+    assert "7 systems are too many. Choose two to six." in text_of(page)
+    assert boxes(page) == list("abcdef")
+
+
 def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(
     client: Client, slugs: tuple[str, str]
 ) -> None:
     page = client.get(address(*slugs)).content.decode()
     text = text_of(page)
-    assert "paired randomisation test, two-sided, 10,000 permutations, Holm-corrected over the 1 pair" in text
+    assert "paired randomisation test of this pair alone, two-sided, 10,000 permutations" in text
+    assert "2 queries won, 0 tied, 0 lost. p = 0.500 for this pair." in text
     assert "2/0/0" in text
     assert "By query on tiny" in text
     assert "newcomer is ahead" in text
@@ -108,10 +172,10 @@ def test_tests_are_those_of_the_values_by_query_corrected_over_the_page(
         }
         systems.append(run_for(dataset, name, rankings, baseline=name == "BM25").system.slug)
         values.append([1 / np.log2(rank + 1) for rank in ranks])
-    p = holm(randomisation_test(np.array(values).T, 0)[1:])
+    alone = randomisation_test(np.array(values).T, 0)[1:]
     text = text_of(client.get(address(*systems)).content.decode())
-    for value in p:
-        assert f"{value:.3f}" in text
+    for value, corrected in zip(alone, holm(alone), strict=True):
+        assert f"{value:.3f} {corrected:.3f} (2 here)" in text
     assert "9/0/3" in text
     assert "6/0/6" in text
 
@@ -125,7 +189,42 @@ def test_a_pair_has_the_p_value_of_its_board() -> None:
     slugs = [baseline.system.slug, near.system.slug]
     [row] = compare(slugs, entries_of_systems(slugs), "").rows
     assert found is not None
-    assert row.cells[1].p == pytest.approx(found.entries[near.pk].p_baseline, rel=1e-4)
+    assert row.cells[1].tested is not None
+    assert row.cells[1].tested.p == pytest.approx(found.entries[near.pk].p_baseline, rel=1e-4)
+
+
+def test_a_pair_has_both_p_values_of_its_board() -> None:
+    dataset = scored_dataset(slug="board", measures=["nDCG@10"])
+    means = {"BM25": 0.4, "First": 0.4085, "Second": 0.404, "Third": 0.403, "Fourth": 0.402}
+    entries = {
+        name: score_queries(dataset, name, spread(mean, number), baseline=name == "BM25")
+        for number, (name, mean) in enumerate(means.items(), 1)
+    }
+    compute_certainty(dataset)
+    found = found_of(dataset).of("nDCG@10")
+    assert found is not None
+    slugs = {name: entry.system.slug for name, entry in entries.items()}
+    bm25, third = found.entries[entries["BM25"].pk], found.entries[entries["Third"].pk]
+    alone, of_first = found.entries[entries["First"].pk].p_baseline, bm25.p_best_corrected
+    assert alone is not None
+    assert of_first is not None
+    assert alone < 0.05 < of_first, "significant alone, and not separable on the board"
+
+    def texts(*names: str) -> tuple[str, str, str]:
+        chosen = [slugs[name] for name in names]
+        [row] = compare(chosen, entries_of_systems(chosen), "").rows
+        return row.cells[1].text["p"], row.cells[1].text["corrected"], row.cells[1].p_values_text
+
+    told = f"p = {alone:.3f} for this pair; p = {of_first:.3f} corrected for the board’s 10 pairs."
+    for order in (("First", "BM25"), ("BM25", "First")):
+        assert texts(*order) == (f"{alone:.3f}", f"{of_first:.3f} (10 pairs)", told)
+    assert texts("BM25", "Third")[:2] == (
+        f"{third.p_baseline:.3f}",
+        f"{third.p_baseline_corrected:.3f} (4 vs baseline)",
+    )
+    _, corrected, told = texts("Second", "Third")
+    assert not corrected, "a single pair that is on no board needs no correction"
+    assert re.fullmatch(r"p = 0\.\d{3} for this pair\.", told)
 
 
 def test_hidden_judgements_give_published_scores_and_differences_and_nothing_else(client: Client) -> None:

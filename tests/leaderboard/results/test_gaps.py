@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ from django.test import Client
 
 from leaderboard.comparison.selection import entries_of_systems
 from leaderboard.comparison.table import compare
+from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.models.datasets import Protection
 from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.gaps import Gap
 from leaderboard.results.significance.hidden import known_difference
 from leaderboard.results.significance.statements import statements
+from tests.leaderboard.boards.test_permalinks import pass_time, permalink_of
 from tests.leaderboard.entries import make_source, make_system, record_boards, report, scored_dataset
 from tests.leaderboard.entries_by_query import page_text, row_of, score_queries, shown, spread
 
@@ -172,11 +175,78 @@ def test_a_kept_page_follows_the_other_half(client: Client, twins: tuple[Dataset
     assert ">significant gap</a>" not in page_text(client, public)
 
 
-def test_a_board_without_gaps_takes_the_order(client: Client, twins: tuple[Dataset, Dataset]) -> None:
+def views_of(client: Client, path: str) -> dict[str, Any]:
+    """Return the board at `path` as JSON and as CSV rows, without the address and the time that they cite."""
+    data = client.get(f"{path}board.json").json()
+    named = {name: value for name, value in data.items() if name not in ("as_of", "permalink")}
+    cited = (data["permalink"], data["as_of"])
+    table = client.get(f"{path}board.csv").content.decode()
+    for text in cited:
+        table = table.replace(text, "")
+    page = client.get(f"{path}?columns=all", headers={"HX-Request": "true"}).content.decode()
+    body = re.search(r"<tbody>.*</tbody>", page, re.DOTALL)
+    assert body
+    return {"data": named, "table": table, "body": re.sub(r"<button.*?</button>", "", body[0])}
+
+
+def test_a_permalink_keeps_the_gaps_of_its_time(client: Client, twins: tuple[Dataset, Dataset]) -> None:
+    public, hidden = twins
+    qrels = public.current_qrels
+    assert qrels is not None
+    qrels.judged_by = {"judges": [{"called": "Ada", "kind": "person", "judgements": 7}]}
+    qrels.statistics = {**qrels.statistics, "relevant_per_query": 1.2}
+    qrels.save()
+    pass_time()
+    paths = [f"/datasets/{dataset.slug}/" for dataset in twins]
+    before = {permalink_of(client, path): views_of(client, path) for path in paths}
+    public_data, hidden_data = (view["data"] for view in before.values())
+    for data in (public_data, hidden_data):
+        gaps = {row["system"]: row["contamination_gap"] for row in data["rows"]}
+        assert gaps["Reader"]["value"] == pytest.approx(0.2)
+        assert {"gap", "gap-interval", "gap-shown"} <= {column["key"] for column in data["columns"]}
+    assert any("Judged by: Ada" in note for note in public_data["notes"])
+    assert any(note.startswith("Sparse labels: 1.2") for note in public_data["notes"])
+    assert {link: views_of(client, link) for link in before} == before
+
+    score_queries(hidden, "Reader", spread(0.72, 30), system=System.objects.get(name="Reader"))
+    assert {link: views_of(client, link) for link in before} == before
+    for path in paths:
+        newer = permalink_of(client, path)
+        assert newer not in before, "the other half has changed"
+        assert views_of(client, newer) == views_of(client, path)
+    assert gap_of(public, "Reader").value == pytest.approx(0.0)  # type: ignore[union-attr]
+    Dataset.objects.filter(pk=hidden.pk).update(state=Dataset.State.PREPARING)
+    clear_page_cache()
+    assert ">significant gap</a>" not in client.get(next(iter(before))).content.decode()
+
+
+def test_a_permalink_has_no_gap_of_a_time_before_the_other_half(client: Client) -> None:
+    public = scored_dataset(slug="public", measures=[MEASURE])
+    reader, bm25 = make_system("Reader"), make_system("BM25")
+    score_queries(public, "BM25", spread(0.4), system=bm25, baseline=True)
+    score_queries(public, "Reader", spread(0.7, 1), system=reader)
+    compute_certainty(public)
+    pass_time()
+    link = permalink_of(client, "/datasets/public/")
+    hidden = scored_dataset(slug="hidden", measures=[MEASURE], hidden=True, twin_of=public)
+    score_queries(hidden, "BM25", spread(0.42, 2), system=bm25, baseline=True)
+    score_queries(hidden, "Reader", spread(0.52, 3), system=reader)
+    assert "gap" in client.get("/datasets/public/board.csv").content.decode().splitlines()[0].split(",")
+    then = client.get(f"{link}board.csv").content.decode().splitlines()[0]
+    assert "gap" not in then.split(",")
+
+
+def test_boards_of_the_past_take_the_order_with_gaps_and_without(
+    client: Client, twins: tuple[Dataset, Dataset]
+) -> None:
     board = client.get("/api/v1/datasets/public/board/?sort=gap").json()
     past = client.get(f"/datasets/public/at/{board['as_of']}/board.json?sort=gap")
+    assert past.json()["rows"] == board["rows"]
+    Dataset.objects.update(twin_of=None)
+    clear_page_cache()
+    past = client.get(f"/datasets/public/at/{board['as_of']}/board.json?sort=gap")
     assert past.status_code == 200
-    assert {row["contamination_gap"] for row in past.json()["rows"]} == {None}
+    assert [row["contamination_gap"] for row in past.json()["rows"]] == [None] * 4
 
 
 def test_a_board_whose_tests_are_awaited_takes_the_order(client: Client) -> None:

@@ -22,12 +22,13 @@ from leaderboard.results.significance.computing import (
     request_missing_certainty,
     store_certainty,
 )
-from leaderboard.results.significance.reading import clear_certainty, read_certainty, read_certainty_at
+from leaderboard.results.significance.reading import clear_certainty, read_certainty
 from leaderboard.results.significance.types import verdict_of
 from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
 from tests.leaderboard.entries_by_query import (
     QUERIES,
     cells,
+    certainty_at,
     found_of,
     make_board,
     page_text,
@@ -335,7 +336,8 @@ def test_a_board_that_becomes_hidden_shows_none_of_it_any_more(client: Client, b
     board.save()
     board_changed(board, Kind.MEASURES)
     assert read_certainty([board.pk]) == {}
-    assert read_certainty_at(board.pk, board.board_revision + 99, []) is None
+    board.refresh_from_db()
+    assert certainty_at(board, board.board_revision) is None
     page = page_text(client, board)
     assert "whisker" not in page.replace("whiskers.css", "")
     assert "are not published, to protect the hidden judgements" in page

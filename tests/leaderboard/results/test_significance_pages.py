@@ -17,11 +17,14 @@ from evaluation.runs.score import ScoringTarget, score_run
 from leaderboard.api.board_answers import BoardSerializer
 from leaderboard.boards.state import Sort
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
+from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.results.significance.computing import compute_certainty
-from leaderboard.results.significance.reading import read_certainty, read_certainty_at
+from leaderboard.results.significance.reading import read_certainty
 from tests.leaderboard.entries import scored_dataset
 from tests.leaderboard.entries_by_query import (
     cells,
+    certainty_at,
+    found_of,
     make_board,
     page_text,
     score_queries,
@@ -55,7 +58,7 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
         "percentile bootstrap over the 40 judged queries, 10,000 resamples, seed 1; beside Δ, of the paired difference",
         "p vs BM25: two-sided paired randomisation test by query, 10,000 permutations, seed 1, not corrected",
         "These values do not change when others submit.",
-        "Rank interval and p vs best come from tests of all pairs on this board, corrected together",
+        "Rank range and p vs best come from tests of all pairs on this board, corrected together",
         "filters do not change them.",
     ):
         assert said in page
@@ -90,7 +93,7 @@ def test_an_address_that_orders_by_ranks_holds_while_they_are_found_anew(
 ) -> None:
     # `group` is what the column was called before.
     asked = "?sort=group&min-p-best=0"
-    said = "computed: order by rank interval, bounds of p vs best."
+    said = "computed: order by rank range, bounds of p vs best."
 
     def page() -> str:
         answer = client.get(f"/datasets/{board.slug}/{asked}")
@@ -148,18 +151,28 @@ def test_reading_takes_four_queries_for_any_number_of_boards_and_one_where_they_
 def test_an_old_board_has_what_was_known_then(board: Dataset) -> None:
     first = compute_certainty(board)
     assert first is not None
-    then = list(Entry.objects.values_list("pk", flat=True))
     score_queries(board, "Newcomer", spread(0.9))
     second = compute_certainty(board)
     assert second is not None
-    old = read_certainty_at(board.pk, second.from_revision - 1, then)
+    old = certainty_at(board, first.from_revision)
     assert old is not None
     assert old.current
     assert old.from_revision == first.from_revision
-    assert read_certainty_at(board.pk, first.from_revision - 1, then) is None
-    between = read_certainty_at(board.pk, second.from_revision - 1, [*then, 10**9])
+    assert certainty_at(board, first.from_revision - 1) is None
+    between = certainty_at(board, second.from_revision - 1)
     assert between is not None
     assert not between.current
+
+
+def test_an_old_board_with_another_baseline_than_was_tested_is_not_current(board: Dataset) -> None:
+    compute_certainty(board)
+    name_baseline(Entry.objects.get(system__name="Last"))
+    board.refresh_from_db()
+    present, then = found_of(board), certainty_at(board, board.board_revision)
+    assert then is not None
+    assert not present.current
+    assert not then.current
+    assert then.of("nDCG@10") == present.of("nDCG@10")
 
 
 def test_kept_content_fits_a_page(board: Dataset) -> None:
@@ -227,7 +240,7 @@ def test_tables_for_papers_have_rank_intervals_and_no_letters(
 ) -> None:
     compute_certainty(board)
     text = client.get(f"/datasets/{board.slug}/board.{ending}").content.decode()
-    assert "Rank interval" in text
+    assert "Rank range" in text
     assert "1–2" in text or "1--2" in text
     assert "Letters" not in text
     assert "mathrm" not in text
@@ -264,7 +277,10 @@ def test_the_board_of_trec_covid_round_1_shows_its_rank_intervals(
     }
     page = page_text(client, dataset)
     assert "over the 30 judged queries" in page
-    assert "Tied with the best: OHSU_RUN2, base.unipd.it, UP-rrf5rnd1, smith.rm3. " in page
+    said = "Not separable from the best: OHSU_RUN2, base.unipd.it, UP-rrf5rnd1, smith.rm3 (all 153 pairs tested)."
+    assert board.summary is not None
+    assert said in board.summary.text
+    assert "(all 153 pairs tested)" in page
 
 
 def test_a_board_without_a_baseline_speaks_of_no_comparison_with_one(client: Client) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from math import log2
 from pathlib import Path
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, Evaluation
 from submissions.models import Submission, Upload
 from tests.pages import one_line
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import QUERIES, make_collection, run_text
+from tests.submissions.workers import work
 
 
 @pytest.fixture
@@ -31,6 +33,30 @@ def test_a_file_without_a_name_or_a_dataset_goes_where_its_ids_are(demo: Dataset
     predictions = json.dumps({"default": {"test": ranking}})
     sent = api.submit(dataset=None, system="Another", file=upload(predictions, "predictions.json"))
     assert sent.status == 201, sent.body
+
+
+@pytest.mark.parametrize("form", ["tsv", "json", "jsonl", "csv"])
+def test_other_forms_are_recognized_and_scored_as_the_same_ranking(
+    demo: Dataset, api: Api, form: str
+) -> None:
+    ranking = {query: {f"d{place}": 50.0 - place for place in range(2, 9)} for query in QUERIES}
+    hits = [(query, name, rank) for query, each in ranking.items() for rank, name in enumerate(each, 1)]
+    content = {
+        "tsv": "".join(f"{query}\t{name}\t{rank}\n" for query, name, rank in hits),
+        "csv": "qid,docno,score\n" + "".join(f"{query},{name},{-rank}\n" for query, name, rank in hits),
+        "json": json.dumps(ranking),
+        "jsonl": "".join(
+            json.dumps({"query_id": query, "hits": each}) + "\n" for query, each in ranking.items()
+        ),
+    }[form]
+    sent = api.submit(dataset=None, file=upload(content, f"whatever.{form}"))
+    assert sent.status == 201, sent.body
+    work()
+    assert api.get(f"submissions/{sent.body['id']}/").body["state"] == "done"
+    # d1 and d3 are relevant, with grades 1 and 2; d3 stands at rank 2.
+    evaluation = Evaluation.objects.get()
+    assert evaluation.means["RR@10"] == 0.5
+    assert evaluation.means["nDCG@10"] == pytest.approx((2 / log2(3)) / (2 + 1 / log2(3)))
 
 
 def test_ids_of_several_datasets_and_of_none_are_refused_with_what_to_say(

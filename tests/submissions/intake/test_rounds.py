@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from leaderboard.models import AuditRecord, Benchmark, Dataset, Entry, Membership, Round, Run, User
 from leaderboard.rounds.lifecycle import current_round, reveal, save_round
+from leaderboard.rounds.presentation import RunCounts, count_runs
 from submissions.accounts.membership import create_team
 from submissions.core.errors import Refused
 from submissions.intake.rounds import RoundEntry, admit_to_round, counted_submissions, set_priority
@@ -100,6 +101,15 @@ def test_a_run_in_time_gets_its_round_its_type_and_the_next_priority(
     assert all(run.round == held and not run.late for run in runs.values())
     entry = Entry.objects.get(evaluation__run=runs["by-hand"])
     assert (entry.round, entry.run_type, entry.late) == (held, "manual", False)
+
+
+def test_a_round_counts_the_participants_of_one_team_as_teams(held: Round, api: Api, clock: Clock) -> None:
+    clock(IN_TIME)
+    for number, participant in ((1, "Waterloo"), (2, "Glasgow")):
+        fields = {"system": f"Run of {participant}", "participant": participant}
+        assert send(api, number, **fields).status == 201
+    work()
+    assert count_runs([held])[held.pk] == RunCounts(runs=2, teams=2, late=0)
 
 
 def test_everything_that_is_wrong_is_told_at_once(held: Round, api: Api, clock: Clock) -> None:

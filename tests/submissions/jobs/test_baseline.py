@@ -30,6 +30,7 @@ pytestmark = pytest.mark.django_db
 DOCUMENTS = 130
 #: t1 is judged, t2 is not, and t3 is for training.
 QUERIES = {"t1": "common word", "t2": "common text", "t3": "common words of train"}
+JUDGED = "t1\td1\t1\n"
 
 
 def make_baseline(folder: Path, slug: str = "small", **options: Any) -> ImportResult:
@@ -39,7 +40,7 @@ def make_baseline(folder: Path, slug: str = "small", **options: Any) -> ImportRe
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     queries = [{"_id": name, "text": text} for name, text in QUERIES.items()]
     (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    (folder / "qrels" / "test.tsv").write_text(HEADER + "t1\td1\t1\n")
+    (folder / "qrels" / "test.tsv").write_text(HEADER + JUDGED)
     (folder / "qrels" / "train.tsv").write_text(HEADER + "t3\td2\t1\n")
     imported = import_dataset(folder, ImportOptions(slug=slug, **options))
     create_requested_jobs()
@@ -135,3 +136,23 @@ def test_an_evaluation_keeps_every_query_unrounded(tmp_path: Path) -> None:
     values = per_query_values(evaluation)
     assert values.shape == (evaluation.judged_queries, len(evaluation.measures))
     assert dict(zip(evaluation.measures, values.mean(axis=0), strict=True)) == pytest.approx(evaluation.means)
+
+
+def test_the_baseline_answers_a_topic_that_begins_with_a_number_sign(tmp_path: Path, api: Api) -> None:
+    means = []
+    for name in ("t1", "#1"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(globals(), "QUERIES", {name: "word 7", "t2": "word 9", "t3": "text"})
+            patch.setitem(globals(), "JUDGED", f"{name}\td7\t1\nt2\td8\t1\n")
+            imported = make_baseline(tmp_path / name, f"small{len(means)}")
+        evaluation = Entry.objects.get(dataset=imported.dataset).evaluation
+        assert evaluation is not None
+        assert evaluation.missing_queries == 0
+        means.append(evaluation.means)
+        with open_run(evaluation.run.sha256) as text:
+            run = text.read()
+        assert run.startswith(f"{name} Q0 d7 1 ".encode())
+        problems = api.check(run, dataset=imported.dataset.slug).body["problems"]
+        assert {problem["code"] for problem in problems} <= {"ties"}
+    assert means[0] == means[1]
+    assert means[0]["RR@10"] >= 0.5

@@ -166,6 +166,18 @@ def test_runs_are_chosen_by_team_and_priority_and_none_that_was_taken_off(
         pools.request_pool(demo, depth=0)
 
 
+def test_participants_of_one_team_each_get_their_runs_into_the_pool(
+    demo: Dataset, api: Api, curator: User
+) -> None:
+    for number in range(4):
+        fields = {"system": f"Run {number}", "participant": "Waterloo" if number < 3 else "Glasgow"}
+        assert api.submit(run_text(skip=number), **fields).status == 201
+    work()
+    with acting(curator):
+        pool = pools.request_pool(demo, runs_per_team=2)
+    assert set(pool.runs.values_list("system__name", flat=True)) == {"Run 0", "Run 1", "Run 3"}
+
+
 def test_a_pool_without_runs_is_refused(demo: Dataset) -> None:
     with pytest.raises(JudgingRefused, match="has no runs"):
         pools.request_pool(demo)

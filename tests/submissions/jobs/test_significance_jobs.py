@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from leaderboard.models import Certainty, Dataset, DatasetVersion, Entry
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
-from leaderboard.results.significance.reading import read_certainty, read_certainty_at
+from leaderboard.results.significance.reading import read_certainty
 from submissions.jobs.kinds import significance as significance_jobs
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
@@ -18,7 +18,7 @@ from submissions.queue.queue import claim, create_requested_jobs, queue_position
 from submissions.tasks import dispatch
 from tests.factories import make_dataset, make_job
 from tests.leaderboard.entries import scored_dataset
-from tests.leaderboard.entries_by_query import score_queries, spread
+from tests.leaderboard.entries_by_query import certainty_at, score_queries, spread
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
@@ -156,7 +156,6 @@ def test_a_board_that_is_again_what_it_was_has_what_was_found_then_and_keeps_it_
     assert seen == [3, 2, 3, 2, 3]
     kept = Certainty.objects.all()
     assert [bool(each.content) for each in kept] == [True, True, False, False, False]
-    entries = {each.pk for each in Entry.objects.all()}
-    past = read_certainty_at(board.pk, kept[2].from_revision, entries)
+    past = certainty_at(board, kept[2].from_revision)
     assert past is not None
     assert past.current

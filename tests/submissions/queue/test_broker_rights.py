@@ -47,7 +47,9 @@ def send_wakeup(url: str, queue: str) -> None:
     """Put a message into the queue, as `leaderboard.core.wakeup` does."""
     with Celery(broker=url, set_as_current=False) as producer:
         producer.conf.update(own_settings() | {"broker_url": url})
-        producer.send_task(WORK, kwargs={"queue": queue}, queue=queue, retry=False, ignore_result=True)
+        producer.send_task(
+            WORK, kwargs={"queue": queue}, queue=queue, retry=False, ignore_result=True, declare=[]
+        )
 
 
 def test_a_retriever_sends_wakeups_everywhere_and_receives_its_own_queues(
@@ -96,7 +98,13 @@ def refused_commands(client: redis.Redis) -> list[Callable[[], Any]]:
         ("CLIENT", "LIST"), ("FLUSHALL",), ("SHUTDOWN", "NOSAVE"), ("MODULE", "LIST"), ("EVAL", "return 1", "0"),
         ("FUNCTION", "LIST"), ("PUBLISH", "/0.celery.pidbox", "x"), ("SUBSCRIBE", "/0.celery.pidbox"),
         ("RENAME", "cpu", "gpu"), ("DUMP", "cpu"), ("RANDOMKEY",), ("SCRIPT", "FLUSH"),
-        ("SADD", "_kombu.binding.celery.pidbox", "x"),
+        ("SADD", "_kombu.binding.celery.pidbox", "x"), ("SADD", "_kombu.binding.score", "x"),
+    ]  # fmt: skip
+    # A key of another type would end every worker that reads it as a queue.
+    server += [
+        ("SET", "score", "x"), ("SET", "cpu", "x"), ("DEL", "score"), ("DEL", "dispatch"), ("SADD", "notices", "x"),
+        ("HSET", "score\x06\x163", "a", "b"), ("ZADD", "dispatch", "1", "x"), ("RPUSH", "score", "x"),
+        ("SADD", "unacked:retriever", "x"), ("ZADD", "unacked:retriever", "1", "x"), ("RENAME", "cpu", "score"),
     ]  # fmt: skip
     return pages + others + [lambda words=words: client.execute_command(*words) for words in server]
 

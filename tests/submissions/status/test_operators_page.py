@@ -51,6 +51,13 @@ def test_a_submitter_is_told_why_nobody_takes_the_job() -> None:
     assert describe_job(before, complete=True).queue_position == 0
 
 
+def test_operators_see_that_nothing_is_scored_before_anything_waits(staff: Client) -> None:
+    missing = "No score worker is alive: runs are accepted, and wait."
+    assert missing in staff.get(ADDRESS).content.decode()
+    announce("host:10", "score", "dispatch")
+    assert missing not in staff.get(ADDRESS).content.decode()
+
+
 def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
     dataset = make_dataset()
     announce("host:10", "score", "dispatch")

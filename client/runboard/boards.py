@@ -1,0 +1,68 @@
+"""Boards as pandas data frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from runboard import answers
+
+#: The columns with numbers that replace a column of text, such as “0.330–0.424”. They are present in every frame.
+_NUMBERS = {
+    "interval": ("low", "high"),
+    "ranks": ("rank_low", "rank_high"),
+    "delta-interval": ("delta_low", "delta_high"),
+    "p-baseline": ("p-baseline", "p_baseline_corrected"),
+    "wins": ("wins", "ties", "losses"),
+    "gap-interval": ("gap_low", "gap_high"),
+}
+_FACTS = (
+    "rank", "ranked_among", "system", "slug", "configuration", "baseline", "comparison_group", "missing_queries",
+    "doubtful",
+)  # fmt: skip
+_COUNTS = ("rank", "missing_queries", "rank_low", "rank_high", "wins", "ties", "losses", "coverage")
+
+
+def as_frame(board: answers.Board) -> pd.DataFrame:
+    """Return the rows of a board as a data frame with the columns that `Client.board` describes."""
+    keys = [column["key"] for column in board["columns"] if column["key"] != "system"]
+    # Those that this board does not have yet come last, so that no column is missing on any board.
+    keys += [key for key in _NUMBERS if key not in keys]
+    shown = [name for key in keys for name in _NUMBERS.get(key, (key,))]
+    own = (board["measure"], "delta")
+    others = dict.fromkeys(f"{key}_{end}" for row in board["rows"] for key in row["intervals"] if key not in own
+                           for end in ("low", "high"))  # fmt: skip
+    names = list(dict.fromkeys([*_FACTS, *shown, *others]))
+    frame = pd.DataFrame([_record(row) for row in board["rows"]], columns=names)
+    for name in frame.columns.difference(["baseline", "doubtful"]):
+        if name in _COUNTS:
+            frame[name] = frame[name].astype("Int64")
+        elif frame[name].map(lambda value: value is None or isinstance(value, int | float)).all():
+            frame[name] = frame[name].astype("float64")
+    frame.attrs = {name: board[name] for name in ("title", "summary", "permalink", "measure")}
+    return frame
+
+
+def _record(row: answers.Row) -> dict[str, Any]:
+    values: dict[str, Any] = {**row["values"]}
+    if isinstance(values.get("wins"), str):
+        values |= zip(("wins", "ties", "losses"), map(int, values["wins"].split("/")), strict=True)
+    if isinstance(values.get("coverage"), str):  # 17/18: how many of the benchmark's datasets the row has
+        values["coverage"] = int(values["coverage"].partition("/")[0])
+    gap = row["contamination_gap"]
+    return {
+        "rank": row["rank"],
+        "ranked_among": row["ranked_among"],
+        "system": row["system"],
+        "slug": row["slug"],
+        "configuration": row["configuration"],
+        "baseline": row["baseline"],
+        "comparison_group": row["comparison_group"],
+        "missing_queries": row["missing_queries"],
+        "doubtful": row["doubtful"],
+        **(row["certainty"] or {}),
+        **{f"{key}_{end}": ends[end] for key, ends in row["intervals"].items() for end in ("low", "high")},
+        **({"gap_low": gap["low"], "gap_high": gap["high"]} if gap else {}),
+        **values,
+    }

@@ -1,0 +1,297 @@
+"""Forms of a run other than TREC's, recognized by how the file begins and rewritten as TREC lines.
+
+Every reader of runs comes through here (`trec_text`, or `recognize` and `write_as_trec`), so that a file is read the
+same way wherever it is read. A table without column names is recognized only where its values cannot be judgements.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Literal, cast
+
+from numpy.typing import NDArray
+
+from evaluation.archives.compression import BLOCK, MIB, ExpandedFile, FileLimits, open_expanded, open_lines
+from evaluation.core.errors import InvalidRun
+from evaluation.runs.columns import DOCUMENT, QUERY, RANK, SCORE, TAG, find_column
+from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, read_header
+from evaluation.runs.json_runs import json_as_lines
+from evaluation.runs.problems import ENCODING, is_result_of_trec_eval
+
+#: Rows that decide which form a table has, and the share of them that must have it: a damaged row is reported later.
+_SAMPLED_ROWS, _SHARE_OF_ROWS = 5_000, 0.9
+#: Three columns that end in a whole number are ranks if they count up to this for some query; grades hardly ever do.
+LEAST_DEPTH = 4
+_LONGEST_RANK, _MOST_COLUMNS = 10, 64
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+#: Two numbers side by side, a rank and a score, are in no JSON.
+_TREC_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+\d+\s+[-+.\d]\S*\s+\S+\s*")
+_NUMBER = re.compile(rb"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_FRACTION = re.compile(rb"[-+]?\d*\.0*[1-9]\d*([eE][-+]?\d+)?")
+_GRADE = re.compile(rb"(-[12]|\d|10)(\.0*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with a row for each document retrieved; columns are numbered from 0.
+
+    `separator` is None for white space. Without a column of scores they are the reciprocals of the ranks, of which
+    `first_rank` is the first.
+    """
+
+    separator: bytes | None
+    columns: int
+    query: int
+    document: int
+    rank: int | None = None
+    score: int | None = None
+    tag: int | None = None
+    first_rank: int = 1
+    #: The line of column names, if there is one.
+    names: bytes | None = None
+
+    def as_trec(self, line: bytes) -> bytes | None:
+        """Return a row as a TREC line, or None if it is not a row of this table."""
+        cells = _cells(line, self.separator)
+        if len(cells) != self.columns:
+            return None
+        rank = b"0" if self.rank is None else cells[self.rank].removesuffix(b".0")
+        if self.score is not None:
+            score = cells[self.score]
+        elif rank.isdigit() and len(rank) < _LONGEST_RANK and int(rank) >= self.first_rank:
+            score = repr(1 / (int(rank) - self.first_rank + 1)).encode()
+        else:
+            return None
+        if line.startswith(b"#") and not _NUMBER.fullmatch(score):
+            return None  # a comment
+        tag = b"_".join(cells[self.tag].split()) if self.tag is not None else b""
+        fields = [cells[self.query], b"Q0", cells[self.document], rank, score, tag or b"run"]
+        return b" ".join(fields) + b"\n" if all(len(field.split()) == 1 for field in fields) else None
+
+
+#: TREC (None), a table, a JSON document, or JSON Lines.
+Form = Table | Literal["json", "jsonl"] | None
+
+
+def recognize(start: bytes) -> Form:
+    """Return the form of a run that begins with `start`, which `read_start` read; None for TREC lines.
+
+    Raises InvalidRun for UTF-16.
+    """
+    if start.startswith(_UTF_16):
+        hint = "Save the file as UTF-8, for example with `iconv -f UTF-16 -t UTF-8 run.txt > run-utf8.txt`."
+        raise InvalidRun.of(ENCODING.problem("the file is in UTF-16", hint))
+    text = start.removeprefix(BYTE_ORDER_MARK)
+    if text.lstrip()[:1] in (b"{", b"["):
+        first, _, others = text.lstrip().partition(b"\n")
+        if not _TREC_LINE.fullmatch(first):
+            ends = {b"{": b"}", b"[": b"]"}[first[:1]]
+            return "jsonl" if first.rstrip().endswith(ends) and others.lstrip()[:1] == first[:1] else "json"
+    first = next((line for line in io.BytesIO(text) if line.strip() and not line.startswith(b"#")), b"")
+    rows = [] if _is_trec(first) else _sample(text)
+    if not rows or _is_trec(rows[0]):
+        return None
+    for separator in (b"\t", b",", b";", None):
+        if table := _table(rows, separator):
+            return table
+    return None
+
+
+def read_start(file: ExpandedFile) -> bytes:
+    """Read as much of a file as decides its form."""
+    block, start = memoryview(bytearray(BLOCK)), b""
+    while len(start) < BLOCK and (count := file.readinto(block)):
+        start += block[:count]
+    return start
+
+
+def write_as_trec(
+    form: Form, source: Path | str | bytes, limits: FileLimits, out: IO[bytes]
+) -> dict[str, Any]:
+    """Write a run of another form to `out` as TREC lines; return the metadata of JSON.
+
+    The lines of a table keep their numbers, and rows that are not of its form stay as they are. Raises InvalidContent.
+    """
+    if isinstance(form, str):
+        return json_as_lines(source, limits, out, by_line=form == "jsonl")
+    assert form is not None
+    for number, line in enumerate(open_lines(source, limits, MIB)):
+        line = line if number else line.removeprefix(BYTE_ORDER_MARK)
+        row = b"# " + line + b"\n" if line == form.names else form.as_trec(line)
+        out.write(row or line + b"\n")
+    return {}
+
+
+class StreamedLines(io.RawIOBase):
+    """The lines of an opened file as they come, behind bytes that were read already."""
+
+    order: NDArray[Any] | None = None
+
+    def __init__(self, file: ExpandedFile, ahead: bytes) -> None:
+        self.file, self.ahead = file, ahead
+
+    def readable(self) -> bool:
+        """Return True, for `io.BufferedReader`."""
+        return True
+
+    def readinto(self, view: Any, /) -> int:
+        """Fill the start of `view`; return the number of bytes written."""
+        if self.ahead:
+            count = min(len(self.ahead), len(view))
+            view[:count] = self.ahead[:count]
+            self.ahead = self.ahead[count:]
+            return count
+        return self.file.readinto(view)
+
+    @property
+    def share_read(self) -> float:
+        """The share of the stored file that has been read."""
+        return self.file.share_read
+
+
+@contextmanager
+def trec_text(
+    source: Path | str | bytes, limits: FileLimits | None = None, *, is_trec: bool = False
+) -> Iterator[tuple[RunHeader, BinaryIO]]:
+    """Open a run in any form, plain or compressed, as TREC text behind its header. Raises InvalidContent.
+
+    `is_trec`: it is not of another form, whatever it looks like.
+    """
+    limits = limits or FileLimits()
+    with open_expanded(source, limits) as file:
+        start = read_start(file)
+        form = None if is_trec else recognize(start)
+        if form is None:
+            header = read_header(start)
+            yield header, io.BufferedReader(StreamedLines(file, start[header.size :]), BLOCK)
+            return
+    with (
+        rewritten(form, source, limits) as (path, limits, _),
+        trec_text(path, limits, is_trec=True) as opened,
+    ):
+        yield opened
+
+
+@contextmanager
+def rewritten(
+    form: Form, source: Path | str | bytes, limits: FileLimits
+) -> Iterator[tuple[str, FileLimits, dict[str, Any]]]:
+    """Rewrite a run of another form to a temporary file of TREC lines; give its path, its limits and metadata."""
+    with tempfile.NamedTemporaryFile(prefix="rewritten-", suffix=".run") as lines:
+        metadata = write_as_trec(form, source, limits, cast(IO[bytes], lines))
+        lines.flush()
+        yield lines.name, replace(limits, max_stored_bytes=limits.max_expanded_bytes), metadata
+
+
+def _sample(text: bytes) -> list[bytes]:
+    """The first rows that are not blank, without comments and without a line that is cut off."""
+    lines = text.split(b"\n")
+    if len(text) >= BLOCK - len(BYTE_ORDER_MARK) and len(lines) > 1:
+        del lines[-1]
+    rows = [line for line in lines if line.strip()]
+    return ([line for line in rows if not line.startswith(b"#")] or rows)[:_SAMPLED_ROWS]
+
+
+def _is_trec(line: bytes) -> bool:
+    return len(line.split()) == 6 and is_result(line)
+
+
+def _cells(line: bytes, separator: bytes | None) -> list[bytes]:
+    if separator is None:
+        return line.split()
+    if b'"' not in line:
+        return [cell.strip() for cell in line.split(separator)]
+    text = line.decode("utf-8", "surrogateescape")
+    try:
+        row = next(csv.reader([text], delimiter=separator.decode(), skipinitialspace=True), [])
+    except csv.Error:  # a field that is too long, or a line break in one
+        return []
+    return [cell.strip().encode("utf-8", "surrogateescape") for cell in row]
+
+
+def _table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
+    """The table that rows separated so are, if they are one that cannot be something else."""
+    first = _cells(rows[0], separator)
+    if not 3 <= len(first) <= _MOST_COLUMNS:
+        return None
+    cells = [row for row in (_cells(row, separator) for row in rows) if len(row) == len(first)]
+    named = _named_table(first, separator)
+    if named is not None:
+        named = replace(named, names=rows[0].removesuffix(b"\r"))
+        return named if len(rows) > 1 and _fits_names(named, rows[1:], cells[1:]) else None
+    if len(cells) < _SHARE_OF_ROWS * len(rows):
+        return None
+    for unnamed in _UNNAMED:
+        table = replace(unnamed, separator=separator)
+        if table.columns != len(first):
+            continue
+        if (first_rank := _first_rank(table, cells)) is not None:
+            return replace(table, first_rank=first_rank)
+    return None
+
+
+def _named_table(names: Sequence[bytes], separator: bytes | None) -> Table | None:
+    texts = [name.decode("utf-8", "replace") for name in names]
+    query, document, rank, score, tag = (
+        find_column(texts, known) for known in (QUERY, DOCUMENT, RANK, SCORE, TAG)
+    )
+    if query is None or document is None or (rank is None and score is None):
+        return None
+    return Table(separator, len(names), query, document, rank, score, tag)
+
+
+def _fits_names(table: Table, rows: Sequence[bytes], cells: Sequence[Sequence[bytes]]) -> bool:
+    """Whether the rows below column names are a run's, not judgements under BEIR's names and not TREC lines."""
+    if 2 * len(cells) < len(rows) or all(map(_is_trec, rows)):
+        return False
+    if table.score is None:
+        return True
+    grades = table.rank is None and all(_GRADE.fullmatch(row[table.score]) for row in cells)
+    return not grades and _NUMBER.fullmatch(cells[0][table.score]) is not None
+
+
+#: Tables without names.
+_UNNAMED = (
+    Table(None, 3, query=0, document=1, rank=2),
+    Table(None, 3, query=0, document=1, score=2),
+    Table(None, 4, query=0, document=1, rank=2, score=3),
+    Table(None, 5, query=0, document=2, rank=3, score=4),
+    Table(None, 5, query=0, document=1, rank=2, score=3, tag=4),
+    Table(None, 6, query=0, document=2, rank=3, score=4, tag=5),
+)
+
+
+def _first_rank(table: Table, cells: Sequence[Sequence[bytes]]) -> int | None:
+    """The first rank of these rows, if they are beyond doubt a table of this form without names."""
+    if table.score is not None:
+        numbers = [row[table.score] for row in cells]
+        if not all(map(_NUMBER.fullmatch, numbers)):
+            return None
+        if table.rank is None:
+            fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
+            several = 2 * len(set(numbers)) > len(numbers) and not is_result_of_trec_eval(cells[0])
+            return 1 if 2 * fractions > len(numbers) and several else None
+    if table.document == 2 and {row[1].upper() for row in cells} in ({b"Q0"}, {b"0"}):
+        return 1 if all(row[3].isdigit() for row in cells) else None
+    depth, first_rank = _depth(table, cells)
+    return first_rank if depth >= (LEAST_DEPTH if table.score is None else 2) else None
+
+
+def _depth(table: Table, cells: Sequence[Sequence[bytes]]) -> tuple[int, int]:
+    """How many documents the deepest query has, and its first rank; 0 unless the ranks of each query count up."""
+    counts: dict[bytes, int] = {}
+    pairs = {(row[table.query], row[table.document]) for row in cells}
+    first_rank = 0 if cells[0][table.rank or 0] == b"0" else 1
+    for row in cells:
+        counts[row[table.query]] = counts.get(row[table.query], 0) + 1
+        if row[table.rank or 0] != str(counts[row[table.query]] + first_rank - 1).encode():
+            return 0, first_rank
+    return (max(counts.values()) if len(pairs) == len(cells) else 0), first_rank

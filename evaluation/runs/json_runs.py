@@ -1,0 +1,351 @@
+"""Runs as JSON, read by their depth: `{query: {document: score}}`, as mteb 1, ranx and pytrec_eval have it, the same
+under MTEB's subset and split, and objects for each query or each hit, in a list or a line each."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from evaluation.archives.compression import MIB, SIZE, FileLimits, describe_bytes, open_blocks, open_lines
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import ProblemCode, number_of
+from evaluation.runs.columns import DOCUMENT, QUERY, RANK, find_column
+from evaluation.runs.columns import SCORE as SCORE_NAMES
+from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
+from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE, quote
+
+JSON = ProblemCode("json", "A JSON file that is not a run of a form above.", "See JSON above.",
+    about="file")  # fmt: skip
+
+_META = "mteb_model_meta"
+_HINT = (
+    'Send `{"<query>": {"<document>": <score>}}`, as it is or under MTEB\'s `{"<subset>": {"<split>": …}}`, or a '
+    "TREC run."
+)
+_HINT_SIZE = "Send it as TREC lines, `query Q0 document rank score tag`: such a run may be much larger."
+_HINT_SCORE = "Write every score as a finite JSON number."
+
+#: Objects and lists in one document. Runs have an object for each query, and a few around them.
+MOST_OBJECTS = 100_000
+#: Entries of all objects and lists together. Parsed, one takes up to 200 bytes, however few it has in the file.
+MOST_ENTRIES = 1_000_000
+#: The ratio of expanded to stored bytes is looked at from here on: parsing multiplies what expanding has multiplied.
+_RATIO_FLOOR = MIB
+_LONGEST_TAG = 64
+#: So many repeated names are said.
+_SHOWN = 5
+#: Levels of objects: `{query: {document: score}}` has two.
+_FLAT, _SPLITS, _SUBSETS = 2, 3, 4
+#: Whole numbers from and to these are grades rather than scores where all of a file are.
+_GRADES = range(-2, 5)
+#: Keys of an object that describes one query or one hit.
+_MOST_KEYS = 32
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def json_as_lines(
+    path: Path | str | bytes, limits: FileLimits, out: IO[bytes], *, by_line: bool = False
+) -> dict[str, Any]:
+    """Write the run in a (compressed) JSON file to `out` as TREC lines; return the model's metadata.
+
+    The subset `default` and the split `test` are preferred where there are several. `by_line`: the file is JSON Lines.
+    Raises InvalidContent where the file is too large, is not JSON, or not a run. The bytes tell how much memory the
+    parser will need, before it is called: at most about 200 MiB.
+    """
+    lines = _TrecLines(limits, out)
+    if by_line:
+        for number, line in enumerate(open_lines(path, limits, limits.max_json_bytes), 1):
+            if line.strip():
+                content = bytearray(line.removeprefix(BYTE_ORDER_MARK))
+                lines.add(_parse(content, number))
+        lines.finish()
+        return {}
+    document = _parse(_content(path, limits), None)
+    if not isinstance(document, dict):
+        lines.add(document)
+        lines.finish()
+        return {}
+    metadata = document.pop(_META, None) or {}
+    metadata = select_metadata(metadata) if isinstance(metadata, dict) else {}
+    tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG]
+    lines.tag = tag or ("mteb" if _levels(document) >= _SPLITS else lines.tag)
+    lines.add(document)
+    lines.finish()
+    return {_META: metadata} if metadata else {}
+
+
+def _parse(content: bytearray, line: int | None) -> Any:
+    """Return what the JSON text says, with NaN and Infinity as Python writes them. Raises InvalidContent."""
+    _refuse_costly(content)
+    try:
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        document = _parse_non_finite(content) if b"NaN" in content or b"Infinity" in content else None
+        if document is None:
+            message = f"{'the file' if line is None else f'line {line:,}'} is not JSON: {error}"
+            raise _invalid(JSON, message, _HINT, line or error.lineno) from error
+    _refuse_repeated_keys(content, document)
+    return document
+
+
+def _parse_non_finite(content: bytearray) -> Any:
+    """As Python's parser has it, which takes halves of surrogate pairs too: no document with an escape of one."""
+    if _SURROGATE.search(content):
+        return None
+    try:
+        return json.loads(content, parse_int=lambda text: int(text) if len(text) < 19 else float(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _content(path: Path | str | bytes, limits: FileLimits) -> bytearray:
+    """The whole expanded file."""
+    content = bytearray()
+    strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
+    for block in open_blocks(path, strict):
+        content += block
+        if len(content) > limits.max_json_bytes:
+            message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
+            raise _invalid(SIZE, message, _HINT_SIZE)
+    return content.removeprefix(BYTE_ORDER_MARK)
+
+
+def _refuse_costly(content: bytearray) -> None:
+    """Raises InvalidContent by how often brackets and commas occur, which bounds the values there can be."""
+    objects = content.count(b"{") + content.count(b"[")
+    if objects > MOST_OBJECTS:
+        message = f"the JSON file has {objects:,} objects and lists; at most {MOST_OBJECTS:,} are read"
+        raise _invalid(JSON, message, _HINT_SIZE)
+    entries = content.count(b",")
+    if entries > MOST_ENTRIES:
+        message = f"the JSON file has {entries:,} entries; at most {MOST_ENTRIES:,} are read"
+        raise _invalid(SIZE, message, _HINT_SIZE)
+
+
+def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
+    """Raises InvalidContent where an object had a key twice, of which the parser has kept one.
+
+    `document` was parsed from `content`, where every key has a colon behind it; where there are as many colons as keys
+    were kept, there is nothing to look for. Objects are read again one by one: none is kept.
+    """
+    kept, waiting = 0, [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            kept += len(value)
+            waiting += [each for each in value.values() if isinstance(each, dict | list)]
+        elif isinstance(value, list):
+            waiting += [each for each in value if isinstance(each, dict | list)]
+    if content.count(b":") == kept:
+        return
+    repeated: Counter[str] = Counter()
+
+    def count_repeated(pairs: list[tuple[str, Any]]) -> None:
+        if len(dict(pairs)) < len(pairs):
+            often = Counter(name for name, _ in pairs)
+            repeated.update({name: times - 1 for name, times in often.items() if times > 1})
+
+    try:
+        json.loads(content, object_pairs_hook=count_repeated)
+    except RecursionError as error:
+        raise _invalid(JSON, "lists and objects lie too deep within each other", _HINT) from error
+    if repeated:
+        first = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_SHOWN])
+        message = (
+            f"{number_of(repeated.total(), 'name')} that the same object has already, of a query or of a document: "
+            f"{first}{' …' if len(repeated) > _SHOWN else ''}"
+        )
+        hint = "Name each query once, and each document once per query."
+        raise InvalidContent.of(DUPLICATE.problem(message, hint, count=repeated.total()))
+
+
+@dataclass
+class _TrecLines:
+    """Writes rankings as TREC lines, and counts the scores that are not finite."""
+
+    limits: FileLimits
+    out: IO[bytes]
+    tag: str = "run"
+    not_finite: int = 0
+    #: The first of these scores: query, document, score.
+    first: tuple[str, str, float] | None = None
+    #: Whether all scores are small whole numbers without ranks, as those of judgements are.
+    only_grades: bool | None = None
+
+    def add(self, document: Any) -> None:
+        """Write the run, or the part of it, that a JSON value is. Raises InvalidContent."""
+        if isinstance(document, list):
+            for each in document:
+                if not isinstance(each, dict) or _key(each, QUERY) is None:
+                    raise _invalid(JSON, "an item of the list has no query id", _HINT)
+                self._add_object(each)
+        elif isinstance(document, dict) and _is_record(document):
+            self._add_object(document)
+        elif isinstance(document, dict):
+            levels = _levels(document)
+            if levels >= _SPLITS:
+                self.only_grades = False  # no tool writes judgements so
+            for query, hits in _queries(document, levels).items():
+                self._add_query(query, hits)
+        else:
+            raise _invalid(JSON, "the file is neither a JSON object nor a list of objects", _HINT)
+
+    def _add_object(self, record: dict[str, Any]) -> None:
+        """Write an object that names its query: a hit, or all hits of the query under one other key."""
+        query = record[_key(record, QUERY) or ""]
+        if isinstance(query, dict):  # {"query": {"qid": …, "text": …}, "candidates": […]}
+            query = query.get(_key(query, QUERY) or "")
+        if _key(record, DOCUMENT) and (_key(record, SCORE_NAMES) or _key(record, RANK)):
+            self._add_query(_identifier(query), [record])
+            return
+        nested = [each for each in record.values() if _is_list_of_hits(each) or (each and _is_ranking(each))]
+        if len(nested) != 1:
+            message = f"the object of query {str(query)[:64]!r} has no list of scored documents"
+            raise _invalid(JSON, message, _HINT)
+        self._add_query(_identifier(query), nested[0])
+
+    def _add_query(self, query: str, hits: Any) -> None:
+        if not isinstance(hits, dict | list):
+            raise _invalid(JSON, f"query {query[:64]!r} has no object of document scores", _HINT)
+        self._check_id(query)
+        ranked = self._ranked(query, hits) if isinstance(hits, dict) else self._listed(query, hits)
+        # one line at a time, for all of them together would double the memory; repr of a float gives back the same
+        self.out.writelines(
+            f"{query} Q0 {name} {rank} {score!r} {self.tag}\n".encode() for name, rank, score in ranked
+        )
+
+    def _ranked(self, query: str, scores: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
+        for name, score in scores.items():
+            self._check_id(name)
+            self._check_score(query, name, score)
+        for rank, name in enumerate(sorted(scores, key=scores.__getitem__, reverse=True), 1):
+            yield name, rank, float(scores[name])
+
+    def _listed(self, query: str, hits: list[Any]) -> Iterator[tuple[str, int, float]]:
+        """Documents with their scores, or reciprocals of their ranks. A rank that is not there is 0."""
+        for hit in hits:
+            name, score, rank = _hit(hit)
+            if name is None:
+                message = f"query {query[:64]!r} has a list of something else than documents"
+                raise _invalid(JSON, message, _HINT)
+            if type(rank) is int and rank >= 0:
+                self.only_grades = False
+                score = 1 / (rank + 1) if score is None else score
+            name = _identifier(name)
+            self._check_id(name)
+            self._check_score(query, name, score)
+            yield name, rank if type(rank) is int else 0, float(score)
+
+    def _check_score(self, query: str, document: str, score: Any) -> None:
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            trouble = "no score" if score is None else "a score that is not a number"
+            message = f"query {query[:64]!r} has {trouble} for document {document[:64]!r}"
+            raise _invalid(SCORE, message, _HINT_SCORE)
+        if self.only_grades is not False:
+            self.only_grades = type(score) is int and score in _GRADES
+        if not math.isfinite(score):
+            self.not_finite += 1
+            self.first = self.first or (query, document, score)
+
+    def _check_id(self, name: str) -> None:
+        """Length first: a long id would be written once for each of its query's documents."""
+        longest = self.limits.max_id_bytes
+        if len(name) > longest or len(name.encode()) > longest:
+            message = f"the id {name[:64]!r}… is longer than {longest} bytes"
+            raise _invalid(IDENTIFIER, message, "Use the ids of the dataset's files.")
+        if not name or name.split() != [name]:
+            raise _invalid(IDENTIFIER, f"the id {name[:64]!r} is empty or has white space", "Rename the id.")
+
+    def finish(self) -> None:
+        """Raise InvalidContent where a score was not finite, and for judgements."""
+        if self.only_grades:
+            message = "the file looks like relevance judgements (qrels), not like a run: all scores are small integers"
+            hint = "Send the ranking of a system. If it is one, write its scores as 2.0."
+            raise _invalid(JSON, message, hint)
+        if self.first is None:
+            return
+        query, document, score = self.first
+        shown = "NaN" if math.isnan(score) else "Infinity" if score > 0 else "-Infinity"
+        message = f"query {query[:64]!r} has the score {shown} for document {document[:64]!r}"
+        if self.not_finite > 1:
+            message = f"{self.not_finite:,} scores are not finite numbers; {message}"
+        raise InvalidContent.of(SCORE.problem(message, _HINT_SCORE, count=self.not_finite))
+
+
+def _key(record: Mapping[str, Any], known: tuple[str, ...]) -> str | None:
+    return _column(tuple(record), known) if len(record) <= _MOST_KEYS else None
+
+
+@lru_cache(maxsize=256)
+def _column(keys: tuple[str, ...], known: tuple[str, ...]) -> str | None:
+    place = find_column(keys, known)
+    return None if place is None else keys[place]
+
+
+def _is_record(document: dict[str, Any]) -> bool:
+    """Whether an object describes one query or one hit: its keys are names of columns and not ids."""
+    key = _key(document, QUERY)
+    return key is not None and (len(document) > 1) and not _is_ranking(document[key])
+
+
+def _is_ranking(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(score, int | float) for score in value.values())
+
+
+def _is_list_of_hits(value: Any) -> bool:
+    return isinstance(value, list) and (not value or _hit(value[0])[0] is not None)
+
+
+def _identifier(value: Any) -> str:
+    """The id as text; files have numbers for some. Anything else is refused as an id that is empty."""
+    return str(value) if isinstance(value, str) or type(value) is int else ""
+
+
+def _hit(hit: Any) -> tuple[Any, Any, Any]:
+    """Document, score and rank of an item of a list of hits; None for each that is not there."""
+    if isinstance(hit, dict):
+        document, score, rank = (hit.get(_key(hit, known) or "") for known in (DOCUMENT, SCORE_NAMES, RANK))
+        return document, score, rank
+    if isinstance(hit, list) and len(hit) == 2 and isinstance(hit[0], str):
+        return hit[0], hit[1], None
+    return (hit if isinstance(hit, str) else None), None, None
+
+
+def _queries(document: dict[str, Any], levels: int) -> dict[str, Any]:
+    """The object with a key for each query: the document, or what is in it under a subset and a split."""
+    if levels > _SUBSETS:
+        raise _invalid(JSON, "objects are nested too deep for a run", _HINT)
+    if levels == _SUBSETS:
+        document = _choose(document, "default", "subset")
+    return _choose(document, "test", "split") if levels >= _SPLITS else document
+
+
+def _levels(value: Any, most: int = _SUBSETS + 1) -> int:
+    """How deep objects are nested, up to `most`; a list of hits is as deep as an object of scores."""
+    if most and isinstance(value, dict):
+        return 1 + max((_levels(each, most - 1) for each in value.values()), default=0)
+    return int(isinstance(value, list))
+
+
+def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any]:
+    """The one entry, or the preferred one of several."""
+    objects = {name: value for name, value in options.items() if isinstance(value, dict)}
+    if len(objects) == 1:
+        preferred = next(iter(objects))
+    if preferred in objects:
+        return objects[preferred]
+    found = ", ".join(name[:64] for name in sorted(objects)[:5]) or "none"
+    raise _invalid(JSON, f"which {what} is meant is not clear (found: {found})", f"Keep one {what}. {_HINT}")
+
+
+def _invalid(code: ProblemCode, message: str, hint: str, line: int | None = None) -> InvalidContent:
+    return InvalidContent.of(code.problem(message, hint, lines=() if line is None else (line,)))

@@ -1,0 +1,80 @@
+"""Certainty in words, the same on boards, system pages, comparisons, submissions, notices, and exports.
+
+*Significant* refers to the row's own test against the baseline. *Not separable from the best* refers to the tests of
+all pairs on the board.
+"""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from evaluation.statistics.correction import CORRECTION
+from leaderboard.core.text.numbers import direction
+from leaderboard.results.significance.statements import BoardStatements, Statement
+
+
+def p_text(p: float) -> str:
+    """Return `= 0.037` or `< 0.001`."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+
+
+def p_values_text(said: Statement) -> str:
+    """Return `p = 0.037 tested alone, p = 0.110 Holm-corrected for 10 comparisons`, as far as they are known.
+
+    A single comparison needs no correction.
+    """
+    if said.p is None:
+        return ""
+    alone = _("p %(p)s tested alone") % {"p": p_text(said.p)}
+    if said.p_corrected is None or said.comparisons == 1:
+        return alone
+    text = _("%(alone)s, p %(p)s %(correction)s-corrected for %(number)d comparisons")
+    facts = {"alone": alone, "p": p_text(said.p_corrected), "correction": CORRECTION}
+    return text % {**facts, "number": said.comparisons}
+
+
+def significance_text(said: Statement, delta: float | None, measure: str) -> str:
+    """Return whether a difference to the baseline is significant, with its p-values; empty where that is not known.
+
+    Hidden judgments allow a one-sided comparison only, so that nothing is known of a worse score.
+    """
+    if said.better is None:
+        return ""
+    if said.p is None and delta and direction(delta, measure) == "down":
+        return (
+            _("lower; not tested on hidden judgments")
+            if delta < 0
+            else _("higher; not tested on hidden judgments")
+        )
+    word = _("significant") if said.better or said.worse else _("not significant")
+    return ": ".join(filter(None, [word, p_values_text(said)]))
+
+
+def pairs_text(board: BoardStatements, measure: str) -> str:
+    """Return how the tests of all pairs were done: `all 153 pairs tested`, or the threshold on hidden judgments."""
+    pairs = board.pairs(measure)
+    if board.published is None:
+        return ngettext("%(pairs)d pair tested", "all %(pairs)d pairs tested", pairs) % {"pairs": pairs}
+    text = ngettext(
+        "threshold %(within)s for %(pairs)d pair", "threshold %(within)s for all %(pairs)d pairs", pairs
+    )
+    return text % {"within": f"{board.published.tied_within:.3f}", "pairs": pairs}
+
+
+def separation_text(rank: int | None, said: Statement, others: int) -> str:
+    """Return the ranks that the tests of all pairs leave open, such as `rank range 2–4`; empty without a rank.
+
+    Hidden judgments give no ranges: the text then says whether the result is separable from the best, or the best from
+    `others`.
+    """
+    if rank is None:
+        return ""
+    if said.ranks is not None:
+        low, high = said.ranks
+        return f"rank range {low}–{high}" if low < high else "separable from all others"
+    if said.tied_with_best is None or rank > 1:
+        return "not separable from the best" if said.tied_with_best else ""
+    if not others:
+        return "separable from all others"
+    return f"not separable from {others} other{'s' if others > 1 else ''}"
