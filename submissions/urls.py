@@ -27,6 +27,7 @@ from submissions.views import agreements, submissions, systems
 from submissions.views import models as model_views
 from submissions.views import uploads as upload_pages
 from submissions.views.model_reference import models
+from submissions.views.status import status
 
 #: allauth's pages without its list of sessions, in whose place stands one that ends a single session too, and without
 #: addresses that it had once.
@@ -75,6 +76,7 @@ pages = [
     path("submit/", submissions.submit, name="submit"),
     path("submit/model/", model_views.submit_model, name="submit-model"),
     path("models/", models, name="models"),
+    path("status/", status, name="status"),
     path("submissions/", submissions.submissions, name="submissions"),
     path(_SUBMISSION, submissions.submission, name="submission"),
     path(f"{_SUBMISSION}progress/", submissions.progress, name="submission-progress"),

@@ -561,6 +561,7 @@ class Statistics(TypedDict):
     lines: int
     queries: int
     known_queries: int
+    depth: int
     expanded_bytes: int
     tags: list[str]
     metadata: dict[str, Any]

@@ -110,6 +110,7 @@ def run_score(arguments: argparse.Namespace) -> int:
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
         candidates_only=arguments.candidates_only, excluded=excluded, answers=answers, corpus=arguments.corpus,
+        measures=tuple(measure.name for measure in arguments.measures),
     )  # fmt: skip
     reading = [measure.name for measure in arguments.measures if measure.family.reads_texts]
     if reading and (answers is None or arguments.corpus is None):

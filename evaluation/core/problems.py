@@ -46,12 +46,14 @@ class Problem:
 class RunStatistics:
     """What was read: counts of lines, queries and distinct tags, sizes in bytes, header metadata.
 
-    `known_queries` counts those of the queries that are the dataset's.
+    `known_queries` counts those of the queries that are the dataset's, and `depth` is the number of documents of the
+    longest of their rankings.
     """
 
     lines: int = 0
     queries: int = 0
     known_queries: int = 0
+    depth: int = 0
     expanded_bytes: int = 0
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -238,6 +238,11 @@ class Measure:
         return self.name
 
     @property
+    def depth(self) -> int:
+        """Documents of a ranking that it reads; 0 where that has no limit, or is counted in other units."""
+        return 0 if self.family.unit else self.cutoff or 0
+
+    @property
     def aliases(self) -> tuple[str, ...]:
         """Other spellings of this very measure (trec_eval, BEIR, MTEB)."""
         if self.level is not None:

@@ -55,6 +55,9 @@ UNKNOWN_DOCUMENTS = ProblemCode("unknown_documents", "Documents that the dataset
     "corpus.", "q1 Q0 no-such-id 1 9.1 mine", about="file", severity="error or warning")  # fmt: skip
 DEPTH = ProblemCode("depth", "More than 1,000 documents for a query: the best 1,000 by score are kept.",
     "Nothing to do.", about="file", severity="warning")  # fmt: skip
+SHALLOW = ProblemCode("shallow", "The run has fewer documents for each query than a measure reads.", "Send up to "
+    "1,000 documents for each query, or compare by measures with smaller cutoffs.", "R@1000 of a run with 100 "
+    "documents for each query", about="file", severity="warning")  # fmt: skip
 RANK_ORDER = ProblemCode("rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
     "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine", about="file",
     severity="warning")  # fmt: skip
@@ -126,6 +129,9 @@ class RunFacts:
     expected_queries: int
     judged_missing: bool
     maximum_depth: int
+    #: Documents of the longest ranking, and the measures that read more than these.
+    depth: int = 0
+    capped: tuple[str, ...] = ()
 
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -281,6 +287,11 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
         message = f"{queries} with more than {facts.maximum_depth:,} documents; {cut} cut"
         hint = f"The best {facts.maximum_depth:,} by score are kept, whatever their place in the file."
         yield DEPTH.problem(message, hint, depth.count, depth.lines)
+    if facts.capped:
+        longest = number_of(facts.depth, "document")
+        message = f"at most {longest} for a query: {', '.join(facts.capped)} cannot reach their full value"
+        hint = f"Send up to {facts.maximum_depth:,} documents a query, or compare by measures with smaller cutoffs."
+        yield SHALLOW.problem(message, hint, len(facts.capped))
     if ranks.count:
         message = (
             f"{number_of(ranks.count, 'line')} whose rank disagrees with the scores, or is not a whole number"

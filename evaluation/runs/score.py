@@ -43,7 +43,8 @@ class ScoringTarget:
     grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
     the cut to `maximum_depth` documents per query. `candidates_only` passes over documents that are not
     judged for the query. `excluded` are documents that are left out of a query's ranking before the cut, as those
-    of `evaluation.judgements.excluded`. `answers`, by query, and the `corpus` are what measures of answers read.
+    of `evaluation.judgements.excluded`. `measures` are those whose cutoffs a report compares with the depth of a run.
+    `answers`, by query, and the `corpus` are what measures of answers read.
     """
 
     qrels: Qrels | None = None
@@ -56,6 +57,7 @@ class ScoringTarget:
     maximum_depth: int = 1000
     candidates_only: bool = False
     excluded: Qrels | None = None
+    measures: tuple[str, ...] = ()
     answers: Mapping[str, Answers] | None = None
     corpus: Path | None = None
     _elsewhere: dict[int, Ids] = field(default_factory=dict, repr=False, compare=False)
@@ -116,6 +118,14 @@ class ScoringTarget:
             first_documents=first_documents,
             excluded=self._excluded,
         )
+
+    def capped_measures(self, depth: int) -> tuple[str, ...]:
+        """Return the measures that read more documents than the longest ranking of a run has, where there are more."""
+        if self.candidates_only or not depth:
+            return ()
+        available = self.maximum_depth if self.document_ids is None else len(self.document_ids)
+        reachable = min(self.maximum_depth, available)
+        return tuple(name for name in self.measures if depth < min(parse_measure(name).depth, reachable))
 
     def _judged_anywhere(self) -> Ids:
         if self.qrels and self.seed not in self._elsewhere:
@@ -255,6 +265,7 @@ def _report(contents: RunContents, target: ScoringTarget, limits: FileLimits) ->
     missed = (target.known_queries[place].decode() for place in np.flatnonzero(expected & ~contents.seen))
     # Of a hidden target none is named that only its qrels have.
     named = (query for query in missed if not target.hidden or query in target.query_ids)
+    depth = int(contents.retrieved.max(initial=0))
     facts = RunFacts(
         contents=contents,
         known_queries=known,
@@ -264,11 +275,14 @@ def _report(contents: RunContents, target: ScoringTarget, limits: FileLimits) ->
         expected_queries=int(np.count_nonzero(expected)),
         judged_missing=judged_only,
         maximum_depth=target.maximum_depth,
+        depth=depth,
+        capped=target.capped_measures(depth),
     )
     statistics = RunStatistics(
         lines=contents.lines,
         queries=contents.queries,
         known_queries=known,
+        depth=depth,
         expanded_bytes=contents.expanded_bytes,
         tags=contents.tags,
         metadata=contents.metadata,

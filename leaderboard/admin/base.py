@@ -24,6 +24,7 @@ from simple_history.admin import SimpleHistoryAdmin
 from leaderboard.admin.forms import FORM_FIELDS, LONGEST_REASON, OWN_FIELDS, CurationForm
 from leaderboard.admin.locking import describe_changes, has_history
 from leaderboard.core.audit import acting, named, record
+from leaderboard.datasets.terms import near_duplicates
 from leaderboard.models import Dataset, User
 from leaderboard.results.history.revisions import lock_boards
 
@@ -190,6 +191,8 @@ class CurationAdmin(SimpleHistoryAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save, and write down what was changed."""
         super().save_model(request, obj, form, change)
+        for warning in near_duplicates(obj, form.changed_data):
+            messages.warning(request, warning)
         before, after = self._changes(form)
         if after or not change:
             record(

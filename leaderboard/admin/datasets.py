@@ -30,6 +30,7 @@ from leaderboard.core.audit import acting, record
 from leaderboard.core.permissions import may_read_judgements, opened_despite_agreement
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.problems import problem
+from leaderboard.datasets.terms import near_duplicates
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
 from leaderboard.importing.collections.source import Progress
@@ -384,6 +385,8 @@ class DatasetAdmin(ExchangeAdmin):
         text = " ".join([text, *imported.remarks, imported.disclosure()])
         self.log_change(request, imported.dataset, text)
         messages.success(request, text)
+        for warning in near_duplicates(imported.dataset):
+            messages.warning(request, warning)
 
 
 def _limit_time() -> Progress:

@@ -6,6 +6,7 @@ inlines showed. Where the digest differs on saving, somebody saved meanwhile: th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +15,12 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.forms.fields import InvalidJSONInput
 from django.http import HttpRequest, QueryDict
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from leaderboard.admin.locking import VersionToken, changes_since, read_token, token_of
 from leaderboard.core.text.json import read_json
+from leaderboard.datasets.terms import TERMS, terms_in_use
 
 #: Fields of the form that are none of the model's.
 OWN_FIELDS = ("why", "rendered_from")
@@ -67,6 +71,24 @@ FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
 }
 
 
+class TermInput(forms.TextInput):
+    """A text with the values in use to choose from."""
+
+    def __init__(self, model: type[models.Model], field: str, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__(attrs)
+        self.model, self.term = model, field
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        """The field and its list."""
+        listed = f"known-{name}"
+        options = format_html_join("", '<option value="{}"></option>', ((each,) for each in self._values()))
+        field = super().render(name, value, {**(attrs or {}), "list": listed}, renderer)
+        return format_html('{}<datalist id="{}">{}</datalist>', field, listed, options)
+
+    def _values(self) -> Iterable[str]:
+        return terms_in_use(self.model, self.term)
+
+
 class CurationForm(forms.ModelForm):
     """What `CurationAdmin` makes its forms from. A form of your own inherits from it."""
 
@@ -79,6 +101,10 @@ class CurationForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name in TERMS.get(type(self.instance), ()):
+            if name in self.fields:
+                attributes = self.fields[name].widget.attrs
+                self.fields[name].widget = TermInput(type(self.instance), name, attributes)
         if "why" in self.fields:
             self.fields["why"].required = self.curation.why_required
         self.present: VersionToken | None = None

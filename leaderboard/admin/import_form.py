@@ -9,6 +9,7 @@ from django import forms
 from django.core.files.uploadedfile import TemporaryUploadedFile
 
 from evaluation.collections.topics import FIELDS
+from leaderboard.admin.forms import TermInput
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset
 from leaderboard.models.datasets import Protection, Visibility
@@ -108,10 +109,10 @@ class ImportForm(forms.Form):
         required=False,
         help_text="Refuse judgements of documents that the corpus lacks; else they are reported.",
     )
-    task = forms.CharField(max_length=80, required=False)
-    domain = forms.CharField(max_length=80, required=False)
+    task = forms.CharField(max_length=80, required=False, widget=TermInput(Dataset, "task"))
+    domain = forms.CharField(max_length=80, required=False, widget=TermInput(Dataset, "domain"))
     language = forms.CharField(max_length=16, required=False, help_text="Language code, en by default")
-    licence = forms.CharField(max_length=120, required=False)
+    licence = forms.CharField(max_length=120, required=False, widget=TermInput(Dataset, "licence"))
     homepage = forms.URLField(required=False, assume_scheme="https")
     citation = forms.CharField(widget=forms.Textarea(attrs={"rows": 4}), required=False)
     description = forms.CharField(

@@ -17,12 +17,13 @@ from leaderboard.boards import exports, pages
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.pages import BenchmarkPage, DatasetPage
-from leaderboard.boards.state import FACETS, PRESETS, VIEWS, WEIGHED, BoardState
+from leaderboard.boards.state import FACETS, PARAMETERS, PRESETS, VIEWS, WEIGHED, BoardState
 from leaderboard.boards.system import page as system_page
 from leaderboard.boards.system.result import Result
 from leaderboard.comparison.search import read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.permissions import has_agreement
 from leaderboard.datasets import lists
@@ -187,6 +188,7 @@ class DatasetFilesView(ReadView):
         return Response(answers.FileSerializer(files, many=True, context={"request": request}).data)
 
 
+@reads("q")
 class SearchView(ReadView):
     """What the site has under some words."""
 
@@ -232,12 +234,15 @@ def _variant(request: HttpRequest) -> PageVariant | None:
     return None if "Authorization" in request.headers else export_asked(request)
 
 
-dataset_board = cache_page(entry_rows.dataset_revision, _variant)(DatasetBoardView.as_view())
+_reads_view = reads(*PARAMETERS)
+dataset_board = _reads_view(cache_page(entry_rows.dataset_revision, _variant)(DatasetBoardView.as_view()))
 search_results = cache_page(
     site_revision,
     vary_on_site_address(lambda request: None if "Authorization" in request.headers else asked(request)),
 )(SearchView.as_view())
-benchmark_board = cache_page(entry_rows.benchmark_revision, _variant)(BenchmarkBoardView.as_view())
+benchmark_board = _reads_view(
+    cache_page(entry_rows.benchmark_revision, _variant)(BenchmarkBoardView.as_view())
+)
 
 
 class SystemView(ReadView):

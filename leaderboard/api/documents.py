@@ -17,6 +17,7 @@ from drf_spectacular.settings import spectacular_settings
 from drf_spectacular.views import SpectacularAPIView
 
 from leaderboard.core.cache.pages import cache_page, vary_on_site_address
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute
 
 Schema = Mapping[str, Any]
@@ -49,6 +50,7 @@ class LockedSchemaGenerator(SchemaGenerator):
         return schema
 
 
+@reads("format", "lang")
 class SchemaView(SpectacularAPIView):
     """The OpenAPI schema."""
 

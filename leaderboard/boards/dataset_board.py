@@ -90,6 +90,11 @@ class EntryLine(NamedTuple):
         """How its numbers were obtained."""
         return self.about.provenance
 
+    @property
+    def parameters(self) -> int | None:
+        """Weights of its model, as far as they are known."""
+        return self.about.parameters
+
 
 @dataclass(frozen=True, slots=True)
 class _SharedBoard:
@@ -244,7 +249,13 @@ def _shared_board(
     after_costs = [other_column(name) for name in measures if name != measure]
     after_costs += left_out_columns(sure.found)
     of_public = gaps.gap_columns(versus.shown) if of_gaps is not None else ()
-    last = [*of_public, *ABOUT_SYSTEM, TRAINING, *declared_columns(shown), *_PUBLISHED]
+    last = [
+        *of_public,
+        *ABOUT_SYSTEM,
+        TRAINING,
+        *declared_columns(shown, (each.parameters for each in shown)),
+        *_PUBLISHED,
+    ]
     lines = list(_lines(facts, shown, measure, current, sure.found, of_gaps))
     rows, columns = [_row(line) for line in lines], [*before_costs, *after_costs, *last]
     fill_cells(rows, columns, lines)

@@ -12,8 +12,8 @@ from leaderboard.boards.columns.costs import describe_costs
 from leaderboard.boards.facets import OF_DATASETS, count_facets, matches_facet, offered_facets
 from leaderboard.boards.model import EFFECTIVENESS, Board, Column, Counted, Row, Value
 from leaderboard.boards.presets import choose_columns
-from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort
-from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.boards.state import FACETS, ROWS_OF_A_PAGE, BoardState, Sort
+from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
 from leaderboard.results.kinds import UNRANKED, rank_values
@@ -87,7 +87,8 @@ def _filter_without_facets(board: Board, rows: Sequence[Row], state: BoardState)
         if key in board.awaited:
             continue
         if key not in numeric:
-            raise UnknownChoice("range", key, numeric)
+            bound = "max-" if low is None else "min-"
+            raise UnknownParameter(bound + key, [bound + each for each in numeric])
         found = [row for row in found if _within(row.value(key), low, high)]
     return found
 
@@ -115,6 +116,10 @@ def _within(value: object, low: float | None, high: float | None) -> bool:
 def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state: BoardState) -> None:
     board.counted = board.counted or count_rows(every)
     had, called = board.counted
+    for facet, wanted in state.facets:
+        known = had[facet] if not FACETS[facet] and facet not in OF_DATASETS else wanted
+        if unknown := [value for value in wanted if value not in known]:
+            raise UnknownChoice(facet, unknown[0], sorted(known))
     board.facets = offered_facets(had, [row.facets for row in left], state, called)
     if board.of_datasets:
         had = count_facets(board.of_datasets, OF_DATASETS)

@@ -19,6 +19,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from leaderboard.core import anonymity
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
+from leaderboard.core.text.baselines import baseline_label
 from leaderboard.judgements.rescoring.switched import news_of
 from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.models.datasets import Protection
@@ -136,7 +137,9 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
     before = _facts_before([change for change in shown if change.kind == Kind.IMPORTED])
     reported = _reported([change.at for change in shown if change.kind == Kind.REPORTED])
     rescored = news_of(change for change in shown if change.kind == Kind.RESCORED)
-    said = statements({change.dataset_id for change in shown if change.kind == Kind.PUBLISHED})
+    results = [change for change in shown if change.kind == Kind.PUBLISHED]
+    said = statements({change.dataset_id for change in results})
+    baselines = _baselines_named_since(results)
     items: list[Item] = []
     for change in shown:
         if change.pk in rescored:
@@ -148,7 +151,7 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
         elif change.kind in _OF_PROTECTION:
             items.append(_protection_item(change))
         elif change.entry is not None:
-            items.append(_entry_item(change, change.entry, said))
+            items.append(_entry_item(change, change.entry, said, baselines.get(change.pk, {})))
     return sorted(items, key=attrgetter("at"), reverse=True)
 
 
@@ -167,12 +170,14 @@ def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
     now = change.facts
     if not is_public(before):
         label, note = "New dataset", _kind_of(now)
-    elif before["state"] != now["state"]:
-        label, note = "Dataset opened", "it takes runs now, and is scored here"
+    elif _takes_runs(now) and not _takes_runs(before):
+        label, note = "Dataset opened", "now open for runs"
         if now["state"] == Dataset.State.COLLECTING:
-            note = "it collects runs, which are scored once it is judged"
-    elif before["current_version_id"] is None and now["current_version_id"] is not None:
-        label, note = "Dataset opened", "it is scored here now, beside what publications report"
+            note += ", which are scored once there are judgements"
+    elif before["state"] == Dataset.State.COLLECTING and now["state"] == Dataset.State.PUBLISHED:
+        label, note = "Judgements arrived", "the collected runs are scored"
+    elif not (_takes_runs(before) and _takes_runs(now)):
+        return []
     elif before["current_version_id"] != now["current_version_id"]:
         label, note = "New version", "earlier results are stale until they are scored again"
     elif before["current_qrels_id"] != now["current_qrels_id"]:
@@ -182,6 +187,11 @@ def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
     else:
         return []
     return [_item(change, label, note)]
+
+
+def _takes_runs(facts: Mapping[str, Any]) -> bool:
+    """Whether runs are accepted and scored here: a dataset comes to that in several steps, which are one news item."""
+    return facts["state"] in Dataset.TAKES_RUNS and facts["current_version_id"] is not None
 
 
 def _protection_item(change: BoardChange) -> Item:
@@ -198,12 +208,43 @@ def _kind_of(facts: Mapping[str, Any]) -> str:
     return about + (" (hidden judgements)" if facts.get("hidden") else "")
 
 
-def _entry_item(change: BoardChange, entry: Entry, said: Mapping[int, BoardStatements]) -> Item:
+def _baselines_named_since(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
+    """Return the baselines of results that were published before there was one, by the changes' ids. One query."""
+    without = [
+        change
+        for change in changes
+        if change.entry is not None and (change.facts.get("result") or {}).get("baseline") is None
+    ]
+    if not without:
+        return {}
+    rows = (
+        Entry.objects.public()
+        .filter(dataset__in={change.dataset_id for change in without}, is_baseline=True)
+        .values_list("dataset", "comparison_group", "pk", "scores", "system__name", "dataset__name")
+    )
+    groups = {row[:2]: row[2:] for row in rows}
+    baselines: dict[int, Mapping[str, Any]] = {}
+    for change in without:
+        assert change.entry is not None
+        measure = (change.facts.get("result") or {}).get("measure", "")
+        key, scores, system, dataset = groups.get(
+            (change.dataset_id, change.entry.comparison_group), (change.entry_id, {}, "", "")
+        )
+        if key != change.entry_id:
+            name = baseline_label(system, dataset)
+            baselines[change.pk] = {"baseline": scores.get(measure), "baseline_name": name}
+    return baselines
+
+
+def _entry_item(
+    change: BoardChange, entry: Entry, said: Mapping[int, BoardStatements], baseline: Mapping[str, Any]
+) -> Item:
     if change.kind == Kind.WITHDRAWN:
         return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
     if change.kind == Kind.BASELINE:
         return _item(change, "Baseline named", "differences are taken against it", entry)
-    note, new_best = _result(change.facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
+    facts = {**(change.facts.get("result") or {}), **baseline}
+    note, new_best = _result(facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
     if entry.visibility == Entry.Visibility.QUARANTINED:
         note, new_best = "quarantined since by a curator", False
     if entry.visibility == Entry.Visibility.WITHDRAWN:
@@ -213,12 +254,11 @@ def _entry_item(change: BoardChange, entry: Entry, said: Mapping[int, BoardState
     return _item(change, "New result", note, entry, new_best=new_best, significant=better)
 
 
-def _result(facts: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
+def _result(found: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     """`nDCG@10 0.345, +0.020 over BM25` (or how the baseline is called), and whether it was better than all before.
 
     `hidden` is whether the judgements are hidden now, or were: then nothing finer than rounded values is told.
     """
-    found = facts.get("result") or {}
     measure = found.get("measure", "")
     value, baseline, best = (
         None if found.get(name) is None else published_value(found[name], hidden=hidden)

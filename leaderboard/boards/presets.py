@@ -30,8 +30,8 @@ class Preset(NamedTuple):
 
 #: What every choice begins with, as far as the board has it: the score and how it compares with the baseline.
 _SCORE = ("mean", DELTA, RELATIVE, "average-relative")
-#: How large the model is: as declared, and as counted.
-_SIZES = ("declared-parameters", "model-parameters")
+#: Columns that a preset leaves out where another one says the same of more rows.
+_SAID_BY = {"model-parameters": "parameters"}
 _PRESETS: Mapping[str, Preset] = dict(
     zip(
         PRESETS,
@@ -49,12 +49,12 @@ _PRESETS: Mapping[str, Preset] = dict(
                     "effectiveness", "over-all", "delta", "ranks-over-all", "private-part", "other-measures", "judged",
                 ),
             ),
-            Preset(_("Efficiency"), ("efficiency", "reported"), (*_SCORE, *_SIZES, "weighted-score")),
+            Preset(_("Efficiency"), ("efficiency", "reported"), (*_SCORE, "parameters", "weighted-score")),
             Preset(
                 _("Training data"),
                 keys=(
                     *_SCORE, "architecture", "provenance", "training-data", "gap", "gap-shown", "weights", "licence",
-                    *_SIZES, "maximum-length", "by", "published",
+                    "parameters", "maximum-length", "by", "published",
                 ),
             ),
             Preset(_("All")),
@@ -96,6 +96,9 @@ def _chosen(board: Board, state: BoardState) -> list[Column]:
     if name == PRESETS[0]:
         keys -= _said_elsewhere(board) - {sort.key for sort in board.sorts}
     found = [column for column in board.columns if column.key in keys or column.group_slug in preset.groups]
+    if name in _PRESETS:
+        shown = {column.key for column in found}
+        found = [column for column in found if _SAID_BY.get(column.key) not in shown]
     return _fill(board, found) if name == PRESETS[0] else found
 
 

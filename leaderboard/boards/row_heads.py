@@ -65,6 +65,8 @@ class Names(NamedTuple):
     def of(cls, board: Board) -> Names:
         """Those of the view."""
         shown = {column.key for column in board.shown}
+        if "parameters" in shown:
+            shown.add("declared-parameters")
         if len(board.papers) == 1:  # named above the board
             shown |= {"by", "provenance"}
         tied = board.statements.tied_with_best(board.measure)

@@ -57,6 +57,12 @@ MOST_COLUMNS = 80
 #: What a reader may weigh, as in Dynascore.
 WEIGHED = ("effectiveness", "latency", "memory", "cost")
 
+#: The query parameters of a board; `*` stands for the key of a column.
+PARAMETERS = (
+    "measure", "view", "sort", "order", *FACETS, "min-*", "max-*", "zero-shot", "cpu-only", "corpus", "hide", "columns",
+    "exact", "pin", *(f"weight-{name}" for name in WEIGHED), "rows", "page", "q", "hardware",
+)  # fmt: skip
+
 #: What names of measures have in them, left readable in addresses.
 _PLAIN = "@(),':"
 #: Columns that had another name once: addresses that were shared go on to work.
@@ -68,6 +74,8 @@ LONGEST_QUERY = 100
 MOST_SORTS, MOST_PINS = 3, 12
 #: Only how weights compare is of interest; sums of far greater ones are no numbers any more.
 GREATEST_WEIGHT = 1_000_000
+#: The spellings of a switch.
+_ON, _OFF = ("1", "on", "true"), ("0", "off", "false")
 #: Rows of a page; `rows=all` shows them all.
 ROWS_OF_A_PAGE = 200
 
@@ -141,13 +149,10 @@ class BoardState:
 
     @classmethod
     def read(cls, parameters: Parameters) -> BoardState:
-        """The view that a query string asks for.
-
-        Raises UnknownChoice; parameters of other names, and empty ones, are ignored.
-        """
+        """Return the view that a query string asks for. Empty parameters are ignored. Raises UnknownChoice."""
         if not parameters:
             return cls()
-        every = last_value(parameters, "rows") == "all"
+        every = choice(parameters, "rows", ("all", str(ROWS_OF_A_PAGE))) == "all"
         return cls(
             measure=canonical_name(last_value(parameters, "measure")),
             view=_view(parameters),
@@ -158,13 +163,13 @@ class BoardState:
             hardware=last_value(parameters, "hardware"),
             zero_shot=_switch(parameters, "zero-shot"),
             cpu_only=_switch(parameters, "cpu-only"),
-            corpus=_whole(parameters, "corpus", 0),
+            corpus=whole_number(parameters, "corpus", 0),
             hidden=_groups(parameters),
             columns=_columns(parameters),
             exact=_switch(parameters, "exact"),
             pins=tuple(dict.fromkeys(value for value in parameters.getlist("pin") if value))[:MOST_PINS],
             weights=_weights(parameters),
-            page=1 if every else max(_whole(parameters, "page", 1), 1),
+            page=1 if every else max(whole_number(parameters, "page", 1), 1),
             all_rows=every,
         )
 
@@ -231,18 +236,22 @@ def last_value(parameters: Parameters, name: str) -> str:
     return values[-1] if values else ""
 
 
+def choice(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
+    """Return the last value of a parameter, empty where there is none. Raises UnknownChoice."""
+    value, known = last_value(parameters, name), list(choices)
+    if value and value not in known:
+        raise UnknownChoice(name, value, known)
+    return value
+
+
 def _view(parameters: Parameters) -> str:
-    view = last_value(parameters, "view")
-    if view and view not in VIEWS:
-        raise UnknownChoice("view", view, VIEWS)
+    view = choice(parameters, "view", VIEWS)
     return "" if view == VIEWS[0] else view
 
 
 def _sorts(parameters: Parameters) -> tuple[Sort, ...]:
     """`sort=mean&sort=latency:asc`, the first deciding; `order=` is the first one's where it names none itself."""
-    order = last_value(parameters, "order")
-    if order not in ("", "asc", "desc"):
-        raise UnknownChoice("order", order, ["asc", "desc"])
+    order = choice(parameters, "order", ("asc", "desc"))
     found: dict[str, Sort] = {}
     for value in parameters.getlist("sort"):
         key, colon, direction = value.rpartition(":")
@@ -312,23 +321,24 @@ def _weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
         if value:
             weight = _float(f"weight-{name}", value)
             if not 0 <= weight <= GREATEST_WEIGHT:
-                raise UnknownChoice(f"weight-{name}", value, [f"0 to {GREATEST_WEIGHT:,}"])
+                raise UnknownChoice(f"weight-{name}", value, expected=f"0 to {GREATEST_WEIGHT:,}")
             if weight > 0:
                 found.append((name, weight))
     return tuple(found)
 
 
 def _switch(parameters: Parameters, name: str) -> bool:
-    return last_value(parameters, name) in ("1", "on", "true")
+    return choice(parameters, name, (*_ON, *_OFF)) in _ON
 
 
-def _whole(parameters: Parameters, name: str, default: int) -> int:
+def whole_number(parameters: Parameters, name: str, default: int) -> int:
+    """Return a parameter that is a whole number. Raises UnknownChoice."""
     value = last_value(parameters, name).strip().replace(",", "")
     if not value:
         return default
     number = parse_number(value, 13)
     if number is None:
-        raise UnknownChoice(name, value, ["a whole number"])
+        raise UnknownChoice(name, value, expected="a whole number")
     return number
 
 
@@ -338,7 +348,7 @@ def _float(name: str, value: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UnknownChoice(name, value, ["a number"])
+        raise UnknownChoice(name, value, expected="a number")
     return number
 
 

@@ -170,6 +170,10 @@ def entries_of_systems(slugs: Sequence[str]) -> list[ComparedEntry]:
 MOST_SYSTEMS = 6
 
 
+#: The query parameters of a comparison.
+COMPARE_PARAMETERS = ("system", "dataset", "measure", "with", "benchmark")
+
+
 @dataclass(frozen=True, slots=True)
 class CompareState:
     """`systems`: slugs, the first of which the others are compared with. Empty fields mean the default.
@@ -191,7 +195,7 @@ class CompareState:
             dict.fromkeys(value.strip() for value in parameters.getlist("system") if value.strip())
         )
         if len(systems) > MOST_SYSTEMS:
-            raise UnknownChoice("number of systems", str(len(systems)), [f"2 to {MOST_SYSTEMS}"])
+            raise UnknownChoice("number of systems", str(len(systems)), expected=f"2 to {MOST_SYSTEMS}")
         dataset, measure, other, benchmark = (
             last_value(parameters, name) for name in ("dataset", "measure", "with", "benchmark")
         )

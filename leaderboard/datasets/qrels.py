@@ -200,6 +200,7 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Sc
         qrels.answers_sha256 if qrels is not None else "",
         version.corpus_sha256,
         version.excluded_sha256,
+        tuple(dataset.measures or [dataset.primary_measure]),
     )
 
 
@@ -224,6 +225,7 @@ def _target(
     answers: str,
     corpus: str,
     excluded: str,
+    measures: tuple[str, ...],
 ) -> ScoringTarget:
     """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
     return ScoringTarget(
@@ -235,6 +237,7 @@ def _target(
         relevance_level=relevance_level,
         drop_self_matches=drop_self_matches,
         candidates_only=candidates_only,
+        measures=measures,
         excluded=_excluded(excluded) if excluded else None,
         answers=_answers(answers) if answers else None,
         corpus=local_path(Area.FILES, corpus) if answers else None,

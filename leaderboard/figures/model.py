@@ -14,7 +14,7 @@ from django.core.validators import slug_re
 from leaderboard.boards import pages
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import BenchmarkPage, DatasetPage
-from leaderboard.boards.state import BoardState, Parameters, last_value
+from leaderboard.boards.state import PARAMETERS, BoardState, Parameters, last_value
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.numbers import MINUS
 from leaderboard.datasets import lists
@@ -231,6 +231,11 @@ class FigureRequest:
     def board(self) -> Board:
         """The board of the page that the figure is about, all rows that its facets leave. See `benchmark_page`."""
         return self.dataset_page.board if self.dataset else self.benchmark_page.board
+
+
+def figure_parameters(figure: Figure) -> list[str]:
+    """Return the query parameters that a figure reads."""
+    return [*dict.fromkeys(("benchmark", "dataset", "system", *figure.choices, *PARAMETERS))]
 
 
 def benchmarks_for(figure: Figure) -> list[dict[str, Any]]:

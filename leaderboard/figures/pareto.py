@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from leaderboard.boards.columns.about import PARAMETERS
+from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.reported import MILLISECONDS, key_of
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import format_quantity
@@ -35,7 +35,7 @@ MEASURED = {
     "latency": ("mean-latency", "Latency"),
     "index": ("index-bytes", "Index size"),
     "bytes": ("bytes-per-document", "Index size per document"),
-    "parameters": ("model-parameters", "Parameters"),
+    "parameters": (SIZE.key, "Parameters"),
     "cost": ("cost-per-million", "Cost"),
     "flops": ("flops-per-query", "Operations per query"),
     "document-flops": ("flops-per-document", "Operations per document"),
@@ -66,9 +66,9 @@ def has_costs(board: Board) -> bool:
     keys = [
         column.key
         for column in board.columns
-        if column.group.startswith(EFFICIENCY) or column.key == PARAMETERS.key
+        if column.group.startswith(EFFICIENCY) or column.key == SIZE.key
     ]
-    return bool(board.views) or any(row.value(key) is not None for row in board.rows for key in keys)
+    return bool(board.views) or any(row.value(key) for row in board.rows for key in keys)
 
 
 def build(request: FigureRequest) -> Plot:
@@ -193,8 +193,10 @@ def _reference(board: Board, baselines: Sequence[ChartPoint], x_axis: Mapping[st
 
 def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row]) -> CostAxis:
     """What was measured here where the board, whatever its facets leave, has any, else what one publication states."""
+    if axis == "parameters":
+        return _sizes(rows)
     key, title = MEASURED[axis]
-    stated = _declared(rows) if axis == "parameters" else _stated(request, axis, title, rows)
+    stated = _stated(request, axis, title, rows)
     if request.choice("device"):
         return stated
     column, measured = _measured(board, key, rows)
@@ -225,14 +227,14 @@ def _measured(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | Non
     }
 
 
-def _declared(rows: Sequence[Row]) -> CostAxis:
-    """Parameters as teams or publications say them; reported and scored systems are not put into one picture."""
-    counts = [row.value(PARAMETERS.key) for row in rows]
+def _sizes(rows: Sequence[Row]) -> CostAxis:
+    """Return the models' sizes; reported and scored systems are not put into one picture."""
+    counts = [row.value(SIZE.key) for row in rows]
     known = {number: count for number, count in enumerate(counts) if isinstance(count, float) and count > 0}
     _, kind = rows_of_kind([rows[number] for number in known])
     values = {number: count for number, count in known.items() if rows[number].ranked_in == kind}
-    who = "publications state them, for reported results" if kind == REPORTED else "teams state them"
-    return CostAxis(values, "Parameters (M)", f"As {who}.")
+    origin = "As publications state them." if kind == REPORTED else "Counted here, else as teams state them."
+    return CostAxis(values, "Parameters (M)", origin)
 
 
 def _stated(request: FigureRequest, axis: str, title: str, rows: Sequence[Row]) -> CostAxis:

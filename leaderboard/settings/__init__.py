@@ -69,6 +69,7 @@ MIDDLEWARE = [
     "submissions.accounts.middleware.PersonMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
+    "leaderboard.core.http.query_parameters.QueryParametersMiddleware",  # 400 for one that the page does not read
 ]
 
 ROOT_URLCONF = "leaderboard.urls"

@@ -117,10 +117,10 @@ CONTENT_SECURITY_POLICY = {
 PERMISSIONS_POLICY = ", ".join(
     f"{feature}=()"
     for feature in (
-        "accelerometer", "autoplay", "bluetooth", "browsing-topics", "camera", "display-capture",
+        "accelerometer", "autoplay", "browsing-topics", "camera", "display-capture",
         "encrypted-media", "fullscreen", "gamepad", "geolocation", "gyroscope", "hid",
         "identity-credentials-get", "idle-detection", "local-fonts", "magnetometer", "microphone", "midi",
-        "payment", "picture-in-picture", "screen-wake-lock", "serial", "storage-access", "usb", "web-share",
+        "payment", "picture-in-picture", "screen-wake-lock", "serial", "storage-access", "usb",
         "xr-spatial-tracking",
     )
 )  # fmt: skip

@@ -42,13 +42,15 @@ def figure(
     query = "?" + "&".join(part for part in (own_query, view) if part)
     asked = FigureRequest(found, QueryDict(query[1:])) if table else None
     baseline = getattr(context.get("board"), "baseline", "") or str(context.get("baseline", ""))
-    return frame(found, own_query, query, asked.plot() if asked else None, level, baseline)
+    # On a board the script adds the page's view, which htmx changes; other pages may have parameters of their own.
+    data_query = own_query if "board" in context else query[1:]
+    return frame(found, data_query, query, asked.plot() if asked else None, level, baseline)
 
 
 def frame(
-    found: Figure, own_query: str, query: str, plot: Plot | None, level: int, baseline: str = ""
+    found: Figure, data_query: str, query: str, plot: Plot | None, level: int, baseline: str = ""
 ) -> dict[str, Any]:
-    """The context of `leaderboard/_figure.html`. `own_query` is what the page's address does not say already."""
+    """The context of `leaderboard/_figure.html`. `data_query` is what the script asks for the data with."""
     address = reverse("figure_json", args=[found.slug])
     chosen = QueryDict(query[1:] if found.choices else "")
     return {
@@ -58,7 +60,7 @@ def frame(
         "caption": (plot and plot.caption) or found.caption,
         "notes": plot.notes if plot else (),
         "level": level,
-        "data_url": f"{address}?{own_query}" if own_query else address,
+        "data_url": f"{address}?{data_query}" if data_query else address,
         "json_url": address + query.removesuffix("?"),
         "page_url": reverse("figure", args=[found.slug]) + query.removesuffix("?"),
         "carried": [
@@ -73,7 +75,8 @@ def frame(
 @register.inclusion_tag("leaderboard/_figure.html")
 def figure_page(asked: FigureRequest) -> dict[str, Any]:
     """The figure of a page that is about it alone, with its table; the page's own form has its choices."""
-    shown = frame(asked.figure, "", asked.query_string(), asked.plot(), 2)
+    query = asked.query_string()
+    shown = frame(asked.figure, query[1:], query, asked.plot(), 2)
     return {**shown, "choices": [], "page_url": ""}
 
 

@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 
 from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.boards import formatting, rendering
+from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
 from leaderboard.boards.columns.significance import CALLED, WINS
 from leaderboard.boards.facets import LABELS, Facet, Option
@@ -170,7 +171,7 @@ def _quick_filters(board: Board, state: BoardState, path: str) -> Iterator[Choic
     """Filters that many readers want, each a link that sets it, or takes it back where it is set."""
     keys = {column.key for column in board.ranges}
     offered = {facet.name for facet in board.facets}
-    small = Range("declared-parameters", None, 1000.0)
+    small = Range(SIZE.key, None, 1000.0)
     quick = Range("mean-latency", None, 10.0)
     yield _quick(state, path, "Zero-shot", state.zero_shot, zero_shot=not state.zero_shot)
     if "weights" in offered:

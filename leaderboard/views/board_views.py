@@ -1,13 +1,12 @@
-"""Which view of a board is asked for, what is answered where there is none, and how a view is cited."""
+"""The view of a board that is asked for, the page with it, and how the view is cited."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -15,14 +14,11 @@ from django.utils.cache import patch_vary_headers
 from leaderboard.boards.exports import FORMATS, Citation
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.pages import PageVariant, View
-from leaderboard.core.http.api_errors import unknown_choice
-from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.cache.pages import PageVariant
 from leaderboard.core.http.site_url import absolute
 from leaderboard.results.history import entry_rows
 
 Kind = Literal["dataset", "benchmark"]
-P = ParamSpec("P")
 
 
 def site_revision(**_: object) -> str:
@@ -31,11 +27,8 @@ def site_revision(**_: object) -> str:
 
 
 def view_of(request: HttpRequest) -> PageVariant | None:
-    """The view, for the page cache; searches, mistakes and addresses with empty fields are not worth keeping."""
-    try:
-        state = BoardState.read(request.GET)
-    except UnknownChoice:
-        return None
+    """The view, for the page cache; searches and addresses with empty fields are not worth keeping."""
+    state = BoardState.read(request.GET)
     if state.text or has_empty_fields(request):
         return None
     return PageVariant(("part" if is_part(request) else "") + state.query_string(), state.is_common)
@@ -75,30 +68,6 @@ def board_page(
         response = render(request, template, {**context(), **board})
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])
     return response
-
-
-def refuse_unknown(view: View[P]) -> View[P]:
-    """Answer 400 where the address of a view asks for what its board does not have."""
-
-    @wraps(view)
-    def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        try:
-            return view(request, *args, **kwargs)
-        except UnknownChoice as error:
-            return unknown_choice_response(request, error)
-
-    return answer
-
-
-def unknown_choice_response(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
-    """400, saying what the board has instead, in the kind of answer that was asked for."""
-    if request.path.endswith(".json"):
-        return JsonResponse(unknown_choice(error).body, status=400)
-    if not request.path.endswith("/"):
-        return HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
-    return render(
-        request, "leaderboard/unknown_choice.html", {"error": error, "path": request.path}, status=400
-    )
 
 
 def permalink(kind: Kind, slug: str, at: datetime.datetime | None) -> str:

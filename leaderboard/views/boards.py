@@ -12,8 +12,9 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import pages
 from leaderboard.boards.columns.judging import SPARSE, describe_judges
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
-from leaderboard.boards.state import BoardState
+from leaderboard.boards.state import PARAMETERS, BoardState
 from leaderboard.core.cache.pages import cache_page, own_teams, vary_on_site_address
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute, site_address
 from leaderboard.core.permissions import has_agreement, may_judge
 from leaderboard.datasets import lists
@@ -27,12 +28,12 @@ from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import benchmark_rounds, dataset_rounds, governing_round
 from leaderboard.rounds.presentation import closed_reason
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import board_page, permalink, refuse_unknown, view_of
+from leaderboard.views.board_views import board_page, permalink, view_of
 
 
 @require_safe
 @cache_page(entry_rows.dataset_revision, vary_on_site_address(view_of))
-@refuse_unknown
+@reads(*PARAMETERS)
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """A dataset: what it is, what it offers, and its board."""
     state = BoardState.read(request.GET)
@@ -96,7 +97,7 @@ def _row(dataset: dict[str, Any]) -> Dataset:
 
 @require_safe
 @cache_page(entry_rows.benchmark_revision, vary_on_site_address(view_of))
-@refuse_unknown
+@reads(*PARAMETERS)
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """A benchmark: systems × datasets for one measure."""
     state = BoardState.read(request.GET)

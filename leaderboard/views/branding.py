@@ -11,10 +11,12 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.core.branding import LOGO_TYPES, style_sheet
 from leaderboard.core.http.downloads import SANDBOX
+from leaderboard.core.http.query_parameters import reads
 
 
 @require_safe
 @cache_control(max_age=3600)
+@reads("*")
 def site_css(request: HttpRequest) -> HttpResponse:
     """The accent colour as a style sheet."""
     if settings.ACCENT is None:
@@ -24,6 +26,7 @@ def site_css(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @cache_control(max_age=3600)
+@reads("*")
 def site_logo(request: HttpRequest) -> HttpResponse:
     """The logo. Opened by itself an SVG file runs no script."""
     if settings.SITE_LOGO is None or not settings.SITE_LOGO.is_file():
@@ -36,6 +39,7 @@ def site_logo(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
+@reads("*")
 def favicon(request: HttpRequest) -> HttpResponseBase:
     """Where the mark is, for browsers and tools that ask for it under this name whatever a page says."""
     return redirect("site-logo" if settings.SITE_LOGO else static("img/mark.svg"))

@@ -18,6 +18,7 @@ from leaderboard.boards.state import BoardState, last_value
 from leaderboard.comparison.by_query import PairComparison, by_query, overlaps
 from leaderboard.comparison.queries.collection import OpenCollection, open_collection
 from leaderboard.comparison.selection import (
+    COMPARE_PARAMETERS,
     MOST_SYSTEMS,
     CompareState,
     SystemChoice,
@@ -31,6 +32,7 @@ from leaderboard.comparison.testing import with_values
 from leaderboard.core.cache.memory import LIFETIME, TTLCache
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
 from leaderboard.views.board_views import site_revision
@@ -61,6 +63,7 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 
 @require_safe
 @cache_page(site_revision, _variant)
+@reads(*COMPARE_PARAMETERS)
 def compare_systems(request: HttpRequest) -> HttpResponse:
     """Systems side by side: per dataset, and query by query where judgements are open."""
     choices, options = _systems()

@@ -10,11 +10,11 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import pages
 from leaderboard.boards.exports import FORMATS, Citation
 from leaderboard.boards.model import Board
-from leaderboard.boards.state import BoardState
+from leaderboard.boards.state import PARAMETERS, BoardState
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
-from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.results.history import entry_rows
-from leaderboard.views.board_views import Kind, board_citation, refuse_unknown
+from leaderboard.views.board_views import Kind, board_citation
 
 _REVISIONS = {"dataset": entry_rows.dataset_revision, "benchmark": entry_rows.benchmark_revision}
 
@@ -25,10 +25,7 @@ def _revision(slug: str, kind: Kind, **_: object) -> str:
 
 def _view_of_export(request: HttpRequest) -> PageVariant | None:
     """The view, whose pages are all the same here."""
-    try:
-        state = whole(request)
-    except UnknownChoice:
-        return None
+    state = whole(request)
     return None if state.text else PageVariant(state.query_string(), state.is_common)
 
 
@@ -38,7 +35,7 @@ export_asked = vary_on_site_address(_view_of_export)
 
 @require_safe
 @cache_page(_revision, export_asked)
-@refuse_unknown
+@reads(*PARAMETERS)
 def export(request: HttpRequest, slug: str, kind: Kind, ending: str) -> HttpResponse:
     """The board of a dataset or benchmark as one of FORMATS."""
     state = whole(request)

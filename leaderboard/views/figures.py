@@ -11,33 +11,44 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from leaderboard.core.cache.pages import PageVariant, View, cache_page
-from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.datasets import lists
-from leaderboard.figures.model import FigureRequest, SubjectNotFound, benchmarks_for, datasets_for
+from leaderboard.figures.model import (
+    FigureRequest,
+    SubjectNotFound,
+    benchmarks_for,
+    datasets_for,
+    figure_parameters,
+)
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.views.board_views import refuse_unknown, site_revision
+from leaderboard.views.board_views import site_revision
 
 P = ParamSpec("P")
 
 
 def _variant(request: HttpRequest) -> PageVariant | None:
-    """Which view of a figure is meant; searches and mistakes are not worth keeping."""
+    """Which view of a figure is meant; searches are not worth keeping."""
     figure = FIGURES.get(request.path.removesuffix("/").removesuffix(".json").rpartition("/")[2])
     if figure is None:
         return None
     try:
         figure_request = FigureRequest(figure, request.GET)
-    except (UnknownChoice, SubjectNotFound):
+    except SubjectNotFound:
         return None
     common = figure_request.state.is_common and not figure_request.systems
     return None if figure_request.state.text else PageVariant(figure_request.query_string(), common)
 
 
-def _answering(view: View[P]) -> View[P]:
-    """400 for what a figure does not have, 404 for a page that there is not."""
+def _parameters(slug: str) -> list[str]:
+    figure = FIGURES.get(slug)
+    return figure_parameters(figure) if figure else []
 
-    @refuse_unknown
+
+def _answering(view: View[P]) -> View[P]:
+    """Answer 404 for a figure of a board that does not exist."""
+
+    @reads(_parameters)
     @wraps(view)
     def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         try:

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.schema_version import mismatch
 from leaderboard.core.storage.disk import DiskFull, require_free_space
 
@@ -31,6 +32,7 @@ SAYING_AGAIN = 60.0
 
 @require_safe
 @never_cache
+@reads("*")
 def healthz(request: HttpRequest) -> JsonResponse:
     """200 with {"status": "ok", …} when database and broker answer; else 503, naming which does not."""
     parts = {"database": _database_answers(), "broker": broker_answers()}
@@ -52,6 +54,7 @@ def _database_answers() -> bool:
 
 @require_safe
 @never_cache
+@reads("*")
 def readyz(request: HttpRequest) -> JsonResponse:
     """200 when this process can serve readers: the database answers and has the tables of this version; else 503.
 
@@ -59,7 +62,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     sending nobody here would take the pages away too. A broker that is away is told: pages are then computed.
     """
     broker = "ok" if broker_answers() else "unavailable"
-    parts = {"database": _schema(), "disk": _disk(), "broker": broker}
+    parts = {"database": _schema(), "disk": disk_state(), "broker": broker}
     ready = parts["database"] == "ok"
     status = "unavailable" if not ready else "ok" if parts["disk"] == "ok" else "degraded"
     return JsonResponse({"status": status, **parts}, status=200 if ready else 503)
@@ -77,7 +80,8 @@ def _schema() -> str:
     return "ok"
 
 
-def _disk() -> str:
+def disk_state() -> str:
+    """Return `full` where uploads are refused for want of space, else `ok`."""
     try:
         require_free_space(settings.VAR, 0)
     except DiskFull:

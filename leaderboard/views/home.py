@@ -11,15 +11,16 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import news
+from leaderboard.boards.state import choice
 from leaderboard.comparison.leaders import BoardCard, board_cards
 from leaderboard.core.cache.pages import PageVariant, cache_page
-from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.figures.registry import FIGURES
 from leaderboard.results.kinds import SCORED
 from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import unfinished_rounds
 from leaderboard.rounds.presentation import describe_round
-from leaderboard.views.board_views import refuse_unknown, site_revision
+from leaderboard.views.board_views import site_revision
 
 #: The pictures that the first page may have, the first that a board can draw.
 PICTURES = ("pareto", "deltas")
@@ -89,20 +90,17 @@ def _asked(request: HttpRequest) -> PageVariant:
 
 @require_safe
 @cache_page(site_revision, _asked)
-@refuse_unknown
+@reads(*FACETS, "sort")
 def leaderboards(request: HttpRequest) -> HttpResponse:
-    """All boards: benchmarks, and datasets by facets. Raises UnknownChoice."""
+    """All boards: benchmarks, and datasets by facets."""
     cards = board_cards()
     shown, facets = list(cards.datasets), []
     for name, (label, value) in FACETS.items():
-        chosen, counts = request.GET.get(name, ""), Counter(filter(None, map(value, cards.datasets)))
-        if chosen and chosen not in counts:
-            raise UnknownChoice(name, chosen, sorted(counts))
+        counts = Counter(filter(None, map(value, cards.datasets)))
+        chosen = choice(request.GET, name, sorted(counts))
         facets.append((name, label, sorted(counts.items()), chosen))
         shown = [card for card in shown if not chosen or value(card) == chosen]
-    sort = request.GET.get("sort") or "name"
-    if sort not in SORTS:
-        raise UnknownChoice("sort", sort, list(SORTS))
+    sort = choice(request.GET, "sort", SORTS) or "name"
     shown.sort(key=SORTS[sort][1])  # type: ignore[arg-type]
     context = {
         "section": "benchmarks",

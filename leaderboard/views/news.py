@@ -17,17 +17,16 @@ from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import news
+from leaderboard.boards.state import whole_number
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
-from leaderboard.core.text.numbers import parse_number
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.plain import for_xml
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.views.board_views import site_revision
 
 
 def _number(request: HttpRequest) -> int:
-    """Which page is asked for: anything else than a number is the first."""
-    number = parse_number(request.GET.get("page", ""), 6)
-    return 1 if number is None else number
+    return whole_number(request.GET, "page", 1)
 
 
 def _page_variant(request: HttpRequest) -> PageVariant:
@@ -36,6 +35,7 @@ def _page_variant(request: HttpRequest) -> PageVariant:
 
 @require_safe
 @cache_page(site_revision, _page_variant)
+@reads("page")
 def news_page(request: HttpRequest) -> HttpResponse:
     """What changed, by day."""
     page, items = news.news_page(_number(request))

@@ -17,11 +17,12 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import past_pages
 from leaderboard.boards.exports.cells import MOMENT
 from leaderboard.boards.pages import bibtex_of
-from leaderboard.boards.state import BoardState
+from leaderboard.boards.state import PARAMETERS, BoardState
 from leaderboard.core.cache.pages import cache_page, is_anonymous_visit
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.results.history.past import end_of
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import Kind, board_citation, board_page, permalink, refuse_unknown, view_of
+from leaderboard.views.board_views import Kind, board_citation, board_page, permalink, view_of
 from leaderboard.views.exports import export_asked, exported, whole
 
 #: Seconds for which browsers and proxies may keep a past board without asking: only the reason why a row was taken off
@@ -76,7 +77,7 @@ def _key(slug: str, at: datetime.datetime, kind: Kind, **_: object) -> str:
 @require_safe
 @_long_kept
 @cache_page(_key, view_of)
-@refuse_unknown
+@reads(*PARAMETERS)
 def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """The board as of `at`, in the view of the query string."""
     state = BoardState.read(request.GET)
@@ -99,7 +100,7 @@ def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) ->
 @require_safe
 @_long_kept
 @cache_page(_key, export_asked)
-@refuse_unknown
+@reads(*PARAMETERS)
 def export(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, ending: str) -> HttpResponse:
     """The same board as one of FORMATS."""
     page = _READERS[kind](slug, whole(request), at)

@@ -15,6 +15,7 @@ from leaderboard.boards.system.history import system_details
 from leaderboard.boards.system.result import LABEL as WORD_PIECES
 from leaderboard.boards.system.team import author_facts, team_facts
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.baselines import baselines_label
@@ -102,6 +103,7 @@ def shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResp
 @require_safe
 @shown_elsewhere
 @cache_page(site_revision, _which_badge)
+@reads("dataset", "measure")
 def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
     """A system's place on a dataset's board, as a picture."""
     return HttpResponse(as_svg(_badge(request, slug)), content_type="image/svg+xml")
@@ -109,6 +111,7 @@ def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 @cache_page(site_revision, _which_badge)
+@reads("dataset", "measure")
 def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
     """The same for shields.io."""
     return JsonResponse(as_shields(_badge(request, slug)))

@@ -10,10 +10,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from leaderboard.comparison.queries.collection import OpenCollection, baseline_of, open_collection, query_url
-from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QueryState, query_page
-from leaderboard.comparison.queries.listing import COLUMNS, ListState, query_list
+from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QUERY_PARAMETERS, QueryState, query_page
+from leaderboard.comparison.queries.listing import COLUMNS, LIST_PARAMETERS, ListState, query_list
 from leaderboard.core.cache.pages import PageVariant, cache_page
-from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.results.history import entry_rows
 
 
@@ -24,18 +24,12 @@ def _revision(slug: str, **_: str) -> str:
 def _view_of_list(request: HttpRequest) -> PageVariant | None:
     if "id" in request.GET:
         return None
-    try:
-        state = ListState.read(request.GET)
-        return None if state.text else PageVariant(state.query_string())
-    except UnknownChoice:
-        return None
+    state = ListState.read(request.GET)
+    return None if state.text else PageVariant(state.query_string())
 
 
 def _view_of_query(request: HttpRequest) -> PageVariant | None:
-    try:
-        state = QueryState.read(request.GET)
-    except UnknownChoice:
-        return None
+    state = QueryState.read(request.GET)
     return PageVariant(state.query_string(), common=not state.systems)
 
 
@@ -48,17 +42,15 @@ def _open(slug: str) -> OpenCollection:
 
 @require_safe
 @cache_page(_revision, _view_of_list)
+@reads(*LIST_PARAMETERS, "id", *QUERY_PARAMETERS)
 def queries(request: HttpRequest, slug: str) -> HttpResponse:
     """The judged queries of an open dataset, with how hard each is."""
     if "id" in request.GET:  # an id that no address can end in
         return _query(request, slug, request.GET["id"])
     collection = _open(slug)
     path = reverse("queries", args=[slug])
-    try:
-        state = ListState.read(request.GET)
-        listing = query_list(collection, state)
-    except UnknownChoice as error:
-        return render(request, "leaderboard/unknown_choice.html", {"error": error, "path": path}, status=400)
+    state = ListState.read(request.GET)
+    listing = query_list(collection, state)
     heads = []
     labels = {"baseline": baseline_of(collection.dataset)}
     for key, (usual, first, note) in COLUMNS.items():
@@ -84,6 +76,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 @cache_page(_revision, _view_of_query)
+@reads(*QUERY_PARAMETERS)
 def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
     """One query: what was judged for it, and the first documents of each system."""
     return _query(request, slug, query_id)
@@ -91,16 +84,8 @@ def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
 
 def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
     collection = _open(slug)
-    try:
-        state = QueryState.read(request.GET)
-        page = query_page(collection, query_id, state)
-    except UnknownChoice as error:
-        return render(
-            request,
-            "leaderboard/unknown_choice.html",
-            {"error": error, "path": query_url(slug, query_id)},
-            status=400,
-        )
+    state = QueryState.read(request.GET)
+    page = query_page(collection, query_id, state)
     if page is None:
         raise Http404
     context = {

@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.measures import canonical_name
 from leaderboard.judgements.rescoring.comparison import restrict_comparison
 from leaderboard.judgements.rescoring.switched import switched_rescores
@@ -16,6 +17,7 @@ from leaderboard.models import Dataset, Entry, Rescore
 
 
 @require_safe
+@reads("measure", "sort")
 def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Each public result before and after."""
     row, comparison = _switched_rescore(slug, number)

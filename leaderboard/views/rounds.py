@@ -14,7 +14,10 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from leaderboard.boards.state import choice
 from leaderboard.core.cache.pages import own_teams
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.permissions import due_agreements
 from leaderboard.core.text import numbers
@@ -122,17 +125,18 @@ def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsP
     runs = _with_values(row, dataset, summary, own_teams(request))
     if not runs:
         raise Http404("None of your teams has a run here.")
-    wanted = request.GET.get("run", "")
-    run = next((each for each in runs if str(each.entry.pk) == wanted), runs[0])
+    by_key = {str(each.entry.pk): each for each in runs}
+    run = by_key.get(choice(request.GET, "run", by_key), runs[0])
     measure = canonical_name(request.GET.get("measure", ""))
-    return _TopicsPage(
-        row, dataset, summary, runs, run, measure if measure in run.measures else run.measures[0]
-    )
+    if measure and measure not in run.measures:
+        raise UnknownChoice("measure", measure, run.measures)
+    return _TopicsPage(row, dataset, summary, runs, run, measure or run.measures[0])
 
 
 @require_safe
 @never_cache
 @login_required
+@reads("run", "measure")
 def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
     """A team's scores by topic beside best, median and worst over the round."""
     page = _topics_page(request, slug, dataset)
@@ -157,6 +161,7 @@ def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
 @require_safe
 @never_cache
 @login_required
+@reads("run", "measure")
 def round_topics_json(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
     """The figure of these scores."""
     page = _topics_page(request, slug, dataset)
@@ -167,6 +172,7 @@ def round_topics_json(request: HttpRequest, slug: str, dataset: str) -> HttpResp
 @require_safe
 @never_cache
 @login_required
+@reads("run", "measure")
 def round_topics_csv(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
     """The same as a table for programs: one line for each topic."""
     page = _topics_page(request, slug, dataset)

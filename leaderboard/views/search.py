@@ -10,8 +10,10 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
+from leaderboard.boards.state import choice
 from leaderboard.comparison.search import KINDS, read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.views.board_views import is_part, site_revision
 
 
@@ -22,12 +24,12 @@ def asked(request: HttpRequest) -> PageVariant:
 
 
 def _kind(request: HttpRequest) -> str:
-    kind = request.GET.get("kind", "")
-    return kind if kind in KINDS else ""
+    return choice(request.GET, "kind", KINDS)
 
 
 @require_safe
 @cache_page(site_revision, asked)
+@reads("q", "kind")
 def search_page(request: HttpRequest) -> HttpResponse:
     """What there is under `q`, by kind; of one `kind` alone more."""
     query = read_query(request.GET.get("q", ""))

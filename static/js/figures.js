@@ -165,8 +165,10 @@
     const address = new URL(figure.dataset.figureUrl, location.href);
     const choices = figure.querySelectorAll(".figure-choices select");
     const taken = new Set([...address.searchParams.keys(), ...Array.from(choices, (choice) => choice.name)]);
-    for (const [name, value] of new URLSearchParams(location.search))
-      if (!taken.has(name)) address.searchParams.append(name, value);
+    // Only a board's address is a view that its figures know.
+    if (document.getElementById("board-form"))
+      for (const [name, value] of new URLSearchParams(location.search))
+        if (!taken.has(name)) address.searchParams.append(name, value);
     // What nobody chose here the figure chooses by itself: the first that shows anything.
     for (const choice of choices) if (choice.touched || choice.selectedIndex) address.searchParams.set(choice.name, choice.value);
     return address;

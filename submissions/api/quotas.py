@@ -14,6 +14,8 @@ from rest_framework.views import APIView
 
 from leaderboard.api.fields import MomentField
 from leaderboard.core.http.api_errors import ErrorSerializer
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
 from submissions.api.serializers import QuotaSerializer
@@ -38,6 +40,7 @@ class QuotasSerializer(serializers.Serializer[Any]):
     refusals = RefusalsSerializer()
 
 
+@reads("dataset")
 class QuotasView(APIView):
     """How often one may still submit."""
 
@@ -61,6 +64,9 @@ class QuotasView(APIView):
             raise PermissionDenied
         datasets = Dataset.objects.open_for_runs().filter(hidden=True)
         if wanted := request.query_params.get("dataset"):
+            known = Dataset.objects.open_for_runs().values_list("slug", flat=True)
+            if wanted not in known:
+                raise UnknownChoice("dataset", wanted, known.order_by("slug"))
             datasets = datasets.filter(slug=wanted)
         found = quotas_for(person, list(teams_of(person)), datasets)
         answer = {

@@ -11,10 +11,13 @@ from typing import Any
 
 from django.forms import Form
 from django.http import QueryDict
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.fields import empty
+from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.request import Request
 
+from leaderboard.boards.state import whole_number
 from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
 from leaderboard.core.text.json import read_json
 from leaderboard.models import System, Team, User
@@ -101,6 +104,28 @@ class ReusableRequest(RequestSerializer):
     """Whether others may build on a submission's runs."""
 
     reusable = FlagField(blank=False)
+
+
+#: The query parameters of calls that list rows.
+PAGE_PARAMETERS = [
+    OpenApiParameter("limit", int, description="Number of rows. Default: 50, at most 200."),
+    OpenApiParameter("offset", int, description="Number of newest rows to skip."),
+]
+
+
+class Pages(LimitOffsetPagination):
+    """Pages of 50 rows, or of `limit`."""
+
+    default_limit, max_limit = 50, 200
+
+    def get_limit(self, request: Request) -> int:
+        """Return the number of rows. Raises UnknownChoice."""
+        limit = whole_number(request.query_params, "limit", self.default_limit)
+        return min(limit or self.default_limit, self.max_limit)
+
+    def get_offset(self, request: Request) -> int:
+        """Return the number of rows to skip. Raises UnknownChoice."""
+        return whole_number(request.query_params, "offset", 0)
 
 
 def data_of(request: Request) -> Mapping[str, Any]:

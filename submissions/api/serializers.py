@@ -82,6 +82,7 @@ class StatisticsSerializer(Answer):
     lines = serializers.IntegerField()
     queries = serializers.IntegerField()
     known_queries = serializers.IntegerField(help_text="Those of the queries that are the dataset's.")
+    depth = serializers.IntegerField(help_text="Documents of the longest ranking.")
     expanded_bytes = serializers.IntegerField()
     tags = serializers.ListField(child=serializers.CharField())
     metadata = serializers.DictField()

@@ -9,7 +9,6 @@ from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.exceptions import PermissionDenied
-from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.parsers import MultiPartParser
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
@@ -17,10 +16,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
+from leaderboard.core.http.query_parameters import reads
 from submissions.accounts.permissions import may_manage, may_see, signed_in, submissions_of
 from submissions.accounts.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
 from submissions.api import serializers
 from submissions.api.requests import (
+    PAGE_PARAMETERS,
+    Pages,
     PriorityRequest,
     RequestSerializer,
     ReusableRequest,
@@ -92,6 +94,7 @@ class CheckView(APIView):
         return Response(serializers.ReportSerializer(reports[0]).data)
 
 
+@reads("limit", "offset")
 class SubmissionsView(APIView):
     """Submit, and list one's own."""
 
@@ -106,18 +109,14 @@ class SubmissionsView(APIView):
     @extend_schema(
         summary="My submissions",
         operation_id="submissions_list",
-        parameters=[
-            OpenApiParameter("limit", int, description="How many, 50 if not said, 200 at most."),
-            OpenApiParameter("offset", int, description="How many of the newest are passed over."),
-        ],
+        parameters=PAGE_PARAMETERS,
         responses={200: serializers.SubmissionPageSerializer, 401: ErrorSerializer},
         tags=["submissions"],
     )
     def get(self, request: Request) -> Response:
         """Your submissions and your teams', newest first, in pages (`limit`, `offset`)."""
         rows = with_jobs(submissions_of(request.user))
-        pagination = LimitOffsetPagination()
-        pagination.default_limit, pagination.max_limit = 50, 200
+        pagination = Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
         statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
         return pagination.get_paginated_response(serializers.submission_answers(statuses, request, own=True))

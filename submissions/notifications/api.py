@@ -11,7 +11,6 @@ from typing import Any
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers, status
-from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,10 +18,19 @@ from rest_framework.views import APIView
 
 from leaderboard.api.fields import AddressField, Answer, IsSetField, MomentField
 from leaderboard.core.http.api_errors import ErrorSerializer
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import owned_team, signed_in
 from submissions.accounts.throttling import ChangeThrottle
-from submissions.api.requests import FlagField, RequestSerializer, list_of, malformed, parse_boolean
+from submissions.api.requests import (
+    PAGE_PARAMETERS,
+    FlagField,
+    Pages,
+    RequestSerializer,
+    list_of,
+    malformed,
+    parse_boolean,
+)
 from submissions.models import NoticeKind, Scope, Webhook
 from submissions.notifications import webhooks
 from submissions.notifications.forms import WebhookForm
@@ -130,6 +138,7 @@ class SwitchRequest(RequestSerializer):
         return super().to_internal_value(data)
 
 
+@reads("unread", "limit", "offset")
 class NoticesView(APIView):
     """What one was told."""
 
@@ -141,8 +150,7 @@ class NoticesView(APIView):
         operation_id="notices_list",
         parameters=[
             OpenApiParameter("unread", bool, description="Those alone that you have not read."),
-            OpenApiParameter("limit", int, description="How many, 50 if not said, 200 at most."),
-            OpenApiParameter("offset", int, description="How many of the newest are passed over."),
+            *PAGE_PARAMETERS,
         ],
         responses={200: NoticePageSerializer, 401: ErrorSerializer},
         tags=["notices"],
@@ -152,8 +160,7 @@ class NoticesView(APIView):
         rows = inbox_of(signed_in(request))
         if parse_boolean(request.query_params, "unread", missing=False):
             rows = rows.filter(read_at=None)
-        pagination = LimitOffsetPagination()
-        pagination.default_limit, pagination.max_limit = 50, 200
+        pagination = Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
         written = NoticeSerializer(page, many=True, context={"request": request}).data
         answer = pagination.get_paginated_response(written)

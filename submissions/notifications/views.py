@@ -13,6 +13,8 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
+from leaderboard.boards.state import whole_number
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Team
 from submissions.accounts.permissions import owned_team, personal_page, signed_in
@@ -42,10 +44,11 @@ PER_PAGE = 25
 
 
 @personal_page("GET", "HEAD")
+@reads("page")
 def inbox(request: HttpRequest) -> HttpResponse:
     """What the person was told, the newest first."""
     person = signed_in(request)
-    page = Paginator(inbox_of(person), PER_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(inbox_of(person), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     context = {"section": "inbox", "page": page, "unread": unread_count(person)}
     return render(request, "submissions/inbox.html", context)
 

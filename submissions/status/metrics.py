@@ -21,6 +21,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from leaderboard.core.cache import metrics as cache_metrics
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.permissions import may_operate
 from submissions.models import TERMINAL, Job, Worker
 from submissions.queue.lease import histograms
@@ -28,6 +29,7 @@ from submissions.queue.lease import histograms
 
 @require_safe
 @never_cache
+@reads("*")
 def metrics(request: HttpRequest) -> HttpResponse:
     """All metrics in Prometheus' text format, for staff and for whoever has METRICS_TOKEN; 404 for others."""
     if not _may_read(request):

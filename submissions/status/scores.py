@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evaluation.measures.registry import parse_measure
+from evaluation.runs.problems import SHALLOW
 from leaderboard.boards.system.result import is_word_pieces
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
@@ -36,6 +38,8 @@ class Score:
     deviation: float | None = None
     #: How the baseline is called.
     beside: str = ""
+    #: The documents of the run's longest ranking, where the measure reads more.
+    capped_at: int | None = None
 
     @property
     def lower_is_better(self) -> bool:
@@ -86,8 +90,15 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
     if job.evaluation is not None:
         scores, group = published_scores(job.evaluation, job.dataset), comparison_group(job.evaluation)
         baseline = _baseline(job.dataset_id, group, job.entry_id) if compare else NONE
+        depth = _shallow_depth(job)
         return [
-            Score(measure, value, baseline.scores.get(measure), beside=baseline.name)
+            Score(
+                measure,
+                value,
+                baseline.scores.get(measure),
+                beside=baseline.name,
+                capped_at=_capped_at(measure, depth),
+            )
             for measure, value in scores.items()
         ]
     return scores_of_entry(entry, compare, job) if entry is not None else []
@@ -105,6 +116,7 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
     if compare:
         baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)
         word_pieces = _word_pieces(job, entry) if job is not None else None
+    depth = _shallow_depth(job)
     return [
         Score(
             measure,
@@ -113,9 +125,21 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
             (word_pieces or {}).get(measure),
             entry.deviations.get(measure),
             baseline.name,
+            _capped_at(measure, depth),
         )
         for measure, value in entry.scores.items()
     ]
+
+
+def _shallow_depth(job: Job | None) -> int | None:
+    """Return the depth of the job's run where a measure of the dataset reads more documents."""
+    report = job.report if job is not None else {}
+    codes = [problem["code"] for problem in report.get("problems", [])]
+    return report["statistics"].get("depth") if SHALLOW in codes else None
+
+
+def _capped_at(measure: str, depth: int | None) -> int | None:
+    return depth if depth is not None and parse_measure(measure).depth > depth else None
 
 
 def _word_pieces(job: Job, entry: Entry) -> dict[str, float] | None:

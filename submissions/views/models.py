@@ -19,6 +19,8 @@ from evaluation.archives.compression import describe_bytes
 from evaluation.checkpoints import CheckpointKind
 from evaluation.core.problems import Problem, ProblemCode
 from evaluation.engines import ENGINES, EngineDescription
+from leaderboard.boards.state import choice
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Dataset, DatasetFile
 from leaderboard.rounds.presentation import closed_datasets
@@ -112,8 +114,8 @@ def engine_for(kind: str) -> EngineDescription | None:
 
 
 def requested_engine(request: HttpRequest) -> EngineDescription:
-    """The engine of the address or the form; the usual one where neither names one that there is."""
-    wanted = request.POST.get("engine") or request.GET.get("engine") or USUAL
+    """Return the engine of the form or the address, by default the usual one. Raises UnknownChoice."""
+    wanted = request.POST.get("engine") or choice(request.GET, "engine", ENGINES) or USUAL
     return ENGINES.get(wanted) or ENGINES.get(USUAL) or next(iter(ENGINES.values()))
 
 
@@ -330,6 +332,7 @@ TEMPLATE = "submissions/submit_model.html"
 @login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
+@reads("engine", "dataset")
 def submit_model(request: HttpRequest) -> HttpResponse:
     """The form of an engine (`?engine=`); the verdict on a checkpoint (`action=check`); or a submission."""
     page = ModelPage(request)

@@ -22,8 +22,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from evaluation.core.problems import Problem
 from evaluation.engines import ENGINES
 from evaluation.engines.base import AUTO
+from leaderboard.boards.state import whole_number
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import as_attachment, send_unless_unchanged
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.storage.runs import gzipped_run
 from leaderboard.core.text.numbers import parse_number
@@ -52,6 +54,7 @@ PER_PAGE = 50
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
+@reads("dataset", "system")
 def submit(request: HttpRequest) -> HttpResponse:
     """The form, for visitors a line on what to do first; a report (`action=check`); or a submission."""
     if not request.user.is_authenticated:
@@ -84,10 +87,11 @@ def submit(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 @require_safe
+@reads("page")
 def submissions(request: HttpRequest) -> HttpResponse:
     """The person's submissions and their teams', newest first."""
     page = Paginator(with_jobs(permissions.submissions_of(request.user)), PER_PAGE).get_page(
-        request.GET.get("page")
+        whole_number(request.GET, "page", 1)
     )
     listed = with_standings(describe(row, complete=True, compare=False) for row in page)
     context = {"section": "submissions", "submissions": listed, "page": page}
@@ -116,6 +120,7 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
 
 @require_safe
 @takes_tokens
+@reads("seed")
 def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase:
     """The run that was scored on the dataset, as gzip; 404 for what this visitor may not have, or is not there.
 

@@ -140,7 +140,9 @@ def _columns(
         common=_needs_common(base.tables, state),
         weighted=bool(state.weights),
         costs=costs.columns,
-        declared=declared_columns(line.about for line in base.lines),
+        declared=declared_columns(
+            (line.about for line in base.lines), (line.parameters for line in base.lines)
+        ),
     )
 
 

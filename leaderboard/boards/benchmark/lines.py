@@ -63,6 +63,12 @@ class SystemLine:
         return self.key[2]
 
     @property
+    def parameters(self) -> int | None:
+        """Weights of its model, as far as any of its results tells."""
+        counts = [result.parameters for result in self.results if result is not NO_RESULT]
+        return next((count for count in counts if count), self.about.parameters)
+
+    @property
     def in_domain(self) -> list[int]:
         """Where the system had been trained on the dataset."""
         return [place for place, result in enumerate(self.results) if result.training == IN_DOMAIN]
@@ -82,6 +88,7 @@ class BenchmarkLine(NamedTuple):
     number: int
     shown: Sequence[float | None]
     beside: Mapping[int, tuple[str, str, str]]
+    parameters: int | None
     measured: None = None
     figures: tuple[()] = ()
 

@@ -46,7 +46,9 @@ def rows_of(
         if special or mixed or seeds or IN_DOMAIN in trainings or line.left_out:
             beside = _beside(facts, measure, line, decimals, mixed=mixed, spreads=not view)
         made.append(
-            BenchmarkLine(line.about, kind, decimals, entry.provenance, number, shown[number], beside)
+            BenchmarkLine(
+                line.about, kind, decimals, entry.provenance, number, shown[number], beside, line.parameters
+            )
         )
         row = Row(entry, kind, decimals, facets=facets_of(line.about, provenances, trainings))
         row.entries = [

@@ -88,14 +88,24 @@ DECLARED = {
     for each in DECLARED_NUMBERS
     if each.key
 }
-PARAMETERS = DECLARED["parameter_count"]
+#: How large the model is, counted here or declared.
+SIZE = Column(
+    "parameters",
+    _("Model parameters"),
+    ABOUT,
+    "figure",
+    unit="M",
+    note=_("counted here, else self-reported; 0 for lexical systems"),
+    cell=lambda line: None if line.parameters is None else line.parameters / 1e6,
+)
 
 
-def declared_columns(systems: Iterable[Any]) -> Sequence[Column]:
-    """The columns of what any of the systems declares."""
+def declared_columns(systems: Iterable[Any], sizes: Iterable[int | None]) -> Sequence[Column]:
+    """Return the columns of what any of the systems declares, and of the models' sizes where any is known."""
     every = list(systems)
-    return [
+    declared = [
         column
         for name, column in DECLARED.items()
         if any(getattr(system, name) is not None for system in every)
     ]
+    return [*declared, *([SIZE] if any(sizes) else [])]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from evaluation.collections.excerpts import Excerpt
 from evaluation.runs.top_documents import displayed_documents
-from leaderboard.boards.state import Parameters, last_value, query_of
+from leaderboard.boards.state import Parameters, choice, last_value, query_of
 from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
@@ -25,6 +25,10 @@ DEPTH = 10
 FIRST_JUDGED = 50
 
 
+#: The query parameters of a query's page.
+QUERY_PARAMETERS = ("measure", "system", "judged")
+
+
 @dataclass(frozen=True, slots=True)
 class QueryState:
     """What is seen of a query; empty fields mean the default."""
@@ -38,9 +42,9 @@ class QueryState:
         """The view that a query string asks for. Raises UnknownChoice for more systems than fit."""
         systems = tuple(dict.fromkeys(slug for slug in parameters.getlist("system") if slug))
         if len(systems) > MOST_SYSTEMS:
-            raise UnknownChoice("number of systems", str(len(systems)), [f"1 to {MOST_SYSTEMS}"])
+            raise UnknownChoice("number of systems", str(len(systems)), expected=f"1 to {MOST_SYSTEMS}")
         measure = canonical_name(last_value(parameters, "measure"))
-        return cls(measure, systems, "all" in parameters.getlist("judged"))
+        return cls(measure, systems, choice(parameters, "judged", ("all",)) == "all")
 
     def query_string(self) -> str:
         """`?system=…`, or nothing for the default view."""

@@ -9,12 +9,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.boards.state import LONGEST_QUERY, Parameters, last_value, query_of
+from leaderboard.boards.state import LONGEST_QUERY, Parameters, last_value, query_of, whole_number
 from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
-from leaderboard.core.text.numbers import format_value, parse_number
+from leaderboard.core.text.numbers import format_value
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.history.entry_rows import dataset_revision
 from leaderboard.results.records import per_query_means
@@ -33,6 +33,10 @@ COLUMNS: Mapping[str, tuple[str, Literal["asc", "desc"], str]] = {
 }
 
 
+#: The query parameters of the list.
+LIST_PARAMETERS = ("measure", "q", "sort", "page")
+
+
 @dataclass(frozen=True, slots=True)
 class ListState:
     """Which queries are seen, and in which order; empty fields mean the default."""
@@ -48,14 +52,11 @@ class ListState:
     def read(cls, parameters: Parameters) -> ListState:
         """The view that a query string asks for. Raises UnknownChoice."""
         sort, _, order = last_value(parameters, "sort").partition(":")
-        wanted = last_value(parameters, "page") or "1"
         if sort and sort not in COLUMNS:
             raise UnknownChoice("sort", sort, COLUMNS)
         if order not in ("", "asc", "desc"):
             raise UnknownChoice("order", order, ["asc", "desc"])
-        page = parse_number(wanted, 9)
-        if page is None:
-            raise UnknownChoice("page", wanted, ["a whole number"])
+        page = whole_number(parameters, "page", 1)
         text = last_value(parameters, "q").strip()[:LONGEST_QUERY]
         return cls(canonical_name(last_value(parameters, "measure")), sort, order, max(page, 1), text)
 
@@ -102,7 +103,7 @@ def query_list(collection: OpenCollection, state: ListState) -> QueryList:
         places = [place for place in places if _mentions(collection, place, state.text.casefold())]
     pages = max(1, -(-len(places) // ROWS_OF_A_PAGE))
     if state.page > pages:
-        raise UnknownChoice("page", str(state.page), [f"1 to {pages}"])
+        raise UnknownChoice("page", str(state.page), expected=f"1 to {pages}")
     shown = places[(state.page - 1) * ROWS_OF_A_PAGE : state.page * ROWS_OF_A_PAGE]
     rows = [_row(collection, row, values) for row in shown]
     return QueryList(

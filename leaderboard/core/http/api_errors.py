@@ -11,11 +11,13 @@ from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 
 from evaluation.core.problems import Problem, ProblemCode
-from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 
 INVALID = ProblemCode("invalid", "The request is not well formed.", "The sentence beside it says where.")
-UNKNOWN_CHOICE = ProblemCode("unknown_choice", "A parameter has a value that the board does not have.",
-    "Choose one of those that it names.")  # fmt: skip
+UNKNOWN_CHOICE = ProblemCode("unknown_choice", "A query parameter has an unknown value.",
+    "Use one of the values that the message lists.")  # fmt: skip
+UNKNOWN_PARAMETER = ProblemCode("unknown_parameter", "The address has a query parameter that is not read here.",
+    "Use one of the parameters that the message lists.")  # fmt: skip
 INVALID_FIELD = ProblemCode("invalid_…", "A field is missing or cannot be read; the code ends in its name.",
     "The API's documentation lists the fields.", "invalid_architecture")  # fmt: skip
 
@@ -72,9 +74,10 @@ def problem(code: str, message: str, hint: str = "") -> Problem:
 
 
 def unknown_choice(error: UnknownChoice) -> ApiError:
-    """The error for a view that a board does not have."""
-    found = problem(UNKNOWN_CHOICE, str(error), f"Choose one of: {', '.join(error.choices)}")
-    return ApiError(UNKNOWN_CHOICE, str(error), problems=[found])
+    """Return the API's error for an unknown query parameter, or an unknown value of one."""
+    code = UNKNOWN_PARAMETER if isinstance(error, UnknownParameter) else UNKNOWN_CHOICE
+    message = " ".join(filter(None, (f"{error.subject}.", error.suggestion)))
+    return ApiError(code, str(error), problems=[problem(code, message, error.valid)])
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:

@@ -1,14 +1,57 @@
-"""A query parameter whose value is none of the choices."""
+"""Query parameters, and values of them, that a page does not know."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
+
+#: At most this many similar choices are suggested.
+MOST_SUGGESTED = 3
 
 
 class UnknownChoice(Exception):
-    """A parameter has a value that the board does not have; `choices` are those that it has."""
+    """A query parameter has a value that the page does not know.
 
-    def __init__(self, parameter: str, value: str, choices: Iterable[str]) -> None:
-        self.parameter, self.value, self.choices = parameter, value, list(choices)
-        had = f" It has: {', '.join(self.choices)}." if self.choices else ""
-        super().__init__(f"Unknown {parameter} “{value[:60]}”.{had}")
+    Args:
+        parameter: The parameter's name.
+        value: The unknown value.
+        choices: The valid values.
+        expected: A description of the valid values, where they cannot be listed.
+    """
+
+    def __init__(
+        self, parameter: str, value: str, choices: Iterable[str] = (), *, expected: str = ""
+    ) -> None:
+        self.parameter, self.value, self.choices, self.expected = parameter, value, list(choices), expected
+        self.near = _similar(value, self.choices)
+        super().__init__(" ".join(filter(None, (f"{self.subject}.", self.suggestion, self.valid))))
+
+    @property
+    def subject(self) -> str:
+        """The unknown value, as a heading."""
+        return f"Unknown {self.parameter} “{self.value[:60]}”"
+
+    @property
+    def suggestion(self) -> str:
+        """The question that names similar choices, empty without any."""
+        return f"Did you mean {' or '.join(f'“{each}”' for each in self.near)}?" if self.near else ""
+
+    @property
+    def valid(self) -> str:
+        """The sentence that says what is valid."""
+        if self.choices:
+            return f"Choose one of: {', '.join(self.choices)}."
+        return f"Valid: {self.expected}." if self.expected else ""
+
+
+class UnknownParameter(UnknownChoice):
+    """A query parameter that the page does not read; `choices` are the ones that it reads."""
+
+    def __init__(self, name: str, names: Iterable[str]) -> None:
+        super().__init__("parameter", name, names, expected="no parameters at this address")
+
+
+def _similar(value: str, choices: Iterable[str]) -> list[str]:
+    """Return the choices that are spelled like the value, whatever their case."""
+    by_fold = {choice.casefold(): choice for choice in choices}
+    return [by_fold[fold] for fold in get_close_matches(value.casefold(), by_fold, MOST_SUGGESTED)]

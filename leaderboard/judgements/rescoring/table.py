@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.statistics.agreement import kendall_tau
+from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.plain import safe_cell
@@ -114,15 +115,18 @@ class ComparisonTable:
 def comparison_table(
     comparison: Mapping[str, Any], *, measure: str = "", sort: str = "", hidden: bool, public: bool = False
 ) -> ComparisonTable:
-    """The comparison by one measure; what is asked for and is not there is the primary measure, and the new ranks.
+    """Return the comparison by one measure, by default the primary one and in the order of the new ranks.
 
     `hidden` is whether the judgements are hidden now: rounded values are what everyone gets then, whatever was kept.
-    `public` leaves out all but public results, and holes where judgements are hidden.
+    `public` leaves out all but public results, and holes where judgements are hidden. Raises UnknownChoice.
     """
     measures = [name for name in comparison["measures"] if name != HOLE] or comparison["measures"]
-    chosen = measure if measure in measures else comparison["primary"]
-    key = sort.lstrip("-") if sort.lstrip("-") in COLUMNS else "rank_after"
-    falling = sort.startswith("-") and key in sort
+    if measure and measure not in measures:
+        raise UnknownChoice("measure", measure, measures)
+    chosen = measure or comparison["primary"]
+    key, falling = sort.removeprefix("-") or "rank_after", sort.startswith("-")
+    if key not in COLUMNS:
+        raise UnknownChoice("sort", sort, [*COLUMNS, *(f"-{name}" for name in COLUMNS)])
     rows = [row for row in comparison["rows"] if not public or row["visibility"] == "public"]
     hide_holes = public and (hidden or comparison["hidden"])
     lines = [line_of(row, chosen, hidden=hidden, holes=not hide_holes) for row in rows]

@@ -14,6 +14,7 @@ from evaluation.collections.topics import FIELDS
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.core.audit import acting
+from leaderboard.datasets.terms import near_duplicates
 from leaderboard.importing.collections.fetching import fetched
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
@@ -124,6 +125,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         progress.finish()
         self.stdout.write("\n".join(map(summary, imported)))
+        for warning in dict.fromkeys(each for result in imported for each in near_duplicates(result.dataset)):
+            self.stderr.write(self.style.WARNING(warning))
 
 
 def describe(problems: tuple[Problem, ...]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from leaderboard.models import Entry
+from leaderboard.models import Architecture, Entry
 from leaderboard.results.kinds import REPORTED
 
 
@@ -67,6 +67,13 @@ class EntryRow(NamedTuple):
     def source(self) -> str:
         """The publication in a few words, empty where there is none."""
         return short_citation(self.source_authors, self.source_year)
+
+    @property
+    def parameters(self) -> int | None:
+        """Weights of the model: counted here, else declared; 0 for a lexical system, None where nothing is known."""
+        counts = (each["figures"].get("parameters") for each in reversed(self.measured))
+        counted = next((count for count in counts if count is not None), self.parameter_count)
+        return 0 if counted is None and self.architecture == Architecture.LEXICAL else counted
 
     @property
     def reported_by(self) -> int | None:

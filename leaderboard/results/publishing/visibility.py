@@ -16,6 +16,7 @@ from leaderboard.core.permissions import has_right
 from leaderboard.models import Dataset, Entry, EntryVersion, Run, datasets
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import update_shown
+from leaderboard.results.significance.hidden import keep_least_difference
 
 Visibility = Entry.Visibility
 #: The longest reason that is kept.
@@ -122,6 +123,7 @@ def name_baseline(entry: Entry) -> None:
         touched |= ours
     baselines.update(is_baseline=False)
     Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
+    keep_least_difference(entry.dataset)  # results that were there before are compared with it too
     board_changed(entry.dataset, Kind.BASELINE, entry, touched)
 
 

@@ -412,3 +412,23 @@ def plain_check(line: bytes, seen: set[tuple[bytes, bytes]]) -> str | None:
         return "duplicate"
     seen.add((parts[0], parts[2]))
     return None
+
+
+def test_measures_that_read_deeper_than_the_run_are_named(tmp_path: Path) -> None:
+    measures = ("nDCG@10", "R@100", "AP", "R@1000", "Judged@20")
+    run = tmp_path / "run.txt"
+    run.write_text(
+        "".join(f"{query} Q0 d{n} {n} {100 - n} tag\n" for query in "12" for n in range(query == "1", 50))
+    )
+    report = check_run(run, ScoringTarget(query_ids=["1", "2"], measures=measures))
+    problem = only(report)
+    assert (problem.severity, problem.code, problem.count) == ("warning", "shallow", 2)
+    assert problem.message == "at most 50 documents for a query: R@100, R@1000 cannot reach their full value"
+    assert report.valid
+    assert report.statistics.depth == 50
+    # The longest ranking decides, and a corpus has no more documents than it has.
+    for documents, shallow in ((50, ()), (51, ("R@100", "R@1000"))):
+        ids = DocumentIds.build([f"d{n}" for n in range(documents)], tmp_path / "ids")
+        assert ScoringTarget(measures=measures, document_ids=ids).capped_measures(50) == shallow
+    assert ScoringTarget(measures=measures).capped_measures(1000) == ()
+    assert ScoringTarget(measures=measures, candidates_only=True).capped_measures(50) == ()

@@ -108,7 +108,7 @@ def test_ranges_include_their_bounds_and_leave_out_what_has_no_value(dataset: Da
     assert names(board(dataset, "min-nDCG@10=0.3&max-nDCG@10=0.3")) == ["b", "c"]
     assert names(board(dataset, "max-R@100=0.8")) == ["b", "c"]
     assert names(board(dataset, "min-relative=-1")) == []
-    with pytest.raises(UnknownChoice, match="has"):
+    with pytest.raises(UnknownChoice, match="Choose one of: min-nDCG@10"):
         board(dataset, "min-architecture=1")
 
 
@@ -247,3 +247,35 @@ def test_a_spelling_that_could_be_a_slug_is_looked_up_among_columns_first() -> N
     dataset = scored_dataset(measures=["AP", "nDCG@10"], primary_measure="AP")
     score(dataset, make_system("a"), ndcg=0.4, AP=0.3)
     assert board(dataset, "sort=map").sorts[0].key == "AP"
+
+
+def test_small_models_are_found_by_what_was_counted_or_declared_and_lexical_systems_have_none() -> None:
+    dataset = scored_dataset()
+    benchmark = Benchmark.objects.create(slug="sizes", name="Sizes")
+    BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=0)
+    cost(score(dataset, make_system("counted"), ndcg=0.1), 5.0, parameters=22_700_000)
+    over = score(dataset, make_system("understated", parameter_count=1_000), ndcg=0.2)
+    cost(over, 5.0, parameters=7_000_000_000)
+    score(dataset, make_system("declared", parameter_count=110_000_000), ndcg=0.3)
+    score(dataset, make_system("BM25", architecture="lexical"), baseline=True, ndcg=0.4)
+    score(dataset, make_system("large", parameter_count=8_000_000_000), ndcg=0.5)
+    score(dataset, make_system("silent"), ndcg=0.6)
+    query = "max-parameters=1000&sort=nDCG@10:asc"
+    assert names(board(dataset, query)) == ["counted", "declared", "BM25"]
+    page = benchmark_page("sizes", BoardState.read(QueryDict("max-parameters=1000")))
+    assert page is not None
+    assert sorted(names(page.board)) == ["BM25", "counted", "declared"]
+    sizes = {row.entry.system: row.value("parameters") for row in board(dataset).rows}
+    assert sizes == {
+        "silent": None, "large": 8000.0, "BM25": 0.0, "declared": 110.0, "understated": 7000.0, "counted": 22.7,
+    }  # fmt: skip
+
+
+def test_the_quick_filter_for_small_models_follows_them(client: Client) -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, make_system("counted"), ndcg=0.1), 5.0, parameters=22_700_000)
+    score(dataset, make_system("BM25", architecture="lexical"), baseline=True, ndcg=0.4)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert f'href="/datasets/{dataset.slug}/?max-parameters=1000"' in page
+    small = client.get(f"/datasets/{dataset.slug}/?max-parameters=1000").content.decode()
+    assert "2 of 2" in small

@@ -17,6 +17,7 @@ from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import BoardChange, Dataset, Source
 from leaderboard.results.history.revisions import Kind, board_changed
 from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
+from leaderboard.results.significance.hidden import known_difference
 from tests.leaderboard.entries import renew_judgements, score, scored_dataset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
@@ -109,7 +110,9 @@ def test_days_and_pages(client: Client) -> None:
         second = client.get(address, follow=True).content.decode()
         assert second.count('class="news-kind"') == 1
         assert "System 0<" in second
-    assert client.get("/news/?page=no").status_code == 200
+    wrong = client.get("/news/?page=no")
+    assert wrong.status_code == 400
+    assert "Valid: a whole number." in wrong.content.decode()
 
 
 def test_the_feed_is_atom(client: Client) -> None:
@@ -160,3 +163,41 @@ def test_who_shows_a_result_again_and_again_is_told_of_once(client: Client) -> N
     assert client.get("/news/atom.xml").content.decode().count("<entry>") == 2
     board_changed(dataset, Kind.PUBLISHED, toggled)
     assert titles() == told
+
+
+@pytest.mark.parametrize("version_first", [True, False])
+def test_a_dataset_that_opens_in_several_steps_is_one_item(version_first: bool) -> None:
+    dataset = scored_dataset(name="Set", state=Dataset.State.REPORTED)
+    version, dataset.current_version = dataset.current_version, None
+    dataset.save()
+    board_changed(dataset, Kind.IMPORTED)
+    for step in ("version", "state") if version_first else ("state", "version"):
+        if step == "version":
+            dataset.current_version = version
+        else:
+            dataset.state = Dataset.State.PUBLISHED
+        dataset.save()
+        board_changed(dataset, Kind.IMPORTED)
+    assert [title for title in titles() if "opened" in title] == ["Dataset opened, Set: now open for runs"]
+    assert len(titles()) == 2
+
+
+def test_a_result_is_compared_with_a_baseline_that_is_named_later() -> None:
+    dataset = scored_dataset(name="Set")
+    score(dataset, "Early", ndcg=0.5)
+    baseline = score(dataset, "BM25", ndcg=0.25)
+    assert titles()[1] == "New result, Early on Set: nDCG@10 0.500"
+    name_baseline(baseline)
+    assert "New result, Early on Set: nDCG@10 0.500, +0.250 over BM25" in titles()
+    assert "New result, BM25 on Set: nDCG@10 0.250" in titles()
+
+
+def test_a_baseline_that_is_named_later_tells_the_least_difference_on_hidden_judgements() -> None:
+    dataset = scored_dataset(name="Set", hidden=True)
+    score(dataset, "Early", ndcg=0.9)
+    baseline = score(dataset, "BM25", ndcg=0.25)
+    dataset.refresh_from_db()
+    assert known_difference(dataset) is None
+    name_baseline(baseline)
+    dataset.refresh_from_db()
+    assert known_difference(dataset) is not None

@@ -78,6 +78,7 @@ def test_the_list_is_sorted_by_the_server_and_says_how_hard_each_query_is(
     found = client.get("/datasets/tiny/queries/?q=Q2").content.decode()
     assert "queries/q2/" in found
     assert "queries/q1/" not in found
+    assert found.index("<small>q2</small>") < found.index("queries/q2/"), "the number is before the text"
     assert "No query matches" in client.get("/datasets/tiny/queries/?q=nowhere").content.decode()
     for wrong in ("sort=nonsense", "page=7", "page=x", "measure=nonsense", "sort=mean:up"):
         assert client.get(f"/datasets/tiny/queries/?{wrong}").status_code == 400

@@ -383,7 +383,8 @@ def test_a_report_names_missing_queries_only_where_everyone_may_see_them(
     run = tmp_path / "run.txt"
     run.write_text("q1 Q0 d1 1 2.5 mine\n")
     for qrels in (None, imported.qrels):
-        (problem,) = check_run(run, scoring_target(imported.version, qrels=qrels)).problems
+        problem, shallow = check_run(run, scoring_target(imported.version, qrels=qrels)).problems
+        assert shallow.code == "shallow"
         assert problem.message.startswith("1 of the 2 queries of the dataset are missing; ")
         assert problem.message.endswith(f"score 0{named}")
 

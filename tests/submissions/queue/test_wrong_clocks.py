@@ -12,13 +12,13 @@ from prometheus_client import generate_latest
 
 from leaderboard import VERSION
 from submissions import tasks
-from submissions.admin.workers import overview
 from submissions.jobs.worker import dispatcher_is_late
 from submissions.models import Job, State, Worker
 from submissions.queue import process, queue
 from submissions.queue.capability import reported_capabilities, workers_alive
 from submissions.queue.heartbeat import Heartbeat, delete_silent_workers
 from submissions.status.metrics import Rows
+from submissions.status.overview import overview
 from tests.factories import make_dataset, make_job
 from tests.submissions.workers import announce
 

@@ -1,0 +1,121 @@
+"""Query parameters: each view declares the ones that it reads, and a request with any other is refused.
+
+A view without a declaration reads none. The admin and the pages of allauth read their own, which nothing here checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
+
+from leaderboard.core.http.api_errors import unknown_choice
+from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
+from leaderboard.core.http.middleware import Middleware
+
+#: Parameters that mail programs and social networks append to every link that passes through them.
+TRACKING = {
+    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
+    *("fbclid", "gclid", "msclkid", "mc_cid", "mc_eid"),
+}
+#: The packages whose views declare their parameters.
+_OWN = ("leaderboard.", "submissions.")
+
+V = TypeVar("V")
+Names = Callable[..., Iterable[str]]
+
+
+def reads(*names: str | Names) -> Callable[[V], V]:
+    """Declare the query parameters that a view reads.
+
+    Args:
+        names: Names, patterns such as `min-*`, or functions that return them for the view's keyword arguments.
+    """
+
+    def declare(view: V) -> V:
+        view.query_parameters = names  # type: ignore[attr-defined]
+        return view
+
+    return declare
+
+
+def declared_parameters(view: Callable[..., Any], options: Mapping[str, Any]) -> list[str]:
+    """Return the names and patterns that a view reads, for the keyword arguments of its address."""
+    declared = getattr(view, "query_parameters", None)
+    if declared is None:  # of the API's views, whose functions are made by their classes
+        declared = getattr(getattr(view, "cls", None), "query_parameters", ())
+    return [
+        name for each in declared or () for name in ((each,) if isinstance(each, str) else each(**options))
+    ]
+
+
+class QueryParametersMiddleware(Middleware):
+    """Answers 400 to a query parameter, or a value of one, that the page does not know."""
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], arguments: Any, options: Mapping[str, Any]
+    ) -> HttpResponseBase | None:
+        """Refuse names that the view does not read."""
+        if not request.GET or request.method not in ("GET", "HEAD") or not _is_own(request, view):
+            return None
+        known = declared_parameters(view, options)
+        for name in request.GET:
+            if name not in TRACKING and not any(fnmatchcase(name, pattern) for pattern in known):
+                return _refusal(request, UnknownParameter(name, known))
+        return None
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Refuse values that the view does not know."""
+        return _refusal(request, error) if isinstance(error, UnknownChoice) else None
+
+
+def _is_own(request: HttpRequest, view: Callable[..., Any]) -> bool:
+    """Whether the view is one of the site's pages or calls."""
+    namespace = request.resolver_match.namespace if request.resolver_match else ""
+    return namespace != "admin" and view.__module__.startswith(_OWN)
+
+
+def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
+    """Return 400 with the valid choices, in the kind of answer that was asked for."""
+    response: HttpResponse
+    if request.path.startswith("/api/") or request.path.endswith(".json"):
+        response = JsonResponse(unknown_choice(error).body, status=400)
+    elif not request.path.endswith("/"):
+        response = HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
+    else:
+        links = [(choice, _corrected(request, error, choice)) for choice in error.choices]
+        context = {
+            "error": error,
+            "near": [link for link in links if link[0] in error.near],
+            "links": links,
+            "unknown": error.value if isinstance(error, UnknownParameter) else error.parameter,
+            "rest": _without(request, error),
+        }
+        response = render(request, "leaderboard/unknown_choice.html", context, status=400)
+    response.headers["Cache-Control"] = "private, no-cache"
+    return response
+
+
+def _corrected(request: HttpRequest, error: UnknownChoice, choice: str) -> str:
+    """Return the address with a choice in the place of the unknown one; empty where none can be written."""
+    query = request.GET.copy()
+    if isinstance(error, UnknownParameter):
+        if "*" in choice:
+            return ""
+        query.setlist(choice, [*query.getlist(choice), *query.pop(error.value)])
+    elif error.parameter not in query:
+        return ""
+    else:
+        values = query.getlist(error.parameter)
+        query.setlist(error.parameter, [choice if value == error.value else value for value in values])
+    return f"{request.path}?{query.urlencode(safe='@(),:')}"
+
+
+def _without(request: HttpRequest, error: UnknownChoice) -> str:
+    """Return the address without the unknown parameter, or without the one that has the unknown value."""
+    query = request.GET.copy()
+    query.pop(error.value if isinstance(error, UnknownParameter) else error.parameter, None)
+    return request.path + (f"?{query.urlencode(safe='@(),:')}" if query else "")

@@ -1,0 +1,225 @@
+"""Workers, queues and jobs under way, read from the rows at one moment: for operators, and in short for everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Max, Min, QuerySet
+
+from leaderboard.models import HardwareClass, WorkRequest
+from submissions.models import TERMINAL, WAITING, AccountMail, Delivery, Job, Notice, State, Worker
+from submissions.models.notifications import is_due
+from submissions.queue.capability import SILENCE
+
+#: What is called a failure here; a file that cannot be scored is its sender's affair, and listed for its code.
+_ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
+_PERIOD = timedelta(days=1)
+#: What serves each queue is called, as in `make run` and compose.
+SERVICES = {
+    "score": "scorer", "cpu": "retriever", "gpu": "GPU retriever", "notices": "notifier", "dispatch": "dispatcher",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job that a worker holds."""
+
+    job: Job
+    since: timedelta
+    #: Until the lease ends, unless it is extended before; negative when it has.
+    lease: timedelta
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its worker has not been heard of for more than half a lease, or it has run out."""
+        return self.lease < timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker that was heard of within a day."""
+
+    worker: Worker
+    hardware: str
+    silent: timedelta
+    alive: bool
+    jobs: Sequence[JobRow]
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether it runs models, so that its hardware matters."""
+        return bool({Job.Queue.CPU.value, Job.Queue.GPU.value} & set(self.worker.queues))
+
+    @property
+    def services(self) -> str:
+        """What it is, by the queues that it serves."""
+        return ", ".join(SERVICES.get(queue, queue) for queue in self.worker.queues)
+
+    @property
+    def state(self) -> str:
+        """In a word or two."""
+        if not self.alive:
+            return "gone"
+        if self.worker.refusal:
+            return "takes nothing"
+        return "at work" if self.jobs else "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue: what waits in it, and for whom. `under_way` is None where nothing is noted while it is done."""
+
+    name: str
+    waiting: int
+    oldest: timedelta | None
+    #: Those that are tried again later, or wait for judgements.
+    later: int
+    workers: int
+    refusing: int
+    under_way: int | None = None
+    #: What waits, one of it.
+    unit: str = "job"
+
+    @property
+    def problem(self) -> str:
+        """Return a sentence if jobs wait that no worker takes, or if nothing could be scored now; else nothing."""
+        if self.workers:
+            return ""
+        if not self.waiting:
+            nobody_scores = self.name == Job.Queue.SCORE and not self.refusing
+            return "No score worker is alive: runs are accepted, and wait." if nobody_scores else ""
+        waits = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'}"
+        if self.refusing:
+            return f"{waits} in {self.name}: its workers take nothing."
+        return f"{waits} in {self.name}, and no {self.name} worker is alive."
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All of it, at one moment."""
+
+    at: datetime
+    queues: Sequence[QueueRow]
+    workers: Sequence[WorkerRow]
+    jobs: Sequence[JobRow]
+    #: How often jobs of one kind ended with one code.
+    failures: Sequence[dict[str, Any]]
+
+    @property
+    def problems(self) -> list[str]:
+        """What an operator should see to, a sentence each."""
+        refusals = dict.fromkeys(
+            row.worker.refusal for row in self.workers if row.alive and row.worker.refusal
+        )
+        return [*(queue.problem for queue in self.queues if queue.problem), *refusals]
+
+
+def overview() -> Overview:
+    """Return workers, queues, jobs and failures as of now."""
+    now = Worker.objects.database_now()
+    jobs = _jobs(now)
+    workers = _workers(now, jobs)
+    queues = [*_job_queues(now, workers), *_other_queues(now, workers)]
+    return Overview(now, queues, workers, jobs, _failures(now))
+
+
+def job_queues() -> list[QueueRow]:
+    """Return the queues of jobs as of now."""
+    now = Worker.objects.database_now()
+    return _job_queues(now, _workers(now, []))
+
+
+def _jobs(now: datetime) -> list[JobRow]:
+    held = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
+    rows = []
+    for job in held.select_related("dataset", "submission").defer("log", "report", "payload"):
+        assert job.lease_expires_at is not None
+        rows.append(JobRow(job, _age(job.started_at or now, now), job.lease_expires_at - now))
+    return rows
+
+
+def _workers(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
+    names = dict(HardwareClass.objects.values_list("slug", "name"))
+    rows = [
+        WorkerRow(
+            worker=worker,
+            hardware=names.get(worker.hardware_class, worker.hardware_class),
+            silent=_age(worker.seen_at, now),
+            alive=now - worker.seen_at < SILENCE,
+            jobs=[row for row in jobs if row.job.worker.rpartition(":")[0] == worker.name],
+        )
+        for worker in Worker.objects.order_by("name")
+    ]
+    return sorted(rows, key=lambda row: not row.alive)
+
+
+def _row(
+    name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetime | None, **values: Any
+) -> QueueRow:
+    """Return a queue with the number of workers that serve it, and of those that take nothing."""
+    serving = [worker.worker.refusal for worker in workers if worker.alive and name in worker.worker.queues]
+    refusing = sum(map(bool, serving))
+    values |= {"workers": len(serving) - refusing, "refusing": refusing}
+    return QueueRow(name=name, oldest=_age(oldest, now) if oldest else None, **values)
+
+
+def _job_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
+    rows = []
+    for name in Job.Queue.values:
+        of_queue = Job.objects.filter(queue=name).order_by()
+        waiting, oldest = _count(Job.objects.waiting().filter(queue=name))
+        unclaimed = of_queue.filter(state__in=WAITING, lease_expires_at=None).count()
+        under_way = of_queue.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False).count()
+        counts = {"waiting": waiting, "later": unclaimed - waiting, "under_way": under_way}
+        rows.append(_row(name, now, workers, oldest, **counts))
+    return rows
+
+
+def _other_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
+    """Return the notifier's messages, and the requests that the dispatcher has not made jobs of yet."""
+    messages, oldest_message, later = _count_messages()
+    requests, oldest_request = _count(WorkRequest.objects.filter(taken_at=None))
+    return [
+        _row("notices", now, workers, oldest_message, waiting=messages, later=later, unit="message"),
+        _row("dispatch", now, workers, oldest_request, waiting=requests, later=0, unit="request"),
+    ]
+
+
+def _count(rows: QuerySet[Any]) -> tuple[int, datetime | None]:
+    """How many rows there are, and since when the oldest is."""
+    counted = rows.order_by().aggregate(n=Count("pk"), oldest=Min("created_at"))
+    return counted["n"], counted["oldest"]
+
+
+def _count_messages() -> tuple[int, datetime | None, int]:
+    """Of all mail and messages to webhooks: how many may be sent now, since when the oldest waits, and how many are
+    tried again later.
+    """
+    waiting = (
+        AccountMail.objects.all(),
+        Notice.objects.filter(mail_state="waiting"),
+        Delivery.objects.filter(state="waiting"),
+    )
+    counts = [
+        rows.order_by().aggregate(n=Count("pk"), now=Count("pk", filter=is_due()), oldest=Min("created_at"))
+        for rows in waiting
+    ]
+    oldest = min((each["oldest"] for each in counts if each["oldest"]), default=None)
+    now = sum(each["now"] for each in counts)
+    return now, oldest, sum(each["n"] for each in counts) - now
+
+
+def _age(since: datetime, now: datetime) -> timedelta:
+    return max(now - since, timedelta(0))
+
+
+def _failures(now: datetime) -> list[dict[str, Any]]:
+    ended = Job.objects.filter(state__in=_ENDED_BADLY, finished_at__gte=now - _PERIOD).order_by()
+    counted = ended.values("error_code", "kind", "state").annotate(count=Count("pk"), last=Max("finished_at"))
+    return [
+        {**row, "kind": Job.Kind(row["kind"]).label, "state": State(row["state"]).label}
+        for row in counted.order_by("-count", "error_code", "kind")
+    ]

@@ -1,0 +1,135 @@
+"""Pages on a phone: everything is legible, and a finger meets what it aims at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from playwright.sync_api import Browser, Page, expect
+
+from leaderboard.models import Team
+from tests.factories import make_user
+from tests.leaderboard.entries import make_system, record_boards, score, scored_dataset
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+#: The links, buttons and labels in the first 2,000 pixels that are shown and smaller than 24 pixels either way.
+SMALL = """() => [...document.querySelectorAll("a[href], button, select, summary, label:has(input), input")]
+  .filter((element) => element.checkVisibility() && !element.closest("details:not([open]) > :not(summary)"))
+  .filter((element) => !element.closest(".visually-hidden, .skip") && !element.matches("label input"))
+  .map((element) => [element.getBoundingClientRect(), element.outerHTML.slice(0, 80)])
+  .filter(([box]) => box.width && box.height && box.top < 2000 && (box.width < 23.9 || box.height < 23.9))
+  .map(([box, html]) => `${Math.round(box.width)} × ${Math.round(box.height)} ${html}`)"""
+
+
+@pytest.fixture
+def _board() -> None:
+    dataset = scored_dataset(slug="demo", name="Demo")
+    score(dataset, make_system("BM25", architecture="lexical"), ndcg=0.3, baseline=True)
+    team = Team.objects.create(slug="short", name="Team 3")
+    entry = score(dataset, make_system("Dense", team=team), ndcg=0.4)
+    entry.configuration, entry.evaluation.missing_queries = "exact search over all documents", 15
+    entry.save()
+    entry.evaluation.save()
+    record_boards()
+    long = Team.objects.create(slug="long", name="A university department with a very long name")
+    score(dataset, make_system("Sparse", team=long), ndcg=0.5)
+
+
+@pytest.fixture
+def phone(browser: Browser, live_server: Any) -> Iterator[Page]:
+    context = browser.new_context(
+        base_url=live_server.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    )
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.usefixtures("_board")
+def test_the_team_is_legible_on_every_row(phone: Page) -> None:
+    phone.goto("/datasets/demo/")
+    teams = phone.locator(".board .by")
+    assert teams.all_inner_texts() == [
+        "A university department with a very long name",
+        "Team 3",
+        teams.last.inner_text(),
+    ]
+    for team in teams.all():
+        shown, whole, line = team.evaluate(
+            "element => [element.clientWidth, element.scrollWidth, element.parentElement.clientWidth]"
+        )
+        assert shown >= min(whole, line - 2)
+
+
+@pytest.mark.usefixtures("_board")
+def test_rows_are_pinned_and_compared_with_a_finger(phone: Page) -> None:
+    phone.goto("/datasets/demo/")
+    for name in ("Sparse", "Dense"):
+        pin = phone.get_by_role("button", name=f"Pin {name}")
+        box = pin.bounding_box()
+        assert box is not None
+        assert min(box["width"], box["height"]) >= 24
+        assert pin.evaluate("element => getComputedStyle(element, '::before').opacity") != "0"
+        pin.tap()
+        expect(phone.get_by_role("link", name=f"Unpin {name}")).to_be_visible()
+    phone.get_by_role("link", name="Compare pinned").tap()
+    expect(phone).to_have_url(re.compile(r"/compare/\?system="))
+
+
+@pytest.mark.usefixtures("_board")
+@pytest.mark.parametrize(
+    "address",
+    ["/", "/benchmarks/", "/datasets/demo/", "/compare/", "/news/", "/status/", "/measures/", "/?view=x"],
+)
+def test_no_target_is_smaller_than_a_finger(phone: Page, address: str) -> None:
+    phone.goto(address)
+    assert phone.evaluate(SMALL) == []
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_brand_and_search_fit_when_signed_in(phone: Page, width: int, client: Client) -> None:
+    phone.set_viewport_size({"width": width, "height": 844})
+    client.force_login(make_user())
+    session = client.cookies[settings.SESSION_COOKIE_NAME].value
+    phone.goto("/news/")
+    phone.context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": phone.url}])
+    phone.goto("/news/")
+    shown, whole = phone.locator(".brand span").evaluate(
+        "element => [element.clientWidth, element.scrollWidth]"
+    )
+    assert shown >= whole
+    search = phone.get_by_role("searchbox").first
+    box = search.bounding_box()
+    assert box is not None
+    assert min(box["width"], box["height"]) >= 40
+    assert (
+        search.evaluate("element => getComputedStyle(element, '::placeholder').color") == "rgba(0, 0, 0, 0)"
+    )
+    search.tap()
+    box = search.bounding_box()
+    assert box is not None
+    assert box["width"] > 250
+    assert phone.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_browser_knows_every_feature_of_the_policy(page: Page) -> None:
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    page.goto("/news/")
+    assert messages == []
+
+
+@pytest.mark.parametrize(("systems", "scrolls"), [(40, False), (41, True)])
+def test_only_a_long_board_scrolls_by_itself(page: Page, systems: int, scrolls: bool) -> None:
+    dataset = scored_dataset(slug="demo", name="Demo")
+    for number in range(systems):
+        score(dataset, f"System {number}", ndcg=number / 100)
+    page.goto("/datasets/demo/")
+    inner, whole = page.locator(".board-scroll").first.evaluate(
+        "element => [element.clientHeight, element.scrollHeight]"
+    )
+    assert (inner < whole) == scrolls
