@@ -18,7 +18,7 @@ from whoosh.lang.stopwords import stoplists
 
 from evaluation.text import porter
 from evaluation.text.segmentation import CJK_LANGUAGES, DICTIONARY_LANGUAGES, cjk_bigrams, dictionary_words
-from evaluation.text.words import words
+from evaluation.text.words import MAX_WORD_LENGTH, lower_case, words, words_by_classes
 
 #: Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
 ENGLISH_STOP_WORDS = frozenset(
@@ -28,9 +28,6 @@ ENGLISH_STOP_WORDS = frozenset(
         "to", "was", "will", "with",
     )
 )  # fmt: skip
-
-#: Longer words are cut into pieces of this many characters, as Lucene's StandardTokenizer does.
-MAX_WORD_LENGTH = 255
 
 _POSSESSIVES = ("'s", "\u2019s", "\uff07s")
 
@@ -67,12 +64,12 @@ class Analyser:
         """The words that `term` takes, long ones cut into pieces."""
         found = self.cut(text)
         if found and len(max(found, key=len)) > MAX_WORD_LENGTH:
-            found = [piece for word in found for piece in pieces(word)]
+            found = [piece for word in found for piece in words_by_classes(word)]
         return found
 
     def term(self, word: str) -> str | None:
         """The term that a word stands for in the index; None for a stop word."""
-        term = word.lower()
+        term = lower_case(word)
         if term.endswith(self.possessives):
             term = term[:-2]
         if not term or term in self.stop_words or not term.strip("_"):
@@ -80,11 +77,6 @@ class Analyser:
         if self.normalise is not None:
             term = self.normalise(term)
         return self.stem(term) if self.stem is not None else term
-
-
-def pieces(word: str) -> list[str]:
-    """The word in pieces no longer than Lucene keeps."""
-    return [word[start : start + MAX_WORD_LENGTH] for start in range(0, len(word), MAX_WORD_LENGTH)]
 
 
 #: Lucene's ArabicNormalizer: one alef, yeh for alef maksura, heh for teh marbuta, neither tatweel nor vowel marks.
