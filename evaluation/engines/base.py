@@ -128,7 +128,8 @@ def _format_number(number: float) -> str:
 class SearchResult:
     """The documents found for a query, best first, with their scores (float32, descending).
 
-    Equal scores stand in descending byte order of the document ids: the order in which trec_eval reads them.
+    Equal scores are in descending byte order of the document ids, the order in which trec_eval reads them; BM25's are
+    made different (see `kernels.write_order_into_scores`).
     """
 
     query_id: str
