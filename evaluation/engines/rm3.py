@@ -109,7 +109,7 @@ class RM3(BM25):
         self.feedback_documents = feedback_documents
         self.feedback_terms = feedback_terms
         self.original_query_weight = original_query_weight
-        self._english = parameters["language"].lower().replace("_", "-").split("-")[0] == "en"
+        self._english = parameters["language"] == "en"
         self._queries = self._added_terms = 0
 
     @classmethod

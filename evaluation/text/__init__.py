@@ -17,6 +17,7 @@ import Stemmer
 from whoosh.lang.stopwords import stoplists
 
 from evaluation.text import porter
+from evaluation.text.languages import known_language_code, language_name
 from evaluation.text.segmentation import CJK_LANGUAGES, DICTIONARY_LANGUAGES, cjk_bigrams, dictionary_words
 from evaluation.text.words import MAX_WORD_LENGTH, lower_case, words, words_by_classes
 
@@ -41,15 +42,17 @@ SNOWBALL_LANGUAGES = {
     "sv": "swedish", "ta": "tamil", "tr": "turkish", "yi": "yiddish",
 }  # fmt: skip
 
-_NAMED = {*SNOWBALL_LANGUAGES, *DICTIONARY_LANGUAGES}
-
 
 @dataclass(frozen=True)
 class Analyser:
-    """Turns text into terms. `name` is what boards print beside a baseline; `description` says each step."""
+    """Turns text into terms. `name` is what boards print beside a baseline; `description` says each step.
+
+    `remark` is what a curator should know of it, in a sentence; mostly empty.
+    """
 
     name: str
     description: str
+    remark: str = ""
     stem: Callable[[str], str] | None = None
     stop_words: frozenset[str] = frozenset()
     possessives: tuple[str, ...] = ()
@@ -99,11 +102,11 @@ def _arabic_letters(term: str) -> str:
 
 
 def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
-    """The analyser of a language, given by its ISO 639-1 code (`de`; also `de-AT`).
+    """Return the analyzer of a language, given as `language_code` takes it.
 
-    A language that has neither a stemmer nor a list of stop words is analysed into lower-case words.
+    A language without any analyzer, known or not, is analyzed into lower-case words, and the remark says so.
     """
-    language = language.lower().replace("_", "-").split("-")[0]
+    language = known_language_code(language)
     if language == "en":
         return Analyser(
             name="English, Porter" if stemming else "English, no stemming",
@@ -123,20 +126,25 @@ def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
 
 
 def _analyser_of_lists(language: str, stemming: bool) -> Analyser:
-    """What a stemmer, a list of stop words and a dictionary make of a language, as far as it has them."""
+    """Return an analyzer with the stemmer, the stop words, and the dictionary that the language has."""
     algorithm = SNOWBALL_LANGUAGES.get(language) if stemming else None
     stop_words = stoplists.get(language, frozenset())
     dictionary = DICTIONARY_LANGUAGES.get(language)
-    spoken = dictionary or SNOWBALL_LANGUAGES.get(language, language)
-    method = "words by ICU" if dictionary else "Snowball" if algorithm else "no stemming"
+    spoken = language_name(language)
+    analysed = dictionary or stop_words or language in SNOWBALL_LANGUAGES
+    unstemmed = "no stemming" if analysed else "no analyzer"
+    method = "words by ICU" if dictionary else "Snowball" if algorithm else unstemmed
     steps = ["words by ICU's dictionary" if dictionary else "UAX #29 words", "lower case"]
     steps += [f"{len(stop_words)} stop words (Snowball's)"] if stop_words else []
     steps += ["one form of Arabic letters"] if language == "ar" else []
     steps += ["decimal digits as 0 to 9"]
-    steps += [f"Snowball stemmer for {spoken.capitalize()}"] if algorithm else []
+    steps += [f"Snowball stemmer for {spoken}"] if algorithm else []
     return Analyser(
-        name=f"{spoken.capitalize() if language in _NAMED else language}, {method}",
+        name=f"{spoken}, {method}",
         description=", ".join(steps),
+        remark=""
+        if analysed
+        else f"There is no analyzer for {spoken}: BM25 compares words as they are written, in lower case.",
         stem=Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else None,
         stop_words=stop_words,
         cut=dictionary_words(language) if dictionary else words,

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from evaluation.text.languages import known_language_code
 from leaderboard.boards import news
 from leaderboard.comparison.leaders import BoardCard, board_cards
 from leaderboard.core.cache.pages import PageVariant, cache_page
@@ -71,7 +72,7 @@ def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
 FACETS: Mapping[str, tuple[str, Callable[[BoardCard], str]]] = {
     "task": ("Task", lambda card: card.about["task"]),
     "domain": ("Domain", lambda card: card.about["domain"]),
-    "language": ("Language", lambda card: card.about["language"]),
+    "language": ("Language", lambda card: known_language_code(card.about["language"])),
     "judgements": ("Judgements", lambda card: card.judgements),
 }
 SORTS: Mapping[str, tuple[str, Callable[[BoardCard], object]]] = {
@@ -96,6 +97,8 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     shown, facets = list(cards.datasets), []
     for name, (label, value) in FACETS.items():
         chosen, counts = request.GET.get(name, ""), Counter(filter(None, map(value, cards.datasets)))
+        if name == "language":
+            chosen = known_language_code(chosen)
         if chosen and chosen not in counts:
             raise UnknownChoice(name, chosen, sorted(counts))
         facets.append((name, label, sorted(counts.items()), chosen))

@@ -23,6 +23,7 @@ from evaluation.engines.base import Engine, Parameter, Resources, SearchResult, 
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
 from evaluation.text import analyser_for
+from evaluation.text.languages import known_language_code, language_code
 
 #: The language is that of the corpus.
 AUTO_LANGUAGE = "auto"
@@ -35,14 +36,17 @@ STEMMING = Parameter("stemming", True, "whether words are reduced to stems")
 LANGUAGE = Parameter(
     "language",
     AUTO_LANGUAGE,
-    "ISO 639-1 code: how text is cut into terms; auto is the corpus's language, English where none is named",
+    "how text is cut into terms: a code, such as de, deu, or de-AT, or an English name; auto is the corpus's language, "
+    "by default English",
+    canonical=lambda text: text if text == AUTO_LANGUAGE else language_code(text),
 )
 
 
 def resolve_language(parameters: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
-    """The parameters, the corpus's language in place of `AUTO_LANGUAGE`."""
+    """Return the parameters with the code of the language, the corpus's in place of `AUTO_LANGUAGE`."""
     named = parameters["language"]
-    return {**parameters, "language": resources.language if named == AUTO_LANGUAGE else named}
+    language = resources.language if named == AUTO_LANGUAGE else named
+    return {**parameters, "language": known_language_code(language)}
 
 
 class TermSearch:

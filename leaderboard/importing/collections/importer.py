@@ -13,6 +13,8 @@ from django.db import transaction
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.text import analyser_for
+from evaluation.text.languages import known_language_code
 from leaderboard.core.audit import record
 from leaderboard.core.permissions import opened_despite_agreement
 from leaderboard.core.storage.store import work_folder
@@ -66,6 +68,11 @@ class ImportResult:
     baseline_requested: bool
     offered: tuple[str, ...]
     left_out: tuple[str, ...]
+
+    @property
+    def language_remark(self) -> str:
+        """What the curator should know of BM25 in the dataset's language; empty if there is nothing."""
+        return "" if self.dataset.runs_only else analyser_for(self.dataset.language).remark
 
     def disclosure(self) -> str:
         """Which files everyone may have, and which judgements were left out of them."""
@@ -136,7 +143,15 @@ def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
     primary = options.primary
     if candidates and not (primary or (dataset and dataset.current_version_id)):
         primary = "AP"  # as MTEB's re-ranking tasks
-    return replace(options, runs_only=runs_only, hidden=hidden, candidates_only=candidates, primary=primary)
+    language = options.language and known_language_code(options.language)
+    return replace(
+        options,
+        runs_only=runs_only,
+        hidden=hidden,
+        candidates_only=candidates,
+        primary=primary,
+        language=language,
+    )
 
 
 def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Problem]:
@@ -273,7 +288,8 @@ def _record(
         changes.append("files")
     # Without judgements it is retrieved all the same: a pool may be drawn from it.
     baselines = Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels)
-    requested = moved and not dataset.runs_only and (qrels is None or not baselines.exists())
+    stale = "language" in changes or (moved and (qrels is None or not baselines.exists()))
+    requested = stale and not dataset.runs_only
     if requested:
         request_baseline(dataset)
     named = run is not None and name_run_on_board(dataset, run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from evaluation.collections.topics import FIELDS
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.text.languages import UnknownLanguage, language_code
 from leaderboard.core.audit import acting
 from leaderboard.importing.collections.fetching import fetched
 from leaderboard.importing.collections.halves import import_twin
@@ -46,7 +47,11 @@ class Command(BaseCommand):
             "--ir-datasets-id", help="its name in ir_datasets' catalogue, such as beir/nfcorpus/test"
         )
         parser.add_argument("--beir-name", help="the archive that BEIR hands it out as")
-        parser.add_argument("--language", help="language code, en by default; BM25's analyser follows it")
+        parser.add_argument(
+            "--language",
+            type=_language,
+            help="a code or an English name, such as de, deu, or German; en by default; BM25's analyzer follows it",
+        )
         parser.add_argument("--version-label", default="", help="a name for this version of the content")
         judgements = parser.add_mutually_exclusive_group()
         judgements.add_argument("--open", dest="hidden", action="store_false", default=None)
@@ -121,6 +126,13 @@ class Command(BaseCommand):
         self.stdout.write("\n".join(map(summary, imported)))
 
 
+def _language(text: str) -> str:
+    try:
+        return language_code(text)
+    except UnknownLanguage as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
 def describe(problems: tuple[Problem, ...]) -> str:
     """All problems, one paragraph each."""
     lines = [f"Nothing was imported: {len(problems)} problem{'s' if len(problems) != 1 else ''}."]
@@ -153,4 +165,5 @@ def summary(imported: ImportResult) -> str:
         lines.append("It collects runs; import the judgements when there are some.")
     elif dataset.runs_only and not dataset.entries.filter(is_baseline=True).exists():
         lines.append("It is published without deltas until a baseline run is named with --baseline.")
+    lines += [imported.language_remark] if imported.language_remark else []
     return "\n".join([*lines, imported.disclosure()])
