@@ -70,6 +70,8 @@ class Parameter:
     most: float | None = None
     #: Raises InvalidParameter for a text that does not say what it should.
     check: Callable[[str], object] | None = None
+    #: Returns the one spelling that a text has among several. Raises ValueError, with a message for people.
+    canonical: Callable[[str], str] | None = None
 
     @property
     def is_text(self) -> bool:
@@ -94,6 +96,11 @@ class Parameter:
             raise InvalidParameter(f"{self.name} = {value!r} is not possible; it takes {self.values}.")
         if self.check is not None:
             self.check(str(parsed))
+        if self.canonical is not None:
+            try:
+                return self.canonical(str(parsed))
+            except ValueError as error:
+                raise InvalidParameter(f"{self.name} = {value!r} is not possible. {error}") from error
         return parsed
 
     def _parse_number(self, value: object) -> int | float | None:
@@ -132,7 +139,8 @@ def _format_number(number: float) -> str:
 class SearchResult:
     """The documents found for a query, best first, with their scores (float32, descending).
 
-    Equal scores stand in descending byte order of the document ids: the order in which trec_eval reads them.
+    Equal scores are in descending byte order of the document ids, the order in which trec_eval reads them; BM25's are
+    made different (see `kernels.write_order_into_scores`).
     """
 
     query_id: str
@@ -171,9 +179,9 @@ class Resources:
     """What an engine is given beside its parameters.
 
     `checkpoint` is a folder that `evaluation.checkpoints` rebuilt; `runs` are those to re-rank (one) or to fuse
-    (several); `device` is "cpu" or "cuda"; `threads` is how many cores it may use; `language` is the corpus's
-    (ISO 639-1), for engines whose own parameter does not name another; `index` is a folder with the index of words
-    that `EngineDescription.word_index` asks for, built before, which is opened and never written to.
+    (several); `device` is "cpu" or "cuda"; `threads` is how many cores it may use; `language` is the corpus's, as
+    `language_code` takes it, for engines whose own parameter does not name another; `index` is a folder with the index
+    of words that `EngineDescription.word_index` asks for, built before, which is opened and never written to.
     """
 
     checkpoint: Path | None = None

@@ -162,7 +162,7 @@ class QueryAugmentation(WordPieceEngine):
             places = self._places[pieces]
             known = places >= 0
             ranks, scores = self.searcher.search(places[known], values[known].astype(np.float32), depth)
-            return SearchResult(query.id, self.searcher.index.identifiers(ranks), scores)
+            return self.searcher.result(query.id, ranks, scores)
 
     def _query_vector(
         self, numbers: NDArray[np.int64], weights: QueryWeights, switches: Switches

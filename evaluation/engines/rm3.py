@@ -109,7 +109,7 @@ class RM3(BM25):
         self.feedback_documents = feedback_documents
         self.feedback_terms = feedback_terms
         self.original_query_weight = original_query_weight
-        self._english = parameters["language"].lower().replace("_", "-").split("-")[0] == "en"
+        self._english = parameters["language"] == "en"
         self._queries = self._added_terms = 0
 
     @classmethod
@@ -157,8 +157,8 @@ class RM3(BM25):
                 self._queries += 1
                 self._added_terms += len(np.setdiff1d(places, asked[0]))
                 ranks, scores = searcher.search(places, weights.astype(np.float32), depth)
-                identifiers = searcher.index.identifiers(ranks)
-            yield SearchResult(query.id, identifiers, scores)
+                ranking = searcher.result(query.id, ranks, scores)
+            yield ranking
 
     def _expanded(self, asked: Weights, ranks: NDArray[np.uint32], scores: NDArray[np.float32]) -> Weights:
         """The query's terms and those of the documents found, with their weights in the query to ask."""

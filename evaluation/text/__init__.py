@@ -17,8 +17,9 @@ import Stemmer
 from whoosh.lang.stopwords import stoplists
 
 from evaluation.text import porter
+from evaluation.text.languages import known_language_code, language_name
 from evaluation.text.segmentation import CJK_LANGUAGES, DICTIONARY_LANGUAGES, cjk_bigrams, dictionary_words
-from evaluation.text.words import words
+from evaluation.text.words import MAX_WORD_LENGTH, lower_case, words, words_by_classes
 
 #: Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
 ENGLISH_STOP_WORDS = frozenset(
@@ -28,9 +29,6 @@ ENGLISH_STOP_WORDS = frozenset(
         "to", "was", "will", "with",
     )
 )  # fmt: skip
-
-#: Longer words are cut into pieces of this many characters, as Lucene's StandardTokenizer does.
-MAX_WORD_LENGTH = 255
 
 _POSSESSIVES = ("'s", "\u2019s", "\uff07s")
 
@@ -44,15 +42,17 @@ SNOWBALL_LANGUAGES = {
     "sv": "swedish", "ta": "tamil", "tr": "turkish", "yi": "yiddish",
 }  # fmt: skip
 
-_NAMED = {*SNOWBALL_LANGUAGES, *DICTIONARY_LANGUAGES}
-
 
 @dataclass(frozen=True)
 class Analyser:
-    """Turns text into terms. `name` is what boards print beside a baseline; `description` says each step."""
+    """Turns text into terms. `name` is what boards print beside a baseline; `description` says each step.
+
+    `remark` is what a curator should know of it, in a sentence; mostly empty.
+    """
 
     name: str
     description: str
+    remark: str = ""
     stem: Callable[[str], str] | None = None
     stop_words: frozenset[str] = frozenset()
     possessives: tuple[str, ...] = ()
@@ -67,12 +67,12 @@ class Analyser:
         """The words that `term` takes, long ones cut into pieces."""
         found = self.cut(text)
         if found and len(max(found, key=len)) > MAX_WORD_LENGTH:
-            found = [piece for word in found for piece in pieces(word)]
+            found = [piece for word in found for piece in words_by_classes(word)]
         return found
 
     def term(self, word: str) -> str | None:
         """The term that a word stands for in the index; None for a stop word."""
-        term = word.lower()
+        term = lower_case(word)
         if term.endswith(self.possessives):
             term = term[:-2]
         if not term or term in self.stop_words or not term.strip("_"):
@@ -80,11 +80,6 @@ class Analyser:
         if self.normalise is not None:
             term = self.normalise(term)
         return self.stem(term) if self.stem is not None else term
-
-
-def pieces(word: str) -> list[str]:
-    """The word in pieces no longer than Lucene keeps."""
-    return [word[start : start + MAX_WORD_LENGTH] for start in range(0, len(word), MAX_WORD_LENGTH)]
 
 
 #: Lucene's ArabicNormalizer: one alef, yeh for alef maksura, heh for teh marbuta, neither tatweel nor vowel marks.
@@ -107,11 +102,11 @@ def _arabic_letters(term: str) -> str:
 
 
 def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
-    """The analyser of a language, given by its ISO 639-1 code (`de`; also `de-AT`).
+    """Return the analyzer of a language, given as `language_code` takes it.
 
-    A language that has neither a stemmer nor a list of stop words is analysed into lower-case words.
+    A language without any analyzer, known or not, is analyzed into lower-case words, and the remark says so.
     """
-    language = language.lower().replace("_", "-").split("-")[0]
+    language = known_language_code(language)
     if language == "en":
         return Analyser(
             name="English, Porter" if stemming else "English, no stemming",
@@ -131,20 +126,25 @@ def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
 
 
 def _analyser_of_lists(language: str, stemming: bool) -> Analyser:
-    """What a stemmer, a list of stop words and a dictionary make of a language, as far as it has them."""
+    """Return an analyzer with the stemmer, the stop words, and the dictionary that the language has."""
     algorithm = SNOWBALL_LANGUAGES.get(language) if stemming else None
     stop_words = stoplists.get(language, frozenset())
     dictionary = DICTIONARY_LANGUAGES.get(language)
-    spoken = dictionary or SNOWBALL_LANGUAGES.get(language, language)
-    method = "words by ICU" if dictionary else "Snowball" if algorithm else "no stemming"
+    spoken = language_name(language)
+    analysed = dictionary or stop_words or language in SNOWBALL_LANGUAGES
+    unstemmed = "no stemming" if analysed else "no analyzer"
+    method = "words by ICU" if dictionary else "Snowball" if algorithm else unstemmed
     steps = ["words by ICU's dictionary" if dictionary else "UAX #29 words", "lower case"]
     steps += [f"{len(stop_words)} stop words (Snowball's)"] if stop_words else []
     steps += ["one form of Arabic letters"] if language == "ar" else []
     steps += ["decimal digits as 0 to 9"]
-    steps += [f"Snowball stemmer for {spoken.capitalize()}"] if algorithm else []
+    steps += [f"Snowball stemmer for {spoken}"] if algorithm else []
     return Analyser(
-        name=f"{spoken.capitalize() if language in _NAMED else language}, {method}",
+        name=f"{spoken}, {method}",
         description=", ".join(steps),
+        remark=""
+        if analysed
+        else f"There is no analyzer for {spoken}: BM25 compares words as they are written, in lower case.",
         stem=Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else None,
         stop_words=stop_words,
         cut=dictionary_words(language) if dictionary else words,

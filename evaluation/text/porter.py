@@ -33,7 +33,7 @@ _STEP_4 = (
 
 def stem(word: str) -> str:
     """The stem of a lower-case word."""
-    if len(word) <= 2:
+    if len(word) <= 2 and len(word.encode("utf-16-le", "surrogatepass")) <= 4:  # two code units, as in Lucene
         return word
     word = _step_1(word)
     if len(word) > 1:

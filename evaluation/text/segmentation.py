@@ -21,7 +21,7 @@ _CJK = re.compile(
 #: Thai, Lao, Burmese, Khmer.
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 
-CJK_LANGUAGES = {"zh": "Chinese", "ja": "Japanese", "ko": "Korean"}
+CJK_LANGUAGES = {"zh": "Chinese", "ja": "Japanese", "ko": "Korean", "yue": "Cantonese"}
 DICTIONARY_LANGUAGES = {"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"}
 
 

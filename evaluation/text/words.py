@@ -1,9 +1,9 @@
-"""Cutting text into words by the word boundaries of Unicode (UAX #29), as Lucene's StandardTokenizer does.
+"""Words of a text, cut by the word boundaries of Unicode (UAX #29) exactly as Lucene 9's StandardTokenizer cuts.
 
 Letters and digits stay together, and so do the parts of `don't`, `u.s`, `foo:bar`, `3.14`, `1,000` and
-`snake_case`. Ideographs and hiragana are words of their own; a run of Thai, Lao, Khmer or Myanmar, which would
-need a dictionary, is one word. Departures: pictographs (emoji) are not words, and katakana is not joined by
-underscores.
+`snake_case`. Ideographs and hiragana are words of their own; a run of Thai, Lao, Khmer or Burmese, which would
+need a dictionary, is one word. Pictographs are words as well: © ® ™, arrows, and emoji with all that belongs to them
+(modifiers, selectors, joined sequences, keycaps, flags).
 
 Most text is ASCII, or has a few letters beyond it, and is cut by one regular expression. The general case
 first writes down the class of each character, one letter each, and cuts that string.
@@ -12,67 +12,94 @@ first writes down the class of each character, one letter each, and cuts that st
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from evaluation.text.word_classes import WordClasses
+
+#: Longer words are cut into pieces of at most this many UTF-16 code units, the buffer of Lucene's scanner.
+MAX_WORD_LENGTH = 255
 
 #: Runs of letters, digits and underscores, joined by a mark between two letters or two digits.
 _JOINED = (
     r"""\w+(?:[{marks}](?:(?<={letter}[{in_words}])(?={letter})|(?<={digit}[{in_numbers}])(?={digit}))\w+)*"""
 )
 
-_MID_LETTER = ":\u00b7\u0387\u055f\u05f4\u2027\ufe13\ufe55\uff1a"
+_MID_LETTER = ":\u00b7\u0387\u05f4\u2027\ufe13\ufe55\uff1a"
 _MID_NUMBER = ",;\u037e\u0589\u060c\u060d\u066c\u07f8\u2044\ufe10\ufe14\ufe50\ufe54\uff0c\uff1b"
 _MID_BOTH = ".\u2018\u2019\u2024\ufe52\uff07\uff0e"
-_EXTENDERS = "_\u202f\u203f\u2040\u2054\ufe33\ufe34\ufe4d\ufe4e\ufe4f\uff3f"
+_MARKS = _MID_LETTER + _MID_NUMBER + _MID_BOTH + "'"
 
 _ASCII_WORD = re.compile(
     _JOINED.format(marks=".:',;", in_words=".:'", in_numbers=".,;'", letter="[a-z]", digit="[0-9]"), re.ASCII
 )
+#: For text without characters of other classes (see `words`): what else is not ASCII is a pictograph.
 _LETTERS_WORD = re.compile(
     _JOINED.format(
-        marks=_MID_LETTER + _MID_NUMBER + _MID_BOTH + "'",
+        marks=_MARKS,
         in_words=_MID_LETTER + _MID_BOTH + "'",
         in_numbers=_MID_NUMBER + _MID_BOTH + "'",
         letter=r"[^\W\d_]",
         digit=r"\d",
     )
-)
-#: The same over classes (see `_class_of`), each character followed by those that extend it (x).
-_CLASSES_WORD = re.compile(
-    r"""(?: h x*+ (?: "x*+(?=h) | [:.']x*+(?=[ah]) | 'x*+ )?+
-          | a x*+ (?: [:.']x*+(?=[ah]) )?+
-          | 0 x*+ (?: [,.']x*+(?=0) )?+
-          | _ x*+ )++
-      | (?: k x*+ )++ | (?: s x*+ )++ | i x*+""",
-    re.VERBOSE,
+    + rf"|[^\x00-\x7f{_MARKS}]"
 )
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
-_SOUTH_EAST_ASIAN = ("THAI ", "LAO ", "KHMER ", "MYANMAR ", "TAI ", "NEW TAI ", "AHOM ")
-_IDEOGRAPHS = (
-    "CJK UNIFIED",
-    "CJK COMPATIBILITY IDEOGRAPH",
-    "HIRAGANA ",
-    "IDEOGRAPHIC ",
-    "HANGZHOU ",
-    "NUSHU ",
-    "TANGUT ",
+#: Classes that extend a character, and those that do within an emoji before its presentation selector.
+_EXTENDED, _IN_EMOJI = "[xSMzvVctT]*+", "[xSMzctT]*+"
+#: Pictographs joined by ZWJ, from one on.
+_SEQUENCE = f"[pA]{_IN_EMOJI}(?:(?<=z)[pA]{_IN_EMOJI})*+"
+_AFTER_MODIFIER = f"M{_IN_EMOJI}(?<=z)(?=[pA])"
+#: Lucene's grammar over classes (see `word_classes`). The longest match wins there, so that longer forms come first.
+#: Long runs in which no word starts are matched as `none`, so that a scan does not start again inside them; for the
+#: same reason a word starts with a limited number of underscores, which are all that fit into a piece.
+_CLASSES_WORD = re.compile(
+    r"""(?P<none> _+(?=_{255}) | z++(?![pA]) )
+      | (?:z++[pA]|p){Y}Vt++T
+      | (?: (?:A{Y}(?:V(?:z{after_modifier}|z++)|(?<=z)))++(?=p) | z++(?=[pA]) | (?=p) | {after_modifier} ) {sequence}
+        (?: V (?:z{after_modifier}|z++) {sequence} )*+ (?: V (?:zM{Y})? )?+
+      | M{Y}
+      | [#] (?: {Y}Vc | [xSMztT]*+c ) {Y}
+      | r{X}r{X}
+      | (?:_{X}){0,255}+ (?:{group}) (?: (?:_{X})++ (?:{group}) )*+ (?:_{X})*+
+      | (?:[sS]{X})++
+      | i{X}
+    """.replace(
+        "{group}",
+        r"""(?:k{X})++
+          | (?: h{X} (?: ["]{X}h{X} | [']{X} | [:.]{X}[ahA]{X}(?:[:.']{X}[ahA]{X})*+ )?+
+              | [aA]{X} (?:[:.']{X}[ahA]{X})*+
+              | n{X} (?:[,.']{X}n{X})*+ )++""",
+    )
+    .replace("{sequence}", _SEQUENCE)
+    .replace("{after_modifier}", _AFTER_MODIFIER)
+    .replace("{X}", _EXTENDED)
+    .replace("{Y}", _IN_EMOJI),
+    re.VERBOSE,
 )
-_KATAKANA = ("KATAKANA", "HALFWIDTH KATAKANA", "CIRCLED KATAKANA", "SQUARE ")
+
+_RUN = re.compile("_+|z+")
+
+_CLASSES = WordClasses()
 
 
 def words(text: str) -> list[str]:
-    """The words of the text in order; in lower case where the text is ASCII, as they stand elsewhere.
+    """Return the words of the text in order, in lower case if the text is ASCII and in its own case otherwise.
 
-    Runs of underscores alone are included: who calls this drops them, once for each distinct word.
+    Runs of underscores alone are included: callers drop them, once for each distinct word. Words longer than
+    `MAX_WORD_LENGTH` are included too, unless the text needs the general case: `words_by_classes` cuts them.
     """
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     plain = True
     for character in set(_NOT_ASCII.findall(text)):
         kind = _CLASSES[ord(character)]
-        if kind == " ":
+        if kind == "-":
             text = text.replace(character, " ")
-        elif kind in "hkisx" or (kind in "_0a" and not character.isalnum()):
+        elif kind in "anp":
+            # Python's \w and \d decide in the quick way, and they follow another version of Unicode.
+            plain &= character < "\U00010000" and character.isalnum() == (kind != "p")
+            plain &= character.isdecimal() == (kind == "n")
+        elif kind not in ":.,":
             plain = False
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
@@ -80,45 +107,49 @@ def words(text: str) -> list[str]:
 
 
 def words_by_classes(text: str) -> list[str]:
-    """The words of any text: the general case of `words`, which is tested against it. In the text's own case."""
+    """Return the words of any text in its own case, with long ones cut: the general case of `words`."""
     classes = text.translate(_CLASSES)
-    return [text[found.start() : found.end()] for found in _CLASSES_WORD.finditer(classes)]
+    found: list[str] = []
+    position: int | None = 0
+    while position is not None:
+        matches, position = _CLASSES_WORD.finditer(classes, position), None
+        for match in matches:
+            if match.lastgroup is not None:
+                continue
+            start, end = match.span()
+            if 2 * (end - start) > MAX_WORD_LENGTH:  # two code units a character: it may not fit
+                position = _cut(text, classes, match, found)
+                break
+            found.append(text[start:end])
+    return found
 
 
-class _Classes(dict[int, str]):
-    """Code point → class, looked up once for each distinct character."""
-
-    def __missing__(self, code_point: int) -> str:
-        self[code_point] = kind = _class_of(chr(code_point))
-        return kind
-
-
-def _class_of(character: str) -> str:
-    """The character's word-break class in one letter; a space for whatever is never part of a word.
-
-    a letter, h Hebrew letter, 0 digit, _ joins everything, k katakana, i ideograph or hiragana,
-    s South-East Asian, x extends the character before it; the marks stand for their kind.
-    """
-    if character in "'\"":
-        return character
-    for kind, characters in ((":", _MID_LETTER), (",", _MID_NUMBER), (".", _MID_BOTH), ("_", _EXTENDERS)):
-        if character in characters:
-            return kind
-    category = unicodedata.category(character)
-    name = unicodedata.name(character, "")
-    if category[0] in "LM" and name.startswith(_SOUTH_EAST_ASIAN):
-        return "s"
-    if category == "Nd":
-        return "0"
-    if character in "\uff9e\uff9f" or category[0] == "M" or (category == "Cf" and character != "\u200b"):
-        return "x"
-    if name.startswith(_IDEOGRAPHS) and category in ("Lo", "Lm", "Nl"):
-        return "i"
-    if name.startswith(_KATAKANA):
-        return "k"
-    if category[0] == "L" or category == "Nl" or "\u24b6" <= character <= "\u24e9":
-        return "h" if name.startswith("HEBREW LETTER") else "a"
-    return " "
+def _cut(text: str, classes: str, long_match: re.Match[str], found: list[str]) -> int:
+    """Append the pieces of a match, found a buffer at a time as Lucene's scanner does; return the end of the last."""
+    start = long_match.start()
+    while start < long_match.end():
+        end = start + MAX_WORD_LENGTH
+        while (excess := _code_units(text[start:end]) - MAX_WORD_LENGTH) > 0:
+            end = min(end, len(text)) - (excess + 1) // 2
+        match = _CLASSES_WORD.match(classes, start, end)
+        if match is not None and match.lastgroup is None:
+            found.append(text[start : match.end()])
+            start = match.end()
+        else:
+            # No word starts before the end of such a run is in the buffer.
+            run = _RUN.match(classes, start)
+            start = max(start, run.end() - MAX_WORD_LENGTH if run is not None else 0) + 1
+    return start
 
 
-_CLASSES = _Classes()
+def _code_units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def lower_case(word: str) -> str:
+    """Return the word in lower case, character by character as Lucene does, whatever their context."""
+    return word.lower() if word.isascii() else word.replace("İ", "i").replace("Σ", "σ").lower()
+
+
+def _code_units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -26,7 +26,7 @@ from leaderboard.admin.forms import CurationForm
 from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.admin.pages import ReasonForm, confirmed_action, curation_page, object_crumb, require
 from leaderboard.admin.resources import DatasetResource
-from leaderboard.core.audit import acting, record
+from leaderboard.core.audit import acting
 from leaderboard.core.permissions import may_read_judgements, opened_despite_agreement
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.problems import problem
@@ -44,7 +44,7 @@ from leaderboard.results.publishing.protection import (
     request_change,
     reveal_private,
 )
-from leaderboard.systems.baselines import request_baseline
+from leaderboard.systems.baselines import request_baseline_again
 
 #: Seconds that an import may take in a request.
 MOST_SECONDS = 100
@@ -241,11 +241,8 @@ class DatasetAdmin(ExchangeAdmin):
     @admin.action(description="Make the BM25 baseline again", permissions=["change"])
     def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:
         """Ask for the baseline of the datasets that have documents and judgements."""
-        ready = [each for each in datasets if each.current_qrels_id and not each.runs_only]
-        for dataset in ready:
-            request_baseline(dataset)
-            record("baseline requested", dataset, dataset=dataset)
-        self.message_user(request, f"{len(ready)} baselines requested.")
+        requested = sum(request_baseline_again(dataset) for dataset in datasets)
+        self.message_user(request, f"{requested} baselines requested.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
         """Those of all; and hidden queries stay hidden to who may not read them."""
@@ -269,6 +266,8 @@ class DatasetAdmin(ExchangeAdmin):
         lock_boards(changed)
         super().save_model(request, obj, form, change)
         boards_changed(changed, Kind.DESCRIPTION)
+        if form.initial.get("language", obj.language) != obj.language and request_baseline_again(obj):
+            self.message_user(request, "The BM25 baseline is made again for the new language.")
 
     def formfield_for_foreignkey(
         self, db_field: ForeignKey[Any, Any], request: HttpRequest, **options: Any

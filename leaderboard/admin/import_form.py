@@ -111,7 +111,11 @@ class ImportForm(forms.Form):
     )
     task = forms.CharField(max_length=80, required=False, widget=TermInput(Dataset, "task"))
     domain = forms.CharField(max_length=80, required=False, widget=TermInput(Dataset, "domain"))
-    language = forms.CharField(max_length=16, required=False, help_text="Language code, en by default")
+    language = forms.CharField(
+        max_length=60,
+        required=False,
+        help_text="A code or an English name, such as de, deu, or German. Default: en.",
+    )
     licence = forms.CharField(max_length=120, required=False, widget=TermInput(Dataset, "licence"))
     homepage = forms.URLField(required=False, assume_scheme="https")
     citation = forms.CharField(widget=forms.Textarea(attrs={"rows": 4}), required=False)

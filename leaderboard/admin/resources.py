@@ -29,6 +29,7 @@ from leaderboard.models import (
 from leaderboard.results.efficiency import price_changed
 from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
 from leaderboard.results.publishing.descriptions import system_changed
+from leaderboard.systems.baselines import request_baseline_again
 
 
 class ListWidget(JSONWidget):
@@ -120,8 +121,10 @@ class DatasetResource(CurationResource):
         )  # fmt: skip
 
     def follow(self, instance: Dataset) -> None:
-        """The board names the dataset."""
+        """Change the board, which names the dataset, and make BM25 again for another language."""
         boards_changed([instance.pk], Kind.DESCRIPTION)
+        if "language" in self.changed:
+            request_baseline_again(instance)
 
 
 class SystemResource(CurationResource):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from evaluation.text.languages import known_language_code
 from leaderboard.results.history.rows import Revision
 
 
@@ -65,7 +66,7 @@ class Member:
     @property
     def facets(self) -> dict[str, str]:
         """Its values of OF_DATASETS."""
-        return {"language": self.language, "domain": self.domain, "task": self.task}
+        return {"language": known_language_code(self.language), "domain": self.domain, "task": self.task}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 from urllib.parse import quote_plus, urlencode
 
+from evaluation.text.languages import known_language_code
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.numbers import parse_number
@@ -275,6 +276,8 @@ def _facets(parameters: Parameters) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found = []
     for name, known in FACETS.items():
         wanted = sorted({value for value in parameters.getlist(name) if value})
+        if name == "language":
+            wanted = sorted(set(map(known_language_code, wanted)))
         for value in wanted if known else ():
             if value not in known:
                 raise UnknownChoice(name, value, known)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
+
+from evaluation.text.languages import UnknownLanguage, language_code
 
 
 class Visibility(models.TextChoices):
@@ -174,6 +177,13 @@ class Dataset(models.Model):
     def get_absolute_url(self) -> str:
         """The dataset's page."""
         return reverse("dataset", args=[self.slug])
+
+    def clean(self) -> None:
+        """Bring the language to its one code. Raises ValidationError with suggestions for an unknown one."""
+        try:
+            self.language = language_code(self.language)
+        except UnknownLanguage as error:
+            raise ValidationError({"language": str(error)}) from error
 
     @property
     def awaits_judgements(self) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.text import analyser_for
+from evaluation.text.languages import known_language_code
+from leaderboard.core.audit import record
 from leaderboard.core.work_requests import request_work
 from leaderboard.models import Architecture, Dataset, System, WorkRequest
 from leaderboard.systems.records import house_system
@@ -56,8 +58,16 @@ CONFIGURATIONS: Mapping[str, EngineConfiguration] = {each.slug: each for each in
 
 
 def describe_bm25(language: str) -> str:
-    """How the site's BM25 of a dataset was made, as it stands beside differences to it."""
+    """Return the sentences that explain the site's BM25 beside differences from it."""
     analyser = analyser_for(language)
+    if (code := known_language_code(language)) != language:
+        # Stored by a version that did not know this spelling, and retrieved without an analyzer.
+        return (
+            f"BM25: k1 = 0.9, b = 0.4, title and text in one field. The dataset's language is stored as “{language}”, "
+            f"and words may not have been stemmed: a curator can set the language to {code}, which makes BM25 again."
+        )
+    if analyser.remark:
+        return f"BM25: k1 = 0.9, b = 0.4, title and text in one field. {analyser.remark}"
     spoken, _, method = analyser.name.rpartition(", ")
     if spoken == "English":
         words = f"{method} stemming, English stop words"
@@ -81,6 +91,15 @@ def system_of(configuration: EngineConfiguration) -> System:
 def request_baseline(dataset: Dataset) -> None:
     """Ask for the dataset's BM25; the dataset is published when it is done."""
     request_work(WorkRequest.Kind.BASELINE, dataset, {"configuration": BM25.slug})
+
+
+def request_baseline_again(dataset: Dataset) -> bool:
+    """Ask for BM25 of a dataset that has documents and judgements, and record it; return whether it has them."""
+    if dataset.current_qrels_id is None or dataset.runs_only:
+        return False
+    request_baseline(dataset)
+    record("baseline requested", dataset, dataset=dataset)
+    return True
 
 
 def request_demo_rows(dataset: Dataset) -> None:

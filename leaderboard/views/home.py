@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from evaluation.text.languages import known_language_code
 from leaderboard.boards import news
 from leaderboard.boards.state import choice
 from leaderboard.comparison.leaders import BoardCard, board_cards
@@ -72,7 +73,7 @@ def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
 FACETS: Mapping[str, tuple[str, Callable[[BoardCard], str]]] = {
     "task": ("Task", lambda card: card.about["task"]),
     "domain": ("Domain", lambda card: card.about["domain"]),
-    "language": ("Language", lambda card: card.about["language"]),
+    "language": ("Language", lambda card: known_language_code(card.about["language"])),
     "judgements": ("Judgements", lambda card: card.judgements),
 }
 SORTS: Mapping[str, tuple[str, Callable[[BoardCard], object]]] = {
@@ -97,7 +98,11 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     shown, facets = list(cards.datasets), []
     for name, (label, value) in FACETS.items():
         counts = Counter(filter(None, map(value, cards.datasets)))
-        chosen = choice(request.GET, name, sorted(counts))
+        chosen = request.GET.get(name, "")
+        if name == "language" and (code := known_language_code(chosen)) in counts:
+            chosen = code
+        else:
+            chosen = choice(request.GET, name, sorted(counts))
         facets.append((name, label, sorted(counts.items()), chosen))
         shown = [card for card in shown if not chosen or value(card) == chosen]
     sort = choice(request.GET, "sort", SORTS) or "name"

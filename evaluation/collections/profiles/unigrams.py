@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.text.words import words
+from evaluation.text.words import lower_case, words
 
 #: What is counted, for captions.
 TOKENISATION = "words by UAX #29 in lower case, unstemmed, stop words kept"
@@ -84,7 +84,7 @@ class UnigramCounter:
         folded: Counter[str] = Counter()
         for spelling, count in self._spellings.items():
             if spelling.strip("_"):
-                folded[spelling.lower()] += count
+                folded[lower_case(spelling)] += count
         if len(folded) > self._most:
             counts = np.fromiter(folded.values(), np.int64, len(folded))
             threshold = int(np.partition(counts, -self._most - 1)[-self._most - 1])

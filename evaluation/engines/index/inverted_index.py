@@ -39,10 +39,11 @@ from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.core.writing import new_map
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
-from evaluation.text import MAX_WORD_LENGTH, Analyser, pieces
+from evaluation.text import Analyser
+from evaluation.text.words import MAX_WORD_LENGTH, words_by_classes
 
 #: Raise it when files, or what analysers make of a text, change: indexes that were kept are built again then.
-FORMAT = 1
+FORMAT = 2
 
 Number = TypeVar("Number", np.int32, np.int64)
 
@@ -124,7 +125,7 @@ class IndexBuilder:
             if numbers.long_word_met:
                 numbers.long_word_met = False
                 del self._tokens[start:]
-                self._tokens.extend(numbers[piece] for word in found for piece in pieces(word))
+                self._tokens.extend(numbers[piece] for word in found for piece in words_by_classes(word))
             self._ends.append(len(self._tokens))
         self._end_document()
 

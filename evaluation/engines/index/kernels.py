@@ -38,6 +38,8 @@ _NO_DOCUMENT = np.uint64(2**63)
 SPARE_KEYS = 1000
 #: Sums are compared with the lowest score that still counts in strips of this length.
 _STRIP = 64
+#: Masks of ranks in keys, for the order of document ids among equal scores: ranks count in descending order.
+ASCENDING, DESCENDING = np.uint64(0), np.uint64(0xFFFFFFFF)
 #: A sum rounded to float32 is at most this much above the sum.
 _ROUNDING = 1.0 - 2.0**-23
 
@@ -195,21 +197,21 @@ def _gather(
     keys: NDArray[np.uint64],
     found: int,
     least_key: np.uint64,
+    mask: np.uint64,
 ) -> tuple[int, np.uint64]:
     """Write the keys of a block's positive sums that are above `least_key` behind the `found` that are in `keys`.
 
     `first` is the block's first document. When `keys` is full, the best `wanted` stay, and `least_key` rises to the
-    least of them. Returns both numbers as they are now; see `search` for keys.
+    least of them. Returns both numbers as they are now; see `search` for keys and `mask`.
     """
     score = np.empty(1, np.float32)
     bits = score.view(np.uint32)
     bits[0] = np.uint32(least_key >> np.uint64(32))
     least_sum = np.float64(score[0]) * _ROUNDING
     sums = strips.reshape(-1)
-    low_half = np.uint64(0xFFFFFFFF)
     for place in places[: _places_above(strips, least_sum, places)]:
         score[0] = sums[place]
-        below = low_half - np.uint64(ranks[first + np.uint64(place)])
+        below = np.uint64(ranks[first + np.uint64(place)]) ^ mask
         key = (np.uint64(bits[0]) << np.uint64(32)) | below
         if key > least_key:
             keys[found] = key
@@ -235,6 +237,7 @@ def search(
     wanted: int,
     sums: NDArray[np.float64],
     keys: NDArray[np.uint64],
+    mask: np.uint64,
 ) -> int:
     """Score all documents for one query, and leave the keys of the best `wanted` in `keys`, in no order.
 
@@ -243,8 +246,8 @@ def search(
     documents) holds encoded lengths, `inverse_norms` (fields × 256) what a length contributes. A term adds
     weight − weight / (1 + frequency × inverse norm), in float32, and terms are added in float64, as in Lucene.
 
-    A key has the bits of the float32 score above, and 2³² − 1 − rank of the document below, so that greater keys
-    come first: by score, and among equal scores by `ranks`. Returns how many keys there are. `sums` holds
+    A key has the bits of the float32 score above and the rank of the document below, changed by `mask` (ASCENDING or
+    DESCENDING ids among equal scores), so that greater keys come first. Returns how many keys there are. `sums` holds
     BLOCK_SIZE values and must be zero, and is zero again afterwards; `keys` has room for more than `wanted`: with
     two or three times as many, the sieving between is rare.
 
@@ -276,7 +279,7 @@ def search(
                 sums[document - first] += weight - weight / (one + weighted)
                 cursor += _ONE
             cursors[row] = cursor
-        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key)
+        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key, mask)
         sums[:] = 0.0
     if found > wanted:
         _select_greatest(keys, found, wanted)
@@ -298,7 +301,8 @@ def search_weighted(
 ) -> int:
     """As `search`, with weights in place of frequencies: a document's score is the dot product with the query.
 
-    Products and sums are in float64, term by term in the order given; only positive scores are found.
+    Products and sums are in float64, term by term in the order given; only positive scores are found. Ids descend
+    among equal scores.
     """
     cursors = starts.copy()
     found = 0
@@ -322,7 +326,7 @@ def search_weighted(
                 sums[document - first] += query_weight * np.float64(weights[cursor])
                 cursor += _ONE
             cursors[row] = cursor
-        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key)
+        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key, DESCENDING)
         sums[:] = 0.0
     if found > wanted:
         _select_greatest(keys, found, wanted)
@@ -366,11 +370,33 @@ def keep_most_frequent(
         cursors[row] = cursor
 
 
-def read_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-    """The ranks and the scores that the keys of `search` stand for, best first."""
+def read_keys(
+    keys: NDArray[np.uint64], mask: np.uint64 = DESCENDING
+) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    """Return the ranks and the scores of the keys of a search, best first."""
     best = np.sort(keys)[::-1]
     scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    return np.uint32(0xFFFFFFFF) - best.astype(np.uint32), scores
+    return best.astype(np.uint32) ^ np.uint32(mask), scores
+
+
+@compiled
+def write_order_into_scores(scores: NDArray[np.float32]) -> None:
+    """Change scores, which descend, so that no two are equal, as Anserini's ScoreTiesAdjusterReranker and output do.
+
+    Each is rounded to 1e-4. Behind one that it is not more than 1e-4 below, it loses 1e-6 for each score of the tie
+    before it. Six decimals remain in Anserini's runs. Above 16 float32 has no room for that, and a few ties stay.
+    """
+    tied = 0
+    before = np.float32(np.inf)
+    for place in range(len(scores)):
+        score = np.float32(np.floor(np.float64(scores[place]) * 1e4 + 0.5) / 1e4)
+        if before - score > np.float32(1e-4):
+            tied = 0
+        else:
+            tied += 1
+            score -= np.float32(1e-6) * np.float32(tied)
+        before = score
+        scores[place] = np.float32(np.floor(np.float64(score) * 1e6 + 0.5) / 1e6)
 
 
 @lru_cache(maxsize=1)
@@ -386,5 +412,6 @@ def load() -> None:
     rows = np.zeros(1, np.uint64), np.ones(1, np.uint64), weights
     sums, keys = np.zeros(BLOCK_SIZE, np.float64), np.empty(8, np.uint64)
     lengths, norms = np.ones((1, 1), np.uint8), np.ones((1, 256), np.float32)
-    search(documents, frequencies, *rows, rows[0], lengths, norms, documents, 1, sums, keys)
+    search(documents, frequencies, *rows, rows[0], lengths, norms, documents, 1, sums, keys, ASCENDING)
     search_weighted(documents, weights, *rows, documents, 1, sums, keys)
+    write_order_into_scores(weights)

@@ -3,7 +3,8 @@
 A document's score is Σ weight × idf × tf / (tf + k1 × (1 − b + b × length / mean length)) over the query's terms, as
 Lucene's BM25Similarity computes it: idf = ln(1 + (N − df + 0.5) / (df + 0.5)), where N counts documents that have the
 field, lengths are rounded to one byte, and there is no factor k1 + 1. In plain BM25 the weight of a term is how often
-the query has it.
+the query has it. Engines over words put documents with equal scores into ascending order of their ids, and write that
+order into the scores, as Anserini does: trec_eval would otherwise read ties in descending order.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from evaluation.engines.base import Engine, Parameter, Resources, SearchResult, 
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
 from evaluation.text import analyser_for
+from evaluation.text.languages import known_language_code, language_code
 
 #: The language is that of the corpus.
 AUTO_LANGUAGE = "auto"
@@ -34,20 +36,24 @@ STEMMING = Parameter("stemming", True, "whether words are reduced to stems")
 LANGUAGE = Parameter(
     "language",
     AUTO_LANGUAGE,
-    "ISO 639-1 code: how text is cut into terms; auto is the corpus's language, English where none is named",
+    "how text is cut into terms: a code, such as de, deu, or de-AT, or an English name; auto is the corpus's language, "
+    "by default English",
+    canonical=lambda text: text if text == AUTO_LANGUAGE else language_code(text),
 )
 
 
 def resolve_language(parameters: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
-    """The parameters, the corpus's language in place of `AUTO_LANGUAGE`."""
+    """Return the parameters with the code of the language, the corpus's in place of `AUTO_LANGUAGE`."""
     named = parameters["language"]
-    return {**parameters, "language": resources.language if named == AUTO_LANGUAGE else named}
+    language = resources.language if named == AUTO_LANGUAGE else named
+    return {**parameters, "language": known_language_code(language)}
 
 
 class TermSearch:
     """An opened index and BM25's parameters."""
 
-    def __init__(self, folder: Path, k1: float, b: float) -> None:
+    def __init__(self, folder: Path, k1: float, b: float, anserini_ties: bool = False) -> None:
+        self.anserini_ties = anserini_ties
         self.index = index = InvertedIndex(folder)
         self._inverse_norms = np.stack(
             [
@@ -72,6 +78,12 @@ class TermSearch:
         ranks, scores = self.search(
             np.array(places, np.int64), np.array(weights, np.float32), depth, np.array(fields, np.int64)
         )
+        return self.result(query_id, ranks, scores)
+
+    def result(self, query_id: str, ranks: NDArray[np.uint32], scores: NDArray[np.float32]) -> SearchResult:
+        """Return what `search` found, with the order of documents in their scores where ties are Anserini's."""
+        if self.anserini_ties:
+            kernels.write_order_into_scores(scores)
         return SearchResult(query_id, self.index.identifiers(ranks), scores)
 
     def search(
@@ -81,7 +93,7 @@ class TermSearch:
         depth: int,
         fields: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """The best `depth` documents as (places in the order of identifiers, scores), best first.
+        """Return the best `depth` documents as (places in the order of identifiers, scores), best first.
 
         `places` are the index's numbers of the terms, each once, `weights` multiply their idf, and `fields` says to
         which field a term belongs (by default all to the first).
@@ -96,6 +108,7 @@ class TermSearch:
         starts, ends = index.offsets[places], index.offsets[places + 1]
         operations.add(lambda: int((ends - starts).sum()))
         totals = np.array(index.documents_with_field, np.int64)[fields]
+        mask = kernels.ASCENDING if self.anserini_ties else kernels.DESCENDING
         found = kernels.search(
             index.documents,
             index.frequencies,
@@ -109,12 +122,16 @@ class TermSearch:
             depth,
             self._sums,
             self._keys,
+            mask,
         )
-        return kernels.read_keys(self._keys[:found])
+        return kernels.read_keys(self._keys[:found], mask)
 
 
 class TermEngine(Engine):
     """An engine that searches with BM25 whatever it indexed; subclasses say what that is. Its kernels are compiled."""
+
+    #: Whether documents with equal scores are in ascending order of their ids, and their scores made different.
+    anserini_ties = False
 
     def __init__(self, k1: float, b: float) -> None:
         super().__init__()
@@ -130,7 +147,7 @@ class TermEngine(Engine):
 
     def open(self, folder: Path) -> None:
         """Open an index that `build` left."""
-        self._searcher = TermSearch(folder, self.k1, self.b)
+        self._searcher = TermSearch(folder, self.k1, self.b, self.anserini_ties)
 
     def size(self) -> int:
         """Bytes of the index on disk."""
@@ -143,7 +160,9 @@ class TermEngine(Engine):
 
 
 class WordEngine(TermEngine):
-    """A TermEngine whose terms are words of a language."""
+    """A TermEngine whose terms are words of a language; it treats ties as Anserini does."""
+
+    anserini_ties = True
 
     def __init__(self, k1: float, b: float, stemming: bool, language: str) -> None:
         super().__init__(k1, b)

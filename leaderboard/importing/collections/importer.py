@@ -13,6 +13,8 @@ from django.db import transaction
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.text import analyser_for
+from evaluation.text.languages import known_language_code
 from leaderboard.core.audit import record
 from leaderboard.core.permissions import opened_despite_agreement
 from leaderboard.core.storage.store import work_folder
@@ -137,7 +139,15 @@ def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
     primary = options.primary
     if candidates and not (primary or (dataset and dataset.current_version_id)):
         primary = "AP"  # as MTEB's re-ranking tasks
-    return replace(options, runs_only=runs_only, hidden=hidden, candidates_only=candidates, primary=primary)
+    language = options.language and known_language_code(options.language)
+    return replace(
+        options,
+        runs_only=runs_only,
+        hidden=hidden,
+        candidates_only=candidates,
+        primary=primary,
+        language=language,
+    )
 
 
 def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Problem]:
@@ -264,7 +274,7 @@ def _record(
     dataset.save()
     if offer_content(dataset, version, stored, options.split, with_scored=not stays):
         changes.append("files")
-    requested = _request_bm25(dataset, qrels, moved=moved)
+    requested = _request_bm25(dataset, qrels, changes, moved=moved)
     if requested and not moved:
         changes.append("BM25 requested again")
     if run is not None and qrels is None:
@@ -280,23 +290,26 @@ def _record(
     if named:
         changes.append("baseline run")
     offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
-    remarks = tuple(missing_documents(judged.statistics(dataset.relevance_level))) if judged else ()
+    remarks = missing_documents(judged.statistics(dataset.relevance_level)) if judged else []
+    if not dataset.runs_only and (remark := analyser_for(dataset.language).remark):
+        remarks = [*remarks, remark]
     withheld = withheld_splits(inspected, options)
-    return ImportResult(dataset, version, qrels, tuple(changes), requested, offered, withheld, remarks)
+    return ImportResult(dataset, version, qrels, tuple(changes), requested, offered, withheld, tuple(remarks))
 
 
-def _request_bm25(dataset: Dataset, qrels: Qrels | None, *, moved: bool) -> bool:
+def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str], *, moved: bool) -> bool:
     """Ask for the dataset's BM25 where it has no baseline and none is asked for; True if it is asked for now.
 
-    A dataset that an earlier attempt left in preparation is tried again. Without judgements BM25 is retrieved all the
-    same: a pool may be drawn from it.
+    A dataset that an earlier attempt left in preparation is tried again, and one whose language changed gets another
+    BM25. Without judgements BM25 is retrieved all the same: a pool may be drawn from it.
     """
     waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE, dataset=dataset, taken_at=None)
     unfinished = dataset.state == Dataset.State.PREPARING and not waiting.exists()
-    if dataset.runs_only or not (moved or unfinished):
+    other_language = "language" in changes
+    if dataset.runs_only or not (moved or unfinished or other_language):
         return False
     baselines = Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels)
-    if qrels is not None and baselines.exists():
+    if qrels is not None and baselines.exists() and not other_language:
         return False
     request_baseline(dataset)
     return True

@@ -23,6 +23,7 @@ from evaluation.archives.compression import describe_bytes
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.text.languages import known_language_code
 from leaderboard.importing.reported.curated import CuratedFigure
 from leaderboard.models import Architecture, Dataset, System
 from leaderboard.results.mteb import (
@@ -345,6 +346,8 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
             raise _Wrong(f"scores.{split}[{number}].hf_subset is missing")
         subsets[each["hf_subset"]].append(number)
     wanted = [place.subset] if place.subset else ["default", dataset.language]
+    spoken = [name for name in subsets if known_language_code(name) == known_language_code(dataset.language)]
+    wanted += spoken if len(spoken) == 1 and not place.subset else []
     chosen = next((name for name in wanted if name in subsets), None)
     if chosen is None:
         raise _Wrong(f"scores.{split} has the subsets {', '.join(subsets)}, and not {' or '.join(wanted)}")

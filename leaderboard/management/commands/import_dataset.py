@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from evaluation.collections.topics import FIELDS
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.text.languages import UnknownLanguage, language_code
 from leaderboard.core.audit import acting
 from leaderboard.datasets.terms import near_duplicates
 from leaderboard.importing.collections.fetching import fetched
@@ -47,7 +48,11 @@ class Command(BaseCommand):
             "--ir-datasets-id", help="its name in ir_datasets' catalogue, such as beir/nfcorpus/test"
         )
         parser.add_argument("--beir-name", help="the archive that BEIR hands it out as")
-        parser.add_argument("--language", help="language code, en by default; BM25's analyser follows it")
+        parser.add_argument(
+            "--language",
+            type=_language,
+            help="a code or an English name, such as de, deu, or German; en by default; BM25's analyzer follows it",
+        )
         parser.add_argument("--version-label", default="", help="a name for this version of the content")
         judgements = parser.add_mutually_exclusive_group()
         judgements.add_argument("--open", dest="hidden", action="store_false", default=None)
@@ -127,6 +132,13 @@ class Command(BaseCommand):
         self.stdout.write("\n".join(map(summary, imported)))
         for warning in dict.fromkeys(each for result in imported for each in near_duplicates(result.dataset)):
             self.stderr.write(self.style.WARNING(warning))
+
+
+def _language(text: str) -> str:
+    try:
+        return language_code(text)
+    except UnknownLanguage as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def describe(problems: tuple[Problem, ...]) -> str:

@@ -34,7 +34,7 @@ def test_retrieve_writes_a_run_and_says_what_it_did(
 ) -> None:
     assert run_command("retrieve", *files, "--k1", "1.2", "--tag", "mine", "--depth", "5") == 0
     lines = (tmp_path / "run.txt").read_text().splitlines()
-    assert [line.split()[2] for line in lines] == ["d2", "d1"]
+    assert [line.split()[2] for line in lines] == ["d1", "d2"]
     assert lines[0].endswith(" mine")
     said = capsys.readouterr().err
     assert "2 lines for 1 of 1 queries over 2 documents" in said
@@ -47,6 +47,14 @@ def test_options_reach_the_engine(files: list[str | Path], tmp_path: Path) -> No
     assert (tmp_path / "run.txt").read_text() == ""
     assert run_command("retrieve", *files, "--stemming", "false", "--fields", "text") == 0
     assert (tmp_path / "run.txt").read_text() == ""
+
+
+def test_spellings_of_a_language_give_the_same_run(files: list[str | Path], tmp_path: Path) -> None:
+    runs = set()
+    for language in ("en", "eng", "eng-Latn", "English"):
+        assert run_command("retrieve", *files, "--language", language) == 0
+        runs.add((tmp_path / "run.txt").read_bytes())
+    assert len(runs) == 1
 
 
 def test_help_tells_parameters_of_one_name_apart(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +71,10 @@ def test_help_tells_parameters_of_one_name_apart(capsys: pytest.CaptureFixture[s
     [
         (["--engine", "nope"], "no engine 'nope'"),
         (["--b", "7"], "b = '7' is not possible"),
+        (
+            ["--language", "xx"],
+            "language = 'xx' is not possible. “xx” is neither the code nor the English name",
+        ),
         (["--tag", "two words"], "tag"),
         (["--depth", "0"], "at least 1"),
         (["--threads", "0"], "at least 1"),

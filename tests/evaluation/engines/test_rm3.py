@@ -88,6 +88,8 @@ def test_what_is_asked_is_the_formula(
         feedback_terms=feedback_terms,
         original_query_weight=own,
     )
+    engine.anserini_ties = False  # which round scores
+    engine.open(folder)
     searcher = TermSearch(folder, 0.9, 0.4)
     first = searcher.ranking("q", Counter(analyser_for("en")(query)), feedback_documents)
     weights = expected_weights(documents, query, first, feedback_terms, own)
@@ -116,9 +118,9 @@ def test_documents_without_a_word_of_the_query_are_found(tmp_path: Path) -> None
     plain = built(folders[0], corpus_about_animals(), "bm25")
     expanded = built(folders[1], corpus_about_animals())
     query = [Query("q", "cat")]
-    assert [ranking.document_ids for ranking in plain.search(query, 10)] == [["cat2", "cat1", "cat0"]]
+    assert [ranking.document_ids for ranking in plain.search(query, 10)] == [["cat0", "cat1", "cat2"]]
     assert [ranking.document_ids for ranking in expanded.search(query, 10)] == [
-        ["cat2", "cat1", "cat0", "whiskers"]
+        ["cat0", "cat1", "cat2", "whiskers"]
     ]
     assert expanded.facts() == {"expansion_terms": 2.0}
     assert set(expanded.clock.seconds) == {"first_stage", "search"}
@@ -173,8 +175,8 @@ def test_many_documents_keep_the_terms_that_they_have_most_of(tmp_path: Path) ->
 
 
 def test_nfcorpus_gains_recall(tmp_path: Path) -> None:
-    """BM25 alone has nDCG@10 0.3205, R@100 0.2457 and R@1000 0.3701."""
+    """BM25 alone has nDCG@10 0.3218, R@100 0.2457 and R@1000 0.3704; Anserini 1.7.1 has 0.3460 with RM3."""
     scores = scores_of("bm25-rm3", "nfcorpus", tmp_path)
-    assert scores["ndcg_cut_10"] == pytest.approx(0.3444, abs=0.001)
+    assert scores["ndcg_cut_10"] == pytest.approx(0.3460, abs=0.0001)
     assert scores["recall_100"] > 0.32
     assert scores["recall_1000"] > 0.56

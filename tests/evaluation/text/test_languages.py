@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.engines import Resources, retrieve
+from evaluation.engines import InvalidParameter, Resources, describe, retrieve
 from evaluation.text import SNOWBALL_LANGUAGES, analyser_for
+from evaluation.text.languages import UnknownLanguage, language_code, language_name
+from evaluation.text.segmentation import CJK_LANGUAGES, DICTIONARY_LANGUAGES
 
 PROBES = {
     "ar": (
@@ -145,3 +147,67 @@ def test_stop_words_are_snowballs_where_it_has_a_list() -> None:
     assert analyser_for("de")("das Haus und die Häuser") == ["haus", "haus"]
     assert analyser_for("ru")("мир и война") == ["мир", "войн"]
     assert "231 stop words" in analyser_for("de").description
+
+
+@pytest.mark.parametrize(
+    ("code", "spellings"),
+    [
+        ("en", ("en", "eng", "eng-Latn", "en-US", "en_GB", "en_US.UTF-8", "english", "English", "ENGLISH", " en ")),
+        ("de", ("de", "deu", "ger", "deu-Latn", "de-AT", "de_DE@euro", "German")),
+        ("fr", ("fr", "fra", "fre", "fra-Latn", "fr-CA", "french")),
+        ("zh", ("zh", "zho", "chi", "cmn", "zh-Hans", "zho-Hans", "zh_TW", "zh-Hant-HK", "Chinese", "Mandarin")),
+        ("pt", ("pt", "por", "pt_BR", "por-Latn", "Portuguese")),
+        ("ar", ("ar", "ara", "arb", "arb-Arab", "ara-Arab", "Arabic")),
+        ("fa", ("fa", "fas", "per", "pes", "fas-Arab", "Persian", "farsi")),
+        ("no", ("no", "nor", "nb", "nob", "nn", "nno-Latn", "Norwegian")),
+        ("sw", ("sw", "swa", "swh", "swh-Latn", "Swahili")),
+        ("ga", ("ga", "gle", "Irish")),
+        ("el", ("el", "ell", "gre", "Greek", "modern greek")),
+        ("es", ("es", "spa", "es-419", "Spanish", "castilian")),
+        ("yue", ("yue", "zh-yue", "yue-Hant", "Cantonese")),
+        ("ceb", ("ceb", "ceb-Latn", "Cebuano")),
+        ("aab", ("aab",)),
+    ],
+)  # fmt: skip
+def test_spellings_of_a_language_have_one_code(code: str, spellings: tuple[str, ...]) -> None:
+    assert {language_code(spelling) for spelling in spellings} == {code}
+    assert {analyser_for(spelling).name for spelling in spellings} == {analyser_for(code).name}
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("englsh", "Did you mean en (English)"), ("Germn", "Did you mean de (German)?"), ("xx", "Did you mean xh (Xhosa)"),
+        ("english-Latn", "Did you mean en (English)"), ("jp", " ja "), ("", "such as en or deu"),
+        ("python-Code", "such as en or deu"), ("en-", "such as en or deu"), ("e\0n", "such as en or deu"),
+    ],
+)  # fmt: skip
+def test_an_unknown_language_is_refused_with_a_suggestion(text: str, suggestion: str) -> None:
+    with pytest.raises(UnknownLanguage) as refused:
+        language_code(text)
+    assert suggestion in str(refused.value)
+    assert f"“{text}” is neither the code nor the English name of a language." in str(refused.value)
+
+
+def test_every_analyzer_has_a_name_in_the_table() -> None:
+    for code in (*SNOWBALL_LANGUAGES, *CJK_LANGUAGES, *DICTIONARY_LANGUAGES):
+        assert language_code(code) == code
+        assert language_name(code) in analyser_for(code).name
+        assert analyser_for(code).remark == ""
+
+
+def test_a_language_without_an_analyzer_says_so() -> None:
+    swahili = analyser_for("swh")
+    assert swahili.name == "Swahili, no analyzer"
+    assert swahili.remark.startswith(
+        "There is no analyzer for Swahili: BM25 compares words as they are written"
+    )
+    assert swahili("Mji Mkuu") == ["mji", "mkuu"]
+
+
+def test_the_engines_parameter_takes_every_spelling() -> None:
+    description = describe("bm25")
+    assert description.complete({"language": "eng-Latn"})["language"] == "en"
+    assert description.complete({})["language"] == "auto"
+    with pytest.raises(InvalidParameter, match=r"language = 'englsh' is not possible.*Did you mean en"):
+        description.complete({"language": "englsh"})

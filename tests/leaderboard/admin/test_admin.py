@@ -158,6 +158,26 @@ def test_asking_for_a_baseline_takes_the_right_to_change_datasets_and_is_recorde
     assert AuditRecord.objects.get(action="baseline requested").actor == person
 
 
+def test_another_language_is_one_code_and_makes_bm25_again(tmp_path: Path, curator: Client) -> None:
+    answer = send(curator, write_zip(tmp_path / "a.zip"), language="Swahili (Kenya)")
+    assert "is neither the code nor the English name of a language" in answer.content.decode()
+    answer = send(curator, write_zip(tmp_path / "a.zip"), language="swa-Latn")
+    assert "There is no analyzer for Swahili" in answer.content.decode()
+    dataset = Dataset.objects.get()
+    assert dataset.language == "sw"
+    WorkRequest.objects.all().delete()
+    page = reverse("admin:leaderboard_dataset_change", args=[dataset.pk])
+    refused = save(curator, page, language="germn")
+    assert "Did you mean de (German)?" in refused.content.decode()
+    assert save(curator, page, language="German").status_code == 302
+    assert "BM25 baseline is made again" in curator.get(page).content.decode()
+    dataset.refresh_from_db()
+    assert dataset.language == "de"
+    assert WorkRequest.objects.get(kind=WorkRequest.Kind.BASELINE).dataset == dataset
+    assert save(curator, page, language="deu", task="Toys").status_code == 302
+    assert WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE).count() == 1
+
+
 @pytest.mark.parametrize(
     "model", ["dataset", "datasetversion", "qrels", "benchmark", "system", "entry", "team", "user", "source"]
 )

@@ -25,6 +25,7 @@ from leaderboard.models import AuditRecord, Dataset, Entry, Run, WorkRequest
 from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation, record_run
+from leaderboard.systems.baselines import describe_bm25
 from leaderboard.systems.records import house_system
 from tests.factories import make_a_curator
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder, write_zip
@@ -149,6 +150,36 @@ def test_the_same_bytes_again_change_nothing_and_say_so(tmp_path: Path) -> None:
         row.pop("updated_at")
     assert (list(dataset), WorkRequest.objects.count()) == rows
     assert sorted(path for path in Path(settings.VAR).rglob("*") if "store" in path.parts) == stored
+
+
+@pytest.mark.parametrize(
+    ("language", "code"), [("eng-Latn", "en"), ("Norwegian Bokmål", "no"), ("zho-Hans", "zh"), (None, "en")]
+)
+def test_the_language_is_stored_as_one_code(tmp_path: Path, language: str | None, code: str) -> None:
+    imported = tiny(write_folder(tmp_path), language=language)
+    assert imported.dataset.language == code
+    assert imported.language_remark == ""
+
+
+def test_a_language_without_an_analyzer_is_remarked(tmp_path: Path) -> None:
+    out = StringIO()
+    call_command(
+        "import_dataset", str(write_folder(tmp_path)), "--slug=tiny", "--language=swahili", stdout=out
+    )
+    assert "There is no analyzer for Swahili: BM25 compares words as they are written" in out.getvalue()
+    assert "There is no analyzer for Swahili" in describe_bm25(Dataset.objects.get().language)
+
+
+def test_another_language_asks_for_bm25_again(tmp_path: Path) -> None:
+    score_something(tiny(write_folder(tmp_path)))
+    Dataset.objects.update(language="eng")  # as an earlier version stored it
+    WorkRequest.objects.all().delete()
+    assert "a curator can set the language to en" in describe_bm25("eng")
+    imported = tiny(tmp_path, language="eng")
+    assert imported.changes == ("language",)
+    assert imported.baseline_requested
+    assert [request.kind for request in results_asked_for()] == [WorkRequest.Kind.BASELINE]
+    assert "Porter stemming" in describe_bm25(imported.dataset.language)
 
 
 def test_only_other_settings_update_the_row(tmp_path: Path) -> None:

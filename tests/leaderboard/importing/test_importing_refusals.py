@@ -58,6 +58,16 @@ def test_a_missing_split_names_those_that_are_there(tmp_path: Path) -> None:
     )
 
 
+def test_an_unknown_language_is_refused_with_a_suggestion(tmp_path: Path) -> None:
+    problem = only_problem(tmp_path, {}, language="englsh")
+    assert problem.code == "option_language"
+    assert (
+        "“englsh” is neither the code nor the English name of a language. Did you mean en" in problem.message
+    )
+    with pytest.raises(CommandError, match=r"--language: “xx” is neither the code.*Did you mean xh"):
+        call_command("import_dataset", str(tmp_path), "--slug=tiny", "--language=xx")
+
+
 def test_malformed_json_is_told_with_its_line(tmp_path: Path) -> None:
     corpus = good_files()["corpus.jsonl"] + '{"_id": "d6", "text": \n'
     problem = only_problem(tmp_path, {"corpus.jsonl": corpus})

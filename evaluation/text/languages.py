@@ -1,0 +1,92 @@
+"""Codes and names of languages, brought to one code each."""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+#: A tag of BCP 47, with hyphens or underscores, or a POSIX locale: the first part is the language.
+_TAG = re.compile(r"([a-z]{2,3})(?:[-_]([a-z]{3}))?(?:[-_][a-z0-9]{1,8})*(?:[.@][\w.@=-]+)?")
+#: Languages whose tags may name one of their members next, such as `zh-yue` and `ar-arz`.
+_EXTENDED = ("ar", "ms", "zh")
+_SUGGESTIONS = 3
+
+
+class UnknownLanguage(ValueError):
+    """A text that is neither the code nor the name of a language; the message suggests similar ones."""
+
+
+def language_code(text: str) -> str:
+    """Return the ISO 639-1 code of a language, or its ISO 639-3 code if it has no other.
+
+    Args:
+        text: An ISO 639-1, 639-2, or 639-3 code; a tag such as `en-US`, `zh-Hans`, `pt_BR`, or `eng-Latn`; or an
+            English name, in any case. Scripts and regions are left out.
+
+    Raises:
+        UnknownLanguage: There is no such language.
+    """
+    codes, names = _codes(), _names()
+    wanted = " ".join(text.lower().split())
+    tag = _TAG.fullmatch(wanted)
+    if tag is not None and (code := codes.get(tag[1])) is not None:
+        return codes.get(tag[2], code) if code in _EXTENDED else code
+    if wanted in names:
+        return names[wanted]
+    raise UnknownLanguage(
+        f"“{text}” is neither the code nor the English name of a language.{_suggestion(wanted)} "
+        "Use an ISO 639 code, such as en or deu, a tag, such as pt-BR, or a name, such as Chinese."
+    )
+
+
+def known_language_code(text: str) -> str:
+    """Return `language_code`, or the text in lower case if there is no such language."""
+    try:
+        return language_code(text)
+    except UnknownLanguage:
+        return text.lower()
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, or its code if only that is stored."""
+    return _primary_names().get(code, code)
+
+
+def _suggestion(wanted: str) -> str:
+    """Return a sentence with the most similar languages, the empty text if none is similar."""
+    names, first = _names(), re.split("[-_]", wanted)[0]
+    similar = [names[name] for name in get_close_matches(first, names, _SUGGESTIONS, 0.75)]
+    similar += [code for name, code in names.items() if len(first) > 2 and name.startswith(first)]
+    if len(first) == 2:
+        codes_alike = [code for code in _primary_names() if len(code) == 2 and code[0] == first[0]]
+        similar += get_close_matches(first, codes_alike, _SUGGESTIONS, 0.5)
+    codes = list(dict.fromkeys(similar))[:_SUGGESTIONS]
+    listed = " or ".join(f"{code} ({language_name(code)})" for code in codes)
+    return f" Did you mean {listed}?" if listed else ""
+
+
+@cache
+def _table() -> tuple[list[tuple[str, str, str]], str]:
+    """Return rows of (code, other codes, names), of ISO 639-2, and the other codes of ISO 639-3 in one text."""
+    table = json.loads(Path(__file__).with_name("languages.json").read_text("utf-8"))
+    return table["languages"], table["others"]
+
+
+@cache
+def _codes() -> dict[str, str]:
+    rows, others = _table()
+    codes = {other: code for code, more, _ in rows for other in (code, *more.split())}
+    return codes | {code: code for code in re.findall("...", others)}
+
+
+@cache
+def _names() -> dict[str, str]:
+    return {name.lower(): code for code, _, names in _table()[0] for name in reversed(names.split("; "))}
+
+
+@cache
+def _primary_names() -> dict[str, str]:
+    return {code: names.partition(";")[0] for code, _, names in _table()[0]}
