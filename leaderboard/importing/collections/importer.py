@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -275,7 +276,7 @@ def _record(
     if offer_content(dataset, version, stored, options.split, with_scored=not stays):
         changes.append("files")
     requested = _request_bm25(dataset, qrels, changes, moved=moved)
-    if requested and not moved:
+    if requested and not (moved or "language" in changes):
         changes.append("BM25 requested again")
     if run is not None and qrels is None:
         message = "a baseline run is scored on judgements, and there are none yet"

@@ -158,7 +158,7 @@ def test_the_same_bytes_again_change_nothing_and_say_so(tmp_path: Path) -> None:
 def test_the_language_is_stored_as_one_code(tmp_path: Path, language: str | None, code: str) -> None:
     imported = tiny(write_folder(tmp_path), language=language)
     assert imported.dataset.language == code
-    assert imported.language_remark == ""
+    assert imported.remarks == ()
 
 
 def test_a_language_without_an_analyzer_is_remarked(tmp_path: Path) -> None:
