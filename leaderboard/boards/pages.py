@@ -18,7 +18,7 @@ from leaderboard.boards.columns.judging import describe_judges
 from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, DatasetPart, Member
 from leaderboard.boards.model import Board
-from leaderboard.boards.remarks import remarks_on
+from leaderboard.boards.remarks import BM25_FINDS_NOTHING, remarks
 from leaderboard.boards.state import BoardState
 from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.models import Benchmark, BenchmarkMember
@@ -106,11 +106,15 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     """The dataset's page in this view, None where there is none. Raises UnknownChoice.
 
     `teams` are the reader's own, whose private results stand on the board too: such a page is nobody else's.
-    Seven queries at most, and one more for a dataset that is the mean of its parts.
+    Six queries at most, and one more for a dataset that is the mean of its parts.
     """
     listed = DatasetQuerySet(Dataset).listed().filter(slug=slug)
-    times = {"changed_at": CHANGED_AT, "twin_changed_at": TWIN_CHANGED_AT}
-    dataset = next(iter(listed.values(*DATASET_FIELDS, **times)), None)
+    computed = {
+        "changed_at": CHANGED_AT,
+        "twin_changed_at": TWIN_CHANGED_AT,
+        "finds_nothing": BM25_FINDS_NOTHING,
+    }
+    dataset = next(iter(listed.values(*DATASET_FIELDS, **computed)), None)
     if dataset is None:
         return None
     if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
@@ -128,11 +132,15 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     facts = composite_facts(facts_of(dataset), parts)
     said = statements([pk])[pk]
     board = dataset_board(facts, entries, state, rows[pk].measured, said.certainty, said)
-    remarks = remarks_on(dataset["current_qrels_id"], hidden=facts.hidden)
-    board.notes += [*notes_on_parts(parts), *remarks]
+    remarked = remarks(
+        finds_nothing=dataset["finds_nothing"],
+        statistics=dataset["current_qrels__statistics"],
+        hidden=facts.hidden,
+    )
+    board.notes += [*notes_on_parts(parts), *remarked]
     changes = [revision.at for revision in revisions.values()]
     at = _last_change([*changes, dataset["twin_changed_at"] or changes[0]])
-    return DatasetPage(dataset, board, tombstones_of(entries), parts, at, rows.values(), remarks)
+    return DatasetPage(dataset, board, tombstones_of(entries), parts, at, rows.values(), remarked)
 
 
 def _last_change(times: Iterable[datetime | None]) -> datetime | None:

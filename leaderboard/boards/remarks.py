@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db.models import Exists, OuterRef
 
 from leaderboard.datasets.problems import missing_documents
@@ -14,19 +17,32 @@ _NO_RESULTS = (
 )
 
 
-def remarks_on(qrels: int | None, *, hidden: bool) -> list[str]:
-    """Return what everyone may know of a collection with these judgements, as sentences. One query."""
-    if qrels is None:
-        return []
-    empty = Entry.objects.filter(
-        evaluation__qrels=OuterRef("pk"),
-        evaluation__run__lines=0,
-        system__slug=BM25.slug,
-        visibility="public",
+def _has_empty_bm25(qrels: str) -> Exists:
+    """Return a condition: the public BM25 result on the judgements in the field `qrels` is of a run without lines."""
+    return Exists(
+        Entry.objects.filter(
+            evaluation__qrels=OuterRef(qrels),
+            evaluation__run__lines=0,
+            system__slug=BM25.slug,
+            visibility="public",
+        )
     )
-    rows = Qrels.objects.filter(pk=qrels).values_list("statistics", Exists(empty))
+
+
+#: The condition for a query of datasets.
+BM25_FINDS_NOTHING = _has_empty_bm25("current_qrels")
+
+
+def remarks(*, finds_nothing: bool, statistics: Mapping[str, Any] | None, hidden: bool) -> list[str]:
+    """Return what everyone may know of a collection, as sentences; `statistics` are those of its judgements."""
+    return [_NO_RESULTS] * finds_nothing + ([] if hidden or not statistics else missing_documents(statistics))
+
+
+def remarks_on(qrels: int | None, *, hidden: bool) -> list[str]:
+    """Return the remarks on a collection with these judgements, present or past. One query."""
+    rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list("statistics", _has_empty_bm25("pk"))
     return [
         text
-        for statistics, finds_nothing in rows
-        for text in ([_NO_RESULTS] * finds_nothing + ([] if hidden else missing_documents(statistics)))
+        for statistics, empty in rows
+        for text in remarks(finds_nothing=empty, statistics=statistics, hidden=hidden)
     ]

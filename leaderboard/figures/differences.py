@@ -130,7 +130,10 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     names = names_of(rows)
     series = [
         _Series(
-            name, [value(row, place.slug) for place in places], [_ends(row, place.slug) for place in places]
+            name,
+            [value(row, place.slug) for place in places],
+            [_ends(row, place.slug) for place in places],
+            significant=[differs(_certainty(row, place.slug)) for place in places],
         )
         for row, name in zip(rows, names, strict=True)
     ]

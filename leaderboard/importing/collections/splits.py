@@ -55,7 +55,7 @@ def check_overlap(
 
     Raises InvalidContent with NOT_COMPARED if the acting person may not read the stored ones.
     """
-    if not options.hidden:
+    if not options.hidden or not inspected.judgements.keys() - {options.split}:
         return
     if options.split in inspected.judgements:
         scored = inspected.judgements[options.split].qrels

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 REPAIRS = {
     "leaderboard_datasetversion.excluded_sha256": "leaderboard.migrations.0006_excluded_documents_column",
-    "submissions_encoding.format": "submissions.migrations.0006_shard_format_column",
+    "submissions_encoding.format": "submissions.migrations.0005_shard_format_column",
 }
 
 

@@ -85,7 +85,7 @@ def test_a_dataset_in_which_bm25_finds_nothing_is_published_and_takes_runs(
     assert REMARK in page
     for address in set(re.findall(r'href="(/(?:datasets|figures|systems)/[^"#]*)"', page)):
         assert Client().get(address.replace("&amp;", "&")).status_code == 200, address
-    assert Client().get("/compare/?systems=bm25,my-system").status_code == 200
+    assert Client().get("/compare/?system=bm25&system=my-system").status_code == 200
 
 
 def test_an_uploaded_run_without_lines_is_refused(tmp_path: Path, api: Api) -> None:
