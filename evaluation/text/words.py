@@ -142,6 +142,10 @@ def _cut(text: str, classes: str, long_match: re.Match[str], found: list[str]) -
     return start
 
 
+def _code_units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
 def lower_case(word: str) -> str:
     """Return the word in lower case, character by character as Lucene does, whatever their context."""
     return word.lower() if word.isascii() else word.replace("İ", "i").replace("Σ", "σ").lower()
