@@ -202,7 +202,7 @@ class Client:
         return self.ask_for(answers.Submission, "POST", f"submissions/{identifier}/cancel/")
 
     def withdraw(self, identifier: str, reason: str) -> answers.Submission:
-        """Take the results of a submission off every board; the reason, at most 300 characters, is public."""
+        """Remove the results of a submission from all boards; the reason, at most 300 characters, is public."""
         path = f"submissions/{identifier}/withdraw/"
         return self.ask_for(answers.Submission, "POST", path, json={"reason": reason})
 

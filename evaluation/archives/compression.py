@@ -269,7 +269,7 @@ class ExpandedFile:
 
 
 def _not_read(name: str) -> InvalidContent:
-    hint = "Send plain text, also compressed with gzip, zstd or bz2; or pack several files into a zip."
+    hint = "Send plain text, uncompressed or as .gz, .zst, or .bz2. Pack several files into a zip."
     return _compression(f"this is a {name}, which is not read here", hint)
 
 

@@ -179,8 +179,8 @@ def refuse_code(auto_map: object, findings: Findings, shown: str, known: str = "
     names = [name for value in values for name in (value if isinstance(value, list) else [value]) if name]
     modules = [str(name).rpartition(".")[0] for name in names]
     if not all(known and re.fullmatch(known, module) for module in modules):
-        what = f"it names code, {quoted(names[0])}, in whose place the library's own class would run"
-        findings.refuse("own_code", shown, what, "auto_map")
+        message = f"it names code, {quoted(names[0])}, which is never run: the library's own class would run instead"
+        findings.refuse("own_code", shown, message, "auto_map")
 
 
 def _check_claims(

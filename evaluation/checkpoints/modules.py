@@ -223,8 +223,8 @@ def read_module(listed: Listed, findings: Findings) -> Module | None:
     """A module's files, or None where they are refused. Transformer and Router have readers of their own."""
     role, source = listed.role, listed.source
     if role in _NEEDS_CONFIG and not source.has(_CONFIGS.get(role, CONFIG)):
-        what = "the file is missing, and the list of modules names its folder"
-        findings.refuse("missing_config", source.shown(_CONFIGS.get(role, CONFIG)), what)
+        message = "the file is missing, although the list of modules names its folder"
+        findings.refuse("missing_config", source.shown(_CONFIGS.get(role, CONFIG)), message)
         return None
     values = _read_values(role, source, findings)
     part = ModelPart({_CONFIGS.get(role, CONFIG): values} if role != STATIC else {})

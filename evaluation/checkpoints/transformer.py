@@ -94,8 +94,8 @@ class Transformer:
     def refuse_late_settings(self, source: ModelFiles, findings: Findings) -> None:
         """Refuse settings of sentence_bert_config.json by which late interaction tells queries from documents."""
         for key in self.settings:
-            what = "a model of this kind reads queries and documents alike here"
-            findings.refuse("value", source.shown(SETTINGS), what, key)
+            message = "models of this kind treat queries and documents alike here"
+            findings.refuse("value", source.shown(SETTINGS), message, key)
 
     def plain(self) -> ModelPart:
         """The files that transformers loads."""

@@ -49,10 +49,10 @@ def report_unread_keys(model_type: str, values: Mapping[str, Any], findings: Fin
         stated = [value for name, value in values.items() if name in read and pattern.fullmatch(name)]
         usual = [*words, model_type in library_models().causal if key == "is_causal" else False, *stated]
         if not _is_usual(values[key], usual):
-            what = (
+            message = (
                 f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"
             )
-            findings.refuse("ignored_key", shown, what, key)
+            findings.refuse("ignored_key", shown, message, key)
     if others:
         findings.remark("keys_not_read", shown, listed(others))
 

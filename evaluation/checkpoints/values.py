@@ -149,7 +149,7 @@ def typed_values(
             _check_numbers(key, value, findings, file)
         elif key in needed:
             findings.refuse(
-                "value", file, "the model reads the key, and a value of this form is not taken", key
+                "value", file, "the model reads the key, and values of this form are not accepted", key
             )
         else:
             left.append(key)

@@ -67,8 +67,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--template",
         choices=list(TEMPLATES),
-        help="for a language model that re-ranks and whose own chat template is not recognized: the one it was trained "
-        "with; the archive keeps it",
+        help="prompt template of a re-ranking language model whose own chat template is not recognized; stored in the "
+        "archive",
     )
     parser.add_argument(
         "--headers",
@@ -240,7 +240,7 @@ def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
         )
     except InvalidParameter as error:  # the trial sets none, so the model's files leave a choice open
         remedy = (
-            "Give it to pack as --template NAME, which the archive keeps, or skip the trial with --no-trial."
+            "Pass it to pack as --template NAME, which the archive stores, or skip the trial with --no-trial."
         )
         raise ModelFailure("choice_needed", f"{error} {remedy}") from error
     print(

@@ -63,13 +63,13 @@ _LINE_PROBLEMS = {
         "has",
         "have",
         "no `text`",
-        "Name the field with the text `text`, as BEIR does. It may be missing or null only where other lines have it.",
+        "Name the text field `text`, as BEIR does. Lines may omit it only if other lines have it.",
     ),
     "not_a_string": (
         "has",
         "have",
         "an `_id`, `title` or `text` that is neither a string nor a whole number",
-        "Write identifiers and texts in double quotes: fractions, booleans and lists have no single form as text.",
+        "Write identifiers and texts in double quotes: fractions, booleans, and lists are not accepted.",
     ),
     "unusable_id": (
         "has",

@@ -164,7 +164,7 @@ def _text(path: Path, line: int, value: Any) -> str:
     text = as_text(value)
     if text is None:
         message = f"{str(value)[:60]!r} is neither a text nor a whole number"
-        raise wrong(path, [line], message, "Write ids and texts as texts, in double quotes.")
+        raise wrong(path, [line], message, "Write ids and texts as strings, in double quotes.")
     return text
 
 

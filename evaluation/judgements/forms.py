@@ -21,16 +21,16 @@ _NAME = re.compile(r"[^\W\d][^\d]*|#.*")
 PROBLEMS = {
     "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
     "fields": (
-        "not of the file's form: {lines}",
-        "Write `query 0 document grade` (TREC), or query, document and grade with tabs or commas between them, usually "
+        "not in the format of the file: {lines}",
+        "Write `query 0 document grade` (TREC), or query, document, and grade separated by tabs or commas, usually "
         "under the header `query-id<TAB>corpus-id<TAB>score`.",
     ),
     "header": (
         "a header that does not name the query, the document, and the grade: {lines}",
-        "Name the columns query-id, corpus-id and score, as BEIR does; or leave the header out.",
+        "Name the columns query-id, corpus-id, and score, as BEIR does, or omit the header.",
     ),
     "json": (
-        "JSON, which is not read as judgements: {lines}",
+        "JSON, which is not supported for judgements: {lines}",
         "Write a line for each judgement: `query-id<TAB>corpus-id<TAB>score`.",
     ),
     "run": (

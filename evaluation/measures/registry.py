@@ -389,7 +389,7 @@ def _refusal(text: str) -> str:
         rule = f"{families[name].name} takes {takes[families[name].cutoff]}, and {level}"
         return f"is not supported: {rule}. Close: {named[name]}."
     likely = dict.fromkeys(named[each] for each in get_close_matches(name[:100], families, 2, 0.75))
-    return "is no measure known here." + (f" Did you mean {' or '.join(likely)}?" if likely else "")
+    return "is not a known measure." + (f" Did you mean {' or '.join(likely)}?" if likely else "")
 
 
 _POSSIBLE = "Known: " + ", ".join(

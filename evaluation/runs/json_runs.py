@@ -23,7 +23,7 @@ from evaluation.runs.columns import SCORE as SCORE_NAMES
 from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE, quote
 
-JSON = ProblemCode("json", "A JSON file that is not a run of a form above.", "See JSON above.",
+JSON = ProblemCode("json", "A JSON file that is not a run in a format above.", "See JSON above.",
     about="file")  # fmt: skip
 
 _META = "mteb_model_meta"
@@ -157,11 +157,11 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
     try:
         json.loads(content, object_pairs_hook=count_repeated)
     except RecursionError as error:
-        raise _invalid(JSON, "lists and objects lie too deep within each other", _HINT) from error
+        raise _invalid(JSON, "lists and objects are nested too deeply", _HINT) from error
     if repeated:
         first = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_SHOWN])
         message = (
-            f"{number_of(repeated.total(), 'name')} that the same object has already, of a query or of a document: "
+            f"{number_of(repeated.total(), 'repeated name')} of a query or document within one object: "
             f"{first}{' …' if len(repeated) > _SHOWN else ''}"
         )
         hint = "Name each query once, and each document once per query."
@@ -235,7 +235,7 @@ class _TrecLines:
         for hit in hits:
             name, score, rank = _hit(hit)
             if name is None:
-                message = f"query {query[:64]!r} has a list of something else than documents"
+                message = f"query {query[:64]!r} has a list with items that are not documents"
                 raise _invalid(JSON, message, _HINT)
             if type(rank) is int and rank >= 0:
                 self.only_grades = False
@@ -269,7 +269,7 @@ class _TrecLines:
         """Raise InvalidContent where a score was not finite, and for judgements."""
         if self.only_grades:
             message = "the file looks like relevance judgements (qrels), not like a run: all scores are small integers"
-            hint = "Send the ranking of a system. If it is one, write its scores as 2.0."
+            hint = "Send the ranking of a system. If this is one, write its scores with a decimal point, such as 2.0."
             raise _invalid(JSON, message, hint)
         if self.first is None:
             return
@@ -323,7 +323,7 @@ def _hit(hit: Any) -> tuple[Any, Any, Any]:
 def _queries(document: dict[str, Any], levels: int) -> dict[str, Any]:
     """The object with a key for each query: the document, or what is in it under a subset and a split."""
     if levels > _SUBSETS:
-        raise _invalid(JSON, "objects are nested too deep for a run", _HINT)
+        raise _invalid(JSON, "objects are nested too deeply for a run", _HINT)
     if levels == _SUBSETS:
         document = _choose(document, "default", "subset")
     return _choose(document, "test", "split") if levels >= _SPLITS else document
@@ -336,15 +336,15 @@ def _levels(value: Any, most: int = _SUBSETS + 1) -> int:
     return int(isinstance(value, list))
 
 
-def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any]:
-    """The one entry, or the preferred one of several."""
+def _choose(options: dict[str, Any], preferred: str, kind: str) -> dict[str, Any]:
+    """Return the only entry that is an object, or the preferred one of several. Raises InvalidContent."""
     objects = {name: value for name, value in options.items() if isinstance(value, dict)}
     if len(objects) == 1:
         preferred = next(iter(objects))
     if preferred in objects:
         return objects[preferred]
-    found = ", ".join(name[:64] for name in sorted(objects)[:5]) or "none"
-    raise _invalid(JSON, f"which {what} is meant is not clear (found: {found})", f"Keep one {what}. {_HINT}")
+    names = ", ".join(name[:64] for name in sorted(objects)[:5]) or "none"
+    raise _invalid(JSON, f"the {kind} is ambiguous (found: {names})", f"Keep one {kind}. {_HINT}")
 
 
 def _invalid(code: ProblemCode, message: str, hint: str, line: int | None = None) -> InvalidContent:

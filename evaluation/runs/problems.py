@@ -38,7 +38,7 @@ UNGROUPED = ProblemCode("ungrouped", "The lines of a query are not together, and
     "sort -s -k1,1 run.txt", about="file")  # fmt: skip
 _LINES = "Send a line for each document retrieved, `query Q0 document rank score tag`; check that it is the right file."
 EMPTY = ProblemCode("empty", "The file has no lines.", _LINES, about="file")
-_FORMS = "Send a TREC run as text, plain or as .gz, .zst or .bz2, another form of the formats page, or a zip of them."
+_FORMS = "Send a TREC run as text, plain or as .gz, .zst, or .bz2, a file in another listed format, or a zip of these."
 NOT_TEXT = ProblemCode("not_text", "A file that is no text, such as a picture, a spreadsheet or a pickle.", _FORMS,
     about="file")  # fmt: skip
 NO_KNOWN_QUERY = ProblemCode("no_known_query", "None of the run's queries is in the dataset.", "Choose the dataset "
@@ -61,8 +61,8 @@ SHALLOW = ProblemCode("shallow", "The run has fewer documents for each query tha
 RANK_ORDER = ProblemCode("rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
     "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine", about="file",
     severity="warning")  # fmt: skip
-TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write more digits, or where "
-    "scores have them already, scores that are further apart, so that your own order decides.", about="file",
+TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write more digits. If the "
+    "scores have enough digits, spread them further apart, so that your own order counts.", about="file",
     severity="warning")  # fmt: skip
 SEVERAL_TAGS = ProblemCode("several_tags", "More than one tag in the last column.", "Check that files were not "
     "mixed.", about="file", severity="warning")  # fmt: skip
@@ -305,8 +305,8 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
         lines = number_of(ties.count, "line")
         message = f"{lines} with the same score (in single precision) as an earlier line of the query"
         hint = "Ties are ordered by document id, descending, as trec_eval does. " + (
-            "Your scores differ by less than single precision can tell, so more digits do not help: spread them out, "
-            "or write scores by rank, such as 1/rank."
+            "Your scores differ by less than single precision can represent, so more digits do not help: spread them "
+            "out, or write scores by rank, such as 1/rank."
             if facts.contents.ties_differ
             else "If your scores differ beyond the digits in the file, write more digits."
         )
@@ -422,7 +422,7 @@ def recognize_other(rows: Sequence[bytes]) -> tuple[str, str] | None:
         return None
     hint = "Send the ranking of a system."
     if all(len(row) == 3 for row in cells) and cells[0][2] == b"1" and len({row[2] for row in cells}) > 1:
-        hint += " If the third column is a rank, as in MS MARCO's runs, put a line `qid docid rank` in front."
+        hint += " If the third column is a rank, as in MS MARCO's runs, add the header line `qid docid rank`."
     return "relevance judgements (qrels)", hint
 
 

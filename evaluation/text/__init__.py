@@ -144,7 +144,7 @@ def _analyser_of_lists(language: str, stemming: bool) -> Analyser:
         description=", ".join(steps),
         remark=""
         if analysed
-        else f"There is no analyzer for {spoken}: BM25 compares words as they are written, in lower case.",
+        else f"There is no analyzer for {spoken}: BM25 compares lowercased words without stemming.",
         stem=Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else None,
         stop_words=stop_words,
         cut=dictionary_words(language) if dictionary else words,

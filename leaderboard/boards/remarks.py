@@ -12,8 +12,8 @@ from leaderboard.models import Entry, Qrels
 from leaderboard.systems.baselines import BM25
 
 _NO_RESULTS = (
-    "BM25 finds no document for any query of this collection: its scores are 0, and relative differences to it are not "
-    "available."
+    "BM25 finds no document for any query of this collection, so its scores are 0 and relative differences from it are "
+    "not available."
 )
 
 
@@ -40,7 +40,9 @@ def remarks(*, finds_nothing: bool, statistics: Mapping[str, Any] | None, hidden
 
 def remarks_on(qrels: int | None, *, hidden: bool) -> list[str]:
     """Return the remarks on a collection with these judgements, present or past. One query."""
-    rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list("statistics", _has_empty_bm25("pk"))
+    rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list(
+        "statistics", _has_empty_bm25("pk")
+    )
     return [
         text
         for statistics, empty in rows

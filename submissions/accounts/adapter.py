@@ -125,7 +125,7 @@ class AccountAdapter(DefaultAccountAdapter):
             if not records or time.time() - records[-1]["at"] > app_settings.REAUTHENTICATION_TIMEOUT:
                 came_from = request.get_full_path() if request.method == "GET" else reverse("account")
                 logout(request)
-                messages.info(request, _("Sign in once more with your service to continue."))
+                messages.info(request, _("Sign in again with your service to continue."))
                 raise ImmediateHttpResponse(redirect_to_login(came_from))
         return required
 

@@ -73,8 +73,8 @@ def check_domain(address: str) -> None:
     is_allowed = any(host == each or host.endswith(f".{each}") for each in allowed)
     if allowed and not (domain.isascii() and is_allowed):
         raise ValidationError(
-            f"Accounts here have addresses at {', '.join(allowed)} only. Enter one of these, or ask the people who run "
-            "this site."
+            f"Accounts on this site require an address at {', '.join(allowed)}. Enter such an address, or ask the "
+            "site's operators."
         )
 
 

@@ -32,5 +32,5 @@ class MeasuredEntryAdmin(EntryAdmin):
     measure_again = confirmed_action(
         "Measure again: latency, memory and index, without another score", MODERATES, _measure,
         refusals=(CannotMeasure,), title="Measure costs again", button="Measure again",
-        explanation="A job runs the model again and times it. The present costs stay until then:",
+        explanation="A job runs the model again and times it. The present costs remain until it ends:",
     )  # fmt: skip

@@ -225,8 +225,8 @@ def _compare(model: Any, tensors: Mapping[str, Tensor], shown: str, findings: Fi
     left = [name for name in found.unexpected_keys - buffers if not name.startswith("decoder.")]
     computed = sorted(name for name in left if _OF_LAYER.search(name))
     if computed:
-        what = f"{type(model).__name__} has no {listed(computed)}, and would compute without it"
-        findings.refuse("weights_unknown", shown + WEIGHTS, what)
+        message = f"{type(model).__name__} has no {listed(computed)} and would ignore these weights"
+        findings.refuse("weights_unknown", shown + WEIGHTS, message)
     elif left:
         findings.remark("weights_left_out", shown + WEIGHTS, listed(sorted(left)))
 

@@ -125,7 +125,7 @@ COSTS: tuple[CostColumn, ...] = (
         "ms",
         "lower",
         _(
-            "mean over queries of the quickest of several warm searches, one at a time in one thread, from text to top "
+            "mean over queries of the fastest of several warm searches, one at a time in one thread, from text to top "
             "100; p95 beside each value"
         ),
         _of_whole_searches(lambda measured: measured.latency["mean"]),
@@ -399,7 +399,7 @@ def notes_on_costs(
     earlier = sum(one.protocol != PROTOCOL for one in found)
     if earlier:
         systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
-        notes.append(f"{systems} measured under an earlier protocol, and never marked best.")
+        notes.append(f"{systems} measured under an earlier protocol; such times are never marked best.")
     if any(is_brief(one.figures) for one in found):
         notes.append(
             _(

@@ -23,8 +23,8 @@ LEAST_TOPICS = 10
 #: The same for every file and for any number of hidden datasets, and raised before any judgements are read.
 TOPICS_NOT_COMPARED = problem(
     "judgements_not_told",
-    "the topics of a twin are compared with hidden judgements over the same corpus only for people who may read them",
-    "Ask somebody who may read hidden judgements to import the twin (on the command line: --by EMAIL).",
+    "a twin's topics must be compared with hidden judgments over the same corpus, which you may not read",
+    "Ask a curator who may read hidden judgments to import the twin (on the command line: --by EMAIL).",
 )
 
 

@@ -222,7 +222,7 @@ def _replace_measurements(job: Job, found: RetrievalResult) -> None:
         same_run = entry.evaluation is not None and entry.evaluation.run.version_id == found.version
         if not found.figures or not same_run:
             reason = "it could not be timed" if same_run else "the dataset has other content now"
-            finish(job, f"Not measured: {reason}. The earlier costs stay.")
+            finish(job, f"Not measured: {reason}. The earlier costs remain.")
             return
         finish(job, "Measured again. A noisy measurement does not replace a quiet one.")
         variants = Entry.objects.filter(

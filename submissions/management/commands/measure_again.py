@@ -18,4 +18,4 @@ class Command(CurationCommand):
 
     def curate(self, entry: Entry, **options: Any) -> str:
         job = request_measurement(entry)
-        return f"Job {job.pk} measures {entry} again. Its costs stay until then."
+        return f"Job {job.pk} measures {entry} again. The present costs remain until it ends."

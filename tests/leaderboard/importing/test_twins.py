@@ -209,7 +209,7 @@ def test_the_halves_share_the_answers_by_their_topics(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("primary", "told"), [("Foo@3", "'Foo@3' is no measure"), ("Answer@20", "there are no answers")]
+    ("primary", "told"), [("Foo@3", "'Foo@3' is not a known measure"), ("Answer@20", "there are no answers")]
 )
 def test_a_draw_by_a_measure_that_cannot_be_computed_is_refused(
     primary: str, told: str, tmp_path: Path
