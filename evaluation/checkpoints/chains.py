@@ -79,7 +79,7 @@ def kind_of(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> Ch
     return CheckpointKind.SENTENCE_ENCODER if m.TRANSFORMER in roles and m.POOLING in roles else None
 
 
-#: Kinds whose queries and documents may have lengths of their own, and whose queries may be lengthened.
+#: Kinds with separate maximum lengths for queries and documents, and with query expansion.
 _OF_TWO_LENGTHS = (CheckpointKind.MULTI_VECTOR, CheckpointKind.SPARSE_ENCODER)
 _BETWEEN = frozenset({m.DENSE, m.NORMALIZE, "LayerNorm", "Dropout"})
 _OF_TOKENS = frozenset({"WeightedLayerPooling", "CNN"})

@@ -25,7 +25,7 @@ from evaluation.checkpoints.templates import TEMPLATES, recognise
 from evaluation.checkpoints.transformer import Head, Transformer, read_transformer
 
 AUGMENTATION = "augmentation.safetensors"
-#: Where sentence-transformers saves how tokens are pooled.
+#: The folder in which sentence-transformers saves the pooling of tokens.
 _POOLING_FOLDER = "1_Pooling"
 _FOLDERS = {
     "query": ("query", "query_encoder", "question_encoder"),

@@ -71,7 +71,7 @@ _WITH_WEIGHTS = frozenset(
     {DENSE, STATIC, SPARSE_STATIC, AUTO_ENCODER, "LayerNorm", "WeightedLayerPooling", "CNN"}
 )
 CONFIG = "config.json"
-#: Modules that cannot be made without the values of their configuration.
+#: Modules that require a configuration file.
 _NEEDS_CONFIG = frozenset(
     {POOLING, DENSE, AUTO_ENCODER, LOGIT_SCORE, "LayerNorm", "WeightedLayerPooling", "CNN"}
 )
@@ -79,7 +79,7 @@ _WIDTHS = {
     DENSE: ("in_features", "out_features"), AUTO_ENCODER: ("input_dim", "hidden_dim"),
     "LayerNorm": ("dimension", "dimension"), POOLING: ("embedding_dimension", "embedding_dimension"),
 }  # fmt: skip
-#: What modules called the width of their input before.
+#: Former names of the key for the input width.
 _OLD_WIDTHS = {
     **dict.fromkeys((POOLING, SPLADE, "WeightedLayerPooling"), "word_embedding_dimension"),
     "CNN": "in_word_embedding_dimension",
@@ -312,7 +312,7 @@ def pooling_by_name(mode: str, width: int) -> Module:
 
 
 def pooling_of_width(module: Module, width: int) -> Module:
-    """Return a pooling module that takes tokens' outputs of so many dimensions."""
+    """Return the pooling module for token outputs with `width` dimensions."""
     written = {**module.part.json[CONFIG], "embedding_dimension": width}
     gives = width * (module.pooling.count("+") + 1)
     return replace(module, part=ModelPart({CONFIG: written}), takes=width, gives=gives)

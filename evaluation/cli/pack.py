@@ -181,7 +181,7 @@ def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: P
 
 
 def _write_into_configurations(staged: Path, name: str, values: Mapping[str, object]) -> None:
-    """Write values into the configurations of this name beside each model; damaged files are refused later."""
+    """Write values into the file `name` beside each model configuration; damaged files are refused later."""
     for path in staged.rglob("config.json"):
         with suppress(ValueError, TypeError, AttributeError):
             if "model_type" in json.loads(path.read_text(encoding="utf-8")):

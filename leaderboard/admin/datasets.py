@@ -389,7 +389,7 @@ class DatasetAdmin(ExchangeAdmin):
 
 
 def _limit_time() -> Progress:
-    """Return a callback that ends an import after `MOST_SECONDS`: reading a collection, and BM25 for a twin's draw."""
+    """Return a callback that stops an import after `MOST_SECONDS`, while it reads files or runs BM25 for a twin."""
     end = monotonic() + MOST_SECONDS
 
     def progress(stage: str, share: float) -> None:

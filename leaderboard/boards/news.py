@@ -190,7 +190,7 @@ def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
 
 
 def _takes_runs(facts: Mapping[str, Any]) -> bool:
-    """Whether runs are accepted and scored here: a dataset comes to that in several steps, which are one news item."""
+    """Whether runs are accepted and scored here, which takes a dataset several steps but is one news item."""
     return facts["state"] in Dataset.TAKES_RUNS and facts["current_version_id"] is not None
 
 

@@ -69,14 +69,14 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
 def _twins_at(
     datasets: Collection[int], at: datetime.datetime
 ) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
-    """Return the twins that had two boards then, and the revision of the half that is not among `datasets`."""
+    """Return the twins whose halves both had boards at the time, and the revisions of halves not in `datasets`."""
     twins = twins_of(datasets)
     other = past.revisions_at({half for each in twins for half in each[:2]}.difference(datasets), at)
     return [each for each in twins if not other.keys().isdisjoint(each[:2])], other
 
 
 def _judging(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the columns about judges and labels of the qrels of then, as `pages.DATASET_FIELDS` names them."""
+    """Return the fields about judges and labels of the qrels at the time, named as in `pages.DATASET_FIELDS`."""
     qrels = Qrels.objects.filter(pk=facts["current_qrels_id"])
     columns = qrels.values(current_qrels__judged_by=F("judged_by"), current_qrels__statistics=F("statistics"))
     return columns.first() or {}

@@ -18,7 +18,7 @@ _NO_RESULTS = (
 
 
 def _has_empty_bm25(qrels: str) -> Exists:
-    """Return a condition: the public BM25 result on the judgements in the field `qrels` is of a run without lines."""
+    """Return the condition that the public BM25 result on the judgments in the field `qrels` has an empty run."""
     return Exists(
         Entry.objects.filter(
             evaluation__qrels=OuterRef(qrels),
@@ -34,7 +34,7 @@ BM25_FINDS_NOTHING = _has_empty_bm25("current_qrels")
 
 
 def remarks(*, finds_nothing: bool, statistics: Mapping[str, Any] | None, hidden: bool) -> list[str]:
-    """Return what everyone may know of a collection, as sentences; `statistics` are those of its judgements."""
+    """Return the public remarks on a collection as sentences; `statistics` are those of its judgments."""
     return [_NO_RESULTS] * finds_nothing + ([] if hidden or not statistics else missing_documents(statistics))
 
 

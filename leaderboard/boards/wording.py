@@ -20,7 +20,7 @@ def p_text(p: float) -> str:
 
 
 def p_values_text(said: Statement) -> str:
-    """Return `p = 0.037 tested alone, p = 0.110 Holm-corrected for 10 comparisons`, as far as they are known.
+    """Return the known p-values: `p = 0.037 tested alone, p = 0.110 Holm-corrected for 10 comparisons`.
 
     A single comparison needs no correction.
     """
@@ -35,9 +35,9 @@ def p_values_text(said: Statement) -> str:
 
 
 def significance_text(said: Statement, delta: float | None, measure: str) -> str:
-    """Return whether a difference to the baseline is significant, with its p-values; empty where that is not known.
+    """Return whether a difference from the baseline is significant, with its p-values, or an empty text if unknown.
 
-    Hidden judgments allow a one-sided comparison only, so that nothing is known of a worse score.
+    Hidden judgments allow only a one-sided comparison, so worse scores are not tested.
     """
     if said.better is None:
         return ""
@@ -52,7 +52,7 @@ def significance_text(said: Statement, delta: float | None, measure: str) -> str
 
 
 def pairs_text(board: BoardStatements, measure: str) -> str:
-    """Return how the tests of all pairs were done: `all 153 pairs tested`, or the threshold on hidden judgments."""
+    """Return the scope of the tests of all pairs: `all 153 pairs tested`, or the threshold on hidden judgments."""
     pairs = board.pairs(measure)
     if board.published is None:
         return ngettext("%(pairs)d pair tested", "all %(pairs)d pairs tested", pairs) % {"pairs": pairs}

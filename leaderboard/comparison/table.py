@@ -258,7 +258,7 @@ def _untested(entry: ComparedEntry) -> str:
 def _run_tests(
     rows: Sequence[ComparedDataset], boards: Mapping[int, BoardStatements]
 ) -> tuple[list[ComparedDataset], int, int]:
-    """Return the rows with their tests, how many tests there are, and with how many permutations each."""
+    """Return the rows with their tests, the number of tests, and the number of permutations of each."""
     open_rows = [row for row in rows if not row.untested and row.cells[0].comparable]
     questions = {row.slug: question for row in open_rows if (question := _question(row)) is not None}
     judged = sum(row.cells[0].entry.judged for row in open_rows if row.cells[0].entry)

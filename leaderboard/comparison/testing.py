@@ -39,7 +39,7 @@ class PairTest(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Tests that are corrected together: as a cell and as a sentence name them, with a place for their number."""
+    """Tests that are corrected together, as named in a cell and in a sentence, with a placeholder for their number."""
 
     short: str
     sentence: str
@@ -61,7 +61,7 @@ class CorrectedP(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a cell has it: `0.214 (153 pairs)`."""
+        """Text of a cell: `0.214 (153 pairs)`."""
         return f"{format_p_value(self.p)} ({gettext(self.family.short) % {'tests': self.tests}})"
 
     @property
@@ -135,7 +135,7 @@ def _key(question: TestRequest, permutations: int) -> str:
 
 
 def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: str) -> CorrectedP | None:
-    """Return the p-value that a board has for a pair of its entries, one of which is its best or its baseline."""
+    """Return a board's p-value for a pair of its entries that includes its best or its baseline."""
     found = board.tests(measure)
     if found is None:
         return None

@@ -94,7 +94,7 @@ def request_baseline(dataset: Dataset) -> None:
 
 
 def request_baseline_again(dataset: Dataset) -> bool:
-    """Ask for BM25 of a dataset that has documents and judgements, and record it; return whether it has them."""
+    """Request BM25 for a dataset that has documents and judgments, and record that; return whether it has them."""
     if dataset.current_qrels_id is None or dataset.runs_only:
         return False
     request_baseline(dataset)

@@ -1,4 +1,4 @@
-"""Results, with the way to have their costs measured again, which needs a job."""
+"""Admin of results, with the action that measures their costs again in a job."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _measure(entry: Entry, values: Mapping[str, Any]) -> str:
 
 @admin.register(Entry)
 class MeasuredEntryAdmin(EntryAdmin):
-    """Results, whose costs can be measured again."""
+    """Admin of results whose costs can be measured again."""
 
     actions = (*EntryAdmin.actions, "measure_again")
 
     def acts(self, obj: Entry) -> Iterable[str]:
-        """Return the actions that its state permits."""
+        """Return the actions that the entry's state permits."""
         ran = obj.provenance == Entry.Provenance.MEASURED
         return (*super().acts(obj), *(["measure_again"] if ran else []))
 

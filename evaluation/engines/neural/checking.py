@@ -54,7 +54,7 @@ _PLAIN = {
 _OLDER = frozenset({"rope_scaling"})
 #: Weights that no engine uses: an encoder's pooler where tokens are pooled otherwise.
 _POOLER = re.compile(r"(^|\.)pooler\.")
-#: A weight of one of a model's layers, which is not part of a head.
+#: Names of weights in a model's layers, as opposed to its head.
 _OF_LAYER = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.(.*\.)?(weight|bias)")
 _AWKWARD = ("", "a", " \n\t" * 400, "ab" * 2000, "漢字かな " * 300, "\u0301" * 500, "9" * 2000, "!?" * 1000)
 

@@ -181,7 +181,7 @@ def _part(name: str) -> Callable[[MeasuredEntry], float | None]:
     return lambda measured: measured.figures["parts_ms"].get(name)
 
 
-#: Heads, the values below them, and whether these are times, which other work makes doubtful.
+#: Heads, functions that return their values, and whether these are times, which other work makes doubtful.
 _COLUMNS: list[tuple[Head, Callable[[MeasuredEntry], float | None], bool]] = [
     (
         Head(COSTS[0].label, COSTS[0].unit, "mean of single warm searches"),

@@ -64,7 +64,7 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
 
 
 class PastBoard(NamedTuple):
-    """A revision of a dataset's board: the entries that were compared, of one group, and their baseline's id."""
+    """A revision of a dataset's board: the compared entries of one group, and their baseline's id."""
 
     revision: int
     comparison_group: str
@@ -75,8 +75,8 @@ class PastBoard(NamedTuple):
 def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertainty]:
     """Return the last certainty of each board until its revision, by dataset. Two queries.
 
-    It is current where it was computed from exactly these entries and this baseline. Boards without any, with that of
-    another comparison group alone, and of datasets whose judgements are hidden now, are left out.
+    It is current if it was computed from exactly these entries and this baseline. Boards without certainty for their
+    comparison group, and those of datasets whose judgments are hidden now, are left out.
     """
     if not boards:
         return {}

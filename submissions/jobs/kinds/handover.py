@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 #: In a job's payload: what was found, and how often that was not there for who should score it.
 KEY = "retrieved"
 MISSED = "retrieved_missed"
-#: In the payload of a job that measures again: the key of the entry whose costs these are.
+#: Payload key of a job that measures again: the primary key of the measured entry.
 MEASURES = "measures"
 
 
@@ -89,9 +89,9 @@ def store_checked_run(
     *,
     may_be_empty: bool = False,
 ) -> RetrievedRun:
-    """Check a run as an upload is checked, without judgements, and store it. Raises InvalidRun.
+    """Check a run like an upload, without judgments, and store it. Raises InvalidRun.
 
-    `may_be_empty` accepts a run of the site's own without any line, as of BM25 over texts in another language.
+    `may_be_empty` accepts the site's own run without any line, for example of BM25 over texts in another language.
     """
     report = check_run(path, scoring_target(version))
     if not report.valid and not (may_be_empty and not path.stat().st_size):
@@ -154,7 +154,7 @@ def _return_to_retrievers(job: Job, found: RetrievalResult, **noted: int) -> Non
 
 
 def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
-    """Score, publish, and record the costs; the costs alone where an earlier result is measured again.
+    """Score, publish, and record the costs, or record only the costs if an earlier result is measured again.
 
     Raises as `finish`.
     """
@@ -214,7 +214,7 @@ def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
 
 
 def _replace_measurements(job: Job, found: RetrievalResult) -> None:
-    """Record the costs of the job's entry, and of its variants, and end the job."""
+    """Record the costs of the job's entry and of its variants, and end the job."""
     score.begin(job, State.SCORING)
     with transaction.atomic():
         lock_board(job.dataset_id)
@@ -234,7 +234,7 @@ def _replace_measurements(job: Job, found: RetrievalResult) -> None:
 
 
 def _record_measurements(entries: Mapping[str, Entry], found: RetrievalResult) -> None:
-    """Record the costs of each entry's system, by label, and those of BM25, which are its own entry's too."""
+    """Record the costs of each entry's system, by label, and those of BM25, also for BM25's own entry."""
     baseline = found.baseline.get("figures") or {}
     for label, entry in entries.items():
         if figures := found.figures.get(label):
