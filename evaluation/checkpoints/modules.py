@@ -308,10 +308,10 @@ def _with_tokenizer(
 def pooling_by_name(mode: str, width: int) -> Module:
     """The module that pools in this way."""
     written = {"pooling_mode": mode, "include_prompt": True}
-    return pooling_of_width(Module(POOLING, ModelPart({CONFIG: written}), pooling=mode), width)
+    return pooling_with_width(Module(POOLING, ModelPart({CONFIG: written}), pooling=mode), width)
 
 
-def pooling_of_width(module: Module, width: int) -> Module:
+def pooling_with_width(module: Module, width: int) -> Module:
     """Return the pooling module for token outputs with `width` dimensions."""
     written = {**module.part.json[CONFIG], "embedding_dimension": width}
     gives = width * (module.pooling.count("+") + 1)

@@ -148,7 +148,7 @@ def measure(
     report(1.0)
     return EfficiencyFigures(
         **figures,
-        **_figures_of_job(retrieval),
+        **_job_figures(retrieval),
         device=device,
         queries_per_second=throughput,
         batched=batched if throughput is not None else 0,
@@ -161,7 +161,7 @@ def measure(
     )
 
 
-def _figures_of_job(retrieval: Retrieval) -> dict[str, Any]:
+def _job_figures(retrieval: Retrieval) -> dict[str, Any]:
     """Return the figures that follow from the job that built the index."""
     return {
         "documents": retrieval.documents,
@@ -353,11 +353,11 @@ class _TimedRounds:
             start = clock()
             _search(self._engine, [query])
             end = clock()
-            found = time_between(start, end, device=self._device)
-            seconds.append(found.seconds)
-            self.elapsed += found.elapsed
+            timing = time_between(start, end, device=self._device)
+            seconds.append(timing.seconds)
+            self.elapsed += timing.elapsed
             self.interruptions += end.interruptions - start.interruptions
-            self._confirmed[number] |= found.undisturbed
+            self._confirmed[number] |= timing.undisturbed
             report((done + number / len(self._timed)) / wanted)
         self._seconds.append(seconds)
 

@@ -85,7 +85,7 @@ def judgement_lines(
         if form is not None:
             yield from _table(chain([(number, text)], texts), form, problems, str)
             return
-        problems.note(_problem_of(text), number)
+        problems.note(_line_problem(text), number)
 
 
 def _decoded(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[int, str]]:
@@ -138,7 +138,7 @@ def _headless(text: str) -> _Form | None:
     return None
 
 
-def _problem_of(text: str) -> str:
+def _line_problem(text: str) -> str:
     """Return the problem code of a line without a recognizable format."""
     fields = _fields(text)
     if text.lstrip().startswith(("{", "[")):

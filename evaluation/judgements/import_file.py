@@ -113,8 +113,8 @@ class _JudgementCollector:
             self._grade(line)
 
     def _grade(self, line: JudgementLine) -> None:
-        found = whole_grade(line.grade)
-        grade = _NONE_YET if found is None else found
+        whole = whole_grade(line.grade)
+        grade = _NONE_YET if whole is None else whole
         if line.grade and not LOWEST_GRADE <= grade <= self.highest:
             self.findings.note("grade", line.number)
             return

@@ -46,8 +46,8 @@ def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
             tried[line] = texts
     if tried:
         command = [sys.executable, "-I", __file__]
-        asked = json.dumps(list(tried.items()))
-        done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+        lines = json.dumps(list(tried.items()))
+        done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
         rows = [row.partition(" ") for row in done.stdout.splitlines()]
         if not rows:
             raise RuntimeError(f"patterns could not be checked: {done.stderr}")

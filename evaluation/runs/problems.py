@@ -107,7 +107,7 @@ class RunContents:
     first_line: int = 1
     #: By number the lines that messages quote.
     texts: dict[int, bytes] = field(default_factory=dict)
-    #: Whether scores that are tied in single precision differ as they are written.
+    #: Whether the file has different values for scores that are tied in single precision.
     ties_differ: bool = False
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class RunFacts:
     expected_queries: int
     judged_missing: bool
     maximum_depth: int
-    #: Documents of the longest ranking, and the measures that read more than these.
+    #: Number of documents in the longest ranking, and the measures that read more.
     depth: int = 0
     capped: tuple[str, ...] = ()
 
@@ -318,7 +318,7 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
 
 
 def has_many_ties(contents: RunContents) -> bool:
-    """Return whether so many scores are tied that the sender is told what decides their order."""
+    """Return whether enough scores are tied for a warning about their order."""
     return contents.counted.get(TIES, LineCount()).count > TIES_SHARE * max(1, contents.known_lines)
 
 
@@ -411,12 +411,12 @@ def is_header(text: bytes) -> bool:
 
 
 def recognize_other(rows: Sequence[bytes]) -> tuple[str, str] | None:
-    """Return the name of a file that is no run, by its first rows, and what to do; None for one that is not known."""
+    """Return the kind of a file that is not a run, by its first rows, and a hint, or None if it is unknown."""
     below_names = rows[1:] if rows and is_header(rows[0]) else rows
     cells = [re.split(rb"[\s,;]+", row.strip()) for row in below_names]
     if not cells:
         return None
-    if all(map(is_result_of_trec_eval, cells)):
+    if all(map(is_trec_eval_result, cells)):
         return "results of trec_eval", "Send the run that trec_eval scored."
     if not all(map(_is_judgement, cells)):
         return None
@@ -433,13 +433,13 @@ _RESULT = re.compile(
 )  # fmt: skip
 
 
-def is_result_of_trec_eval(cells: Sequence[bytes]) -> bool:
-    """Return whether these are a measure, a query or `all`, and a value."""
+def is_trec_eval_result(cells: Sequence[bytes]) -> bool:
+    """Return whether the cells are a measure, a query or `all`, and a value."""
     return len(cells) == 3 and _RESULT.fullmatch(cells[0]) is not None
 
 
 def _is_judgement(cells: Sequence[bytes]) -> bool:
-    """Whether these are `query 0 document grade` (TREC) or `query document grade` (BEIR)."""
+    """Return whether the cells are `query 0 document grade` (TREC) or `query document grade` (BEIR)."""
     iteration = len(cells) == 4 and cells[1] in (b"0", b"Q0", b"q0")
     return (iteration or len(cells) == 3) and _GRADE.fullmatch(cells[-1]) is not None
 

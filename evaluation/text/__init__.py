@@ -47,7 +47,7 @@ SNOWBALL_LANGUAGES = {
 class Analyser:
     """Turns text into terms. `name` is what boards print beside a baseline; `description` says each step.
 
-    `remark` is what a curator should know of it, in a sentence; mostly empty.
+    `remark` is a sentence for curators about its limits, usually empty.
     """
 
     name: str

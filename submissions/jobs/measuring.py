@@ -41,8 +41,8 @@ def request_measurement(entry: Entry) -> Job:
         raise CannotMeasure(f"{entry} was made from earlier content of the dataset: run the model again.")
     if Job.objects.exclude(state__in=TERMINAL).filter(payload__measures=entry.pk).exists():
         raise CannotMeasure(f"{entry} is being measured already.")
-    found = RetrievalResult.from_payload(origin.payload)
-    queue = found.queue if found else origin.queue  # a scorer may have ended it
+    retrieval = RetrievalResult.from_payload(origin.payload)
+    queue = retrieval.queue if retrieval else origin.queue  # a scorer may have ended it
     job = Job.objects.create(
         kind=Job.Kind.MODEL,
         queue=queue,

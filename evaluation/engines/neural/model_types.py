@@ -24,7 +24,7 @@ _IN_CONFIGURATION = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|"(\w+)" in kwar
 _IN_MODEL = re.compile(r'\bconfig\.([a-z]\w*)|getattr\(\s*(?:self\.)?config,\s*"(\w+)"')
 _CAUSAL_MASK = re.compile(r"create_(sliding_window_|chunked_)?causal_mask")
 #: The test of classes for being a decoder; they ignore `is_causal`.
-_TOLD = re.compile(r"config\.is_decoder(?! = )")
+_READS_IS_DECODER = re.compile(r"config\.is_decoder(?! = )")
 #: Types of AutoModelForCausalLM in which all tokens see each other.
 _BOTH_DIRECTIONS = frozenset({"cpmant", "xlnet"})
 #: Keys that are declared and have no effect: the mask is causal whatever they say.
@@ -53,7 +53,7 @@ def list_model_types() -> dict[str, Any]:
 def _is_causal(model_type: str, writes: bool) -> bool:
     """Return whether a type attends only to preceding tokens by default."""
     source = _sources(model_type)[1]
-    return (writes or _CAUSAL_MASK.search(source) is not None) and not _TOLD.search(source)
+    return (writes or _CAUSAL_MASK.search(source) is not None) and not _READS_IS_DECODER.search(source)
 
 
 def _keys_read(model_type: str) -> frozenset[str]:
@@ -71,7 +71,7 @@ def _keys_read(model_type: str) -> frozenset[str]:
         keys.add("partial_rotary_factor")
     keys -= {"is_causal", *_IGNORED.get(model_type, ())}
     follows = {match[1] for match in _CAUSAL_MASK.finditer(model)}
-    if follows and "chunked_" not in follows and not _TOLD.search(model):
+    if follows and "chunked_" not in follows and not _READS_IS_DECODER.search(model):
         keys.add("is_causal")
     return frozenset(keys)
 

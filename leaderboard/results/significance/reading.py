@@ -87,8 +87,8 @@ def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertain
     for row in _rows(list(latest.values())):
         board = boards[row["dataset_id"]]
         if row["comparison_group"] == board.comparison_group:
-            found = _certainty(row, current=True, baseline=board.baseline)
-            certainties[found.dataset] = replace(found, current=_is_computed_from(found, board))
+            certainty = _certainty(row, current=True, baseline=board.baseline)
+            certainties[certainty.dataset] = replace(certainty, current=_is_computed_from(certainty, board))
     return certainties
 
 

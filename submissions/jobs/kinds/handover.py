@@ -213,14 +213,14 @@ def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
     wake_worker(queue)
 
 
-def _replace_measurements(job: Job, found: RetrievalResult) -> None:
+def _replace_measurements(job: Job, retrieval: RetrievalResult) -> None:
     """Record the costs of the job's entry and of its variants, and end the job."""
     score.begin(job, State.SCORING)
     with transaction.atomic():
         lock_board(job.dataset_id)
         entry = Entry.objects.select_related("evaluation__run").get(pk=job.payload[MEASURES])
-        same_run = entry.evaluation is not None and entry.evaluation.run.version_id == found.version
-        if not found.figures or not same_run:
+        same_run = entry.evaluation is not None and entry.evaluation.run.version_id == retrieval.version
+        if not retrieval.figures or not same_run:
             reason = "it could not be timed" if same_run else "the dataset has other content now"
             finish(job, f"Not measured: {reason}. The earlier costs remain.")
             return
@@ -229,19 +229,19 @@ def _replace_measurements(job: Job, found: RetrievalResult) -> None:
             dataset=entry.dataset, system=entry.system, submission_reference=entry.submission_reference
         )
         by_label = {each.configuration.split(" · ")[0]: each for each in variants}
-        measured = {label: entry if label == "" else by_label.get(label) for label in found.figures}
-        _record_measurements({label: each for label, each in measured.items() if each}, found)
+        measured = {label: entry if label == "" else by_label.get(label) for label in retrieval.figures}
+        _record_measurements({label: each for label, each in measured.items() if each}, retrieval)
 
 
-def _record_measurements(entries: Mapping[str, Entry], found: RetrievalResult) -> None:
+def _record_measurements(entries: Mapping[str, Entry], retrieval: RetrievalResult) -> None:
     """Record the costs of each entry's system, by label, and those of BM25, also for BM25's own entry."""
-    baseline = found.baseline.get("figures") or {}
+    baseline = retrieval.baseline.get("figures") or {}
     for label, entry in entries.items():
-        if figures := found.figures.get(label):
-            record_measurement(entry, found.hardware, figures, baseline)
+        if figures := retrieval.figures.get(label):
+            record_measurement(entry, retrieval.hardware, figures, baseline)
     own = next(iter(entries.values()))
     row = Entry.objects.filter(
         dataset=own.dataset, comparison_group=own.comparison_group, is_baseline=True, system__slug=BM25.slug
     ).first()
     if baseline and row is not None:
-        record_measurement(row, found.baseline["hardware"], baseline, baseline)
+        record_measurement(row, retrieval.baseline["hardware"], baseline, baseline)

@@ -138,7 +138,7 @@ def test_a_new_team_of_an_approved_person_is_not_approved(settings: Any, secret:
     assert api.submit(dataset="secret", team=team.slug).body["code"] == "team_not_approved"
 
 
-def test_an_invitation_is_for_who_verified_the_address(settings: Any) -> None:
+def test_an_invitation_requires_the_verified_address(settings: Any) -> None:
     settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
     owner, ada = make_user("Olga"), make_user("Ada", email="ada@ibm.example")
     invitation, _ = invite(team_of(owner), "ada@ibm.example", owner=False, by=owner)
