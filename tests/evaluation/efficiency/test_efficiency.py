@@ -87,12 +87,12 @@ RETRIEVAL = Retrieval(
 
 
 #: A file of counters that does not exist, so that other work is unknown.
-UNTOLD = Path("/nowhere")
+NO_STATISTICS = Path("/nowhere")
 
 
 def instruments(clock: Callable[[], Moment], **more: Any) -> Instruments:
     """Return instruments that read `clock`, never wait, and see no other work."""
-    return Instruments(**{"clock": clock, "pause": lambda seconds: None, "statistics": UNTOLD, **more})
+    return Instruments(**{"clock": clock, "pause": lambda seconds: None, "statistics": NO_STATISTICS, **more})
 
 
 def figures_of(

@@ -1,4 +1,4 @@
-"""Forms of runs: what is accepted is read the same everywhere, what is not is named."""
+"""Formats of runs: all readers agree on accepted files, and other files are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs measured again: a job that runs the model of a result once more and publishes no other score."""
+"""Repeated measurements: a job runs the model of a result once more and publishes no other score."""
 
 from __future__ import annotations
 
