@@ -8,7 +8,7 @@ import pandas as pd
 
 from runboard import answers
 
-#: The columns with numbers that replace a column of text, such as “0.330–0.424”. They are present in every frame.
+#: Numeric columns that replace a text column, such as “0.330–0.424”. They are present in every frame.
 _NUMBERS = {
     "interval": ("low", "high"),
     "ranks": ("rank_low", "rank_high"),
@@ -27,7 +27,7 @@ _COUNTS = ("rank", "missing_queries", "rank_low", "rank_high", "wins", "ties", "
 def as_frame(board: answers.Board) -> pd.DataFrame:
     """Return the rows of a board as a data frame with the columns that `Client.board` describes."""
     keys = [column["key"] for column in board["columns"] if column["key"] != "system"]
-    # Those that this board does not have yet come last, so that no column is missing on any board.
+    # Columns that this board lacks come last, so that no column is missing on any board.
     keys += [key for key in _NUMBERS if key not in keys]
     shown = [name for key in keys for name in _NUMBERS.get(key, (key,))]
     own = (board["measure"], "delta")
@@ -48,7 +48,7 @@ def _record(row: answers.Row) -> dict[str, Any]:
     values: dict[str, Any] = {**row["values"]}
     if isinstance(values.get("wins"), str):
         values |= zip(("wins", "ties", "losses"), map(int, values["wins"].split("/")), strict=True)
-    if isinstance(values.get("coverage"), str):  # 17/18: how many of the benchmark's datasets the row has
+    if isinstance(values.get("coverage"), str):  # 17/18: number of the benchmark's datasets that the row has
         values["coverage"] = int(values["coverage"].partition("/")[0])
     gap = row["contamination_gap"]
     return {

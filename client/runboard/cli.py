@@ -108,7 +108,7 @@ def _add_submissions(command: AddCommand) -> None:
     watch.add_argument("submission")
     watch.add_argument("--timeout", type=float, help="seconds")
     cancel = command("cancel", _cancel, "stop a submission whose jobs have not ended")
-    withdraw = command("withdraw", _withdraw, "take a submission's results off every board")
+    withdraw = command("withdraw", _withdraw, "remove a submission's results from all boards")
     withdraw.add_argument("--why", required=True, help="the reason, which the boards show in their place")
     for each in (cancel, withdraw):
         each.add_argument("submission")

@@ -140,7 +140,9 @@ class Client:
         def ask(kind: str) -> pd.DataFrame:
             return as_frame(self.ask_for(answers.Board, "GET", f"{kind}/{slug}/board/", params=parameters))
 
-        return self._of_dataset_or_benchmark(ask, f"There is no dataset or benchmark “{slug}” on {self.url}.")
+        return self._ask_dataset_or_benchmark(
+            ask, f"There is no dataset or benchmark “{slug}” on {self.url}."
+        )
 
     def export(self, slug: str, form: str = "csv", **view: Any) -> bytes:
         """Return a board as the site exports it: csv, json, md (Markdown), tex (LaTeX), or bib (BibTeX)."""
@@ -151,9 +153,9 @@ class Client:
             return content_of(self._request("GET", url, params=parameters))
 
         message = f"There is no dataset or benchmark “{slug}”, or no format “{form}”. Formats: csv, json, md, tex, bib."
-        return self._of_dataset_or_benchmark(ask, message)
+        return self._ask_dataset_or_benchmark(ask, message)
 
-    def _of_dataset_or_benchmark(self, ask: Callable[[str], T], message: str) -> T:
+    def _ask_dataset_or_benchmark(self, ask: Callable[[str], T], message: str) -> T:
         """Return the answer for a dataset, or for a benchmark if no dataset has the name. Raises Refused."""
         for kind in ("datasets", "benchmarks"):
             try:
@@ -202,7 +204,7 @@ class Client:
         return self.ask_for(answers.Submission, "POST", f"submissions/{identifier}/cancel/")
 
     def withdraw(self, identifier: str, reason: str) -> answers.Submission:
-        """Take the results of a submission off every board; the reason, at most 300 characters, is public."""
+        """Remove the results of a submission from all boards; the reason, at most 300 characters, is public."""
         path = f"submissions/{identifier}/withdraw/"
         return self.ask_for(answers.Submission, "POST", path, json={"reason": reason})
 

@@ -73,7 +73,7 @@ class FileLimits:
     max_ungrouped_bytes: int = 512 * MIB
     #: A JSON file is parsed in memory whole, where it takes several times its size.
     max_json_bytes: int = 16 * MIB
-    #: Whether a tar archive is read; it is refused where text is expected.
+    #: Whether a tar archive is accepted, which is refused in place of text.
     may_be_tar: bool = False
 
 
@@ -269,7 +269,7 @@ class ExpandedFile:
 
 
 def _not_read(name: str) -> InvalidContent:
-    hint = "Send plain text, also compressed with gzip, zstd or bz2; or pack several files into a zip."
+    hint = "Send plain text, uncompressed or as .gz, .zst, or .bz2. Pack several files into a zip."
     return _compression(f"this is a {name}, which is not read here", hint)
 
 

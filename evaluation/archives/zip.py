@@ -115,10 +115,10 @@ def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = No
 
 
 class Archive:
-    """A zip's members, without folders and the files that systems and editors add.
+    """The members of a zip, without folders and the files that operating systems and editors add.
 
-    `names` have / between folders: Compress-Archive of Windows PowerShell writes a backslash there. `first_byte` is
-    where the first of all members begins: anything but 0 means that something stands before it.
+    `names` have / between folders, although Compress-Archive of Windows PowerShell writes backslashes. `first_byte` is
+    the offset of the first member: a value other than 0 means that other data precedes it.
     """
 
     def __init__(self, archive: zipfile.ZipFile, policy: ZipPolicy, allowance: ZipAllowance) -> None:
@@ -219,19 +219,19 @@ def _plain(name: str) -> str:
     return name.replace("\\", "/")
 
 
-#: Folders of systems, version control and editors, without capitals.
+#: Folders of operating systems, version control, and editors, in lower case.
 _CLUTTER_FOLDERS = frozenset((
     "__macosx", ".git", ".svn", ".hg", "__pycache__", ".ipynb_checkpoints", ".idea", ".vscode", ".vs", "$recycle.bin",
     "system volume information", ".spotlight-v100", ".trashes", ".fseventsd", ".temporaryitems", "@eadir", "lost+found",
 ))  # fmt: skip
-#: Files of systems, version control and editors.
+#: Files of operating systems, version control, and editors.
 _CLUTTER = re.compile(
     r"\._.*|\.ds_store|\.localized|\.apdisk|\.volumeicon\.icns|icon\r|(?:eh)?thumbs(?:_vista)?\.db|desktop\.ini"
     r"|\.directory|.*\.lnk|\.git.*|\.hg(?:ignore|tags)|\.editorconfig|\.nfs[0-9a-f]+|\.fuse_hidden.*"
     r"|.*~|~\$.*|\.~.*|\.#.*|#.*#|.*\.(?:bak|orig|rej|tmp|sw[a-p])",
     re.DOTALL | re.IGNORECASE,
 )
-#: Files that describe others.
+#: Files that document the others.
 _DOCUMENTATION = re.compile(
     r"(?:readme|licen[cs]e|copying|notice|citation|changelog|authors)(?:[-_].*)?(?:\.(?:md|txt|rst|html?|pdf|cff|bib))?",
     re.IGNORECASE,
@@ -239,13 +239,13 @@ _DOCUMENTATION = re.compile(
 
 
 def is_clutter(name: str) -> bool:
-    """Whether systems, version control or editors add files of this name, which has / between folders."""
+    """Return whether operating systems, version control, or editors add files of this name, with / between folders."""
     *folders, base = name.split("/")
     return not _CLUTTER_FOLDERS.isdisjoint(map(str.casefold, folders)) or _CLUTTER.fullmatch(base) is not None
 
 
 def without_documentation(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that are not those of a README, license and the like; all of them where nothing else is left."""
+    """Return the names without READMEs, licenses, and similar files, or all names if there are no others."""
     every = tuple(names)
     return tuple(name for name in every if not _DOCUMENTATION.fullmatch(name.rpartition("/")[2])) or every
 

@@ -79,8 +79,8 @@ def kind_of(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> Ch
     return CheckpointKind.SENTENCE_ENCODER if m.TRANSFORMER in roles and m.POOLING in roles else None
 
 
-#: Kinds whose queries and documents may have lengths of their own, and whose queries may be lengthened.
-_OF_TWO_LENGTHS = (CheckpointKind.MULTI_VECTOR, CheckpointKind.SPARSE_ENCODER)
+#: Kinds with separate maximum lengths for queries and documents, and with query expansion.
+_TWO_LENGTH_KINDS = (CheckpointKind.MULTI_VECTOR, CheckpointKind.SPARSE_ENCODER)
 _BETWEEN = frozenset({m.DENSE, m.NORMALIZE, "LayerNorm", "Dropout"})
 _OF_TOKENS = frozenset({"WeightedLayerPooling", "CNN"})
 #: What a kind is made of: the first module, what else has to be there, and what may, in any number and order.
@@ -129,7 +129,7 @@ def read_chain(
         if each.role == m.TRANSFORMER:
             transformer = read_transformer(each.source, _head(kind, roles), findings)
             if transformer is not None:
-                if kind not in _OF_TWO_LENGTHS:
+                if kind not in _TWO_LENGTH_KINDS:
                     transformer.refuse_late_settings(each.source, findings)
                 read.append(Module(each.role, transformer.module(), gives=transformer.hidden))
         elif (module := read_module(each, findings)) is not None:
@@ -144,7 +144,7 @@ def _with_widths(modules: Sequence[Module]) -> list[Module]:
     """Pooling modules that did not say how wide their input is, told by the model before them."""
     width = modules[0].gives
     return [
-        m.pooling_of_width(module, width)
+        m.pooling_with_width(module, width)
         if module.role == m.POOLING and not module.takes and width
         else module
         for module in modules

@@ -32,10 +32,10 @@ CODES: Mapping[str, str] = {
     # JSON
     "json_damaged": "Every JSON file is UTF-8 text with one value, no key twice, no NaN, and few levels deep.",
     "forbidden_key": "Remove the key: it can load code or files from elsewhere. Models are loaded without it.",
-    "own_code": "Code beside the weights is never run. Convert the checkpoint for the library's class; or, where that "
-    "class gives the same outputs, remove auto_map from the file, which states so.",
-    "ignored_key": "Send a checkpoint that the library's class computes as it was trained; or, where the model was "
-    "trained as the class computes, remove the key, which states so.",
+    "own_code": "Code beside the weights is never run. Convert the checkpoint for the library's class. If that class "
+    "gives the same outputs, remove auto_map from the file to state that.",
+    "ignored_key": "Send a checkpoint that the library's class computes as it was trained. If the model was "
+    "trained as the class computes, remove the key to state that.",
     "unknown_key": "Remove the key: only the keys that the documentation lists are taken in this file.",
     "value": "Give a value of the kind and size that the message names.",
     # The model
@@ -67,8 +67,8 @@ CODES: Mapping[str, str] = {
     "index that holds it.",
     "weights_type": "Weights are float32, float16 or bfloat16. Convert the model to one of these and pack it again.",
     "weights_shape": "Every weight has to have the shape that follows from the configuration.",
-    "weights_unknown": "A module's file, and a layer of a model, hold the tensors of their class and no others. The "
-    "class of the model_type may not be the one that was trained.",
+    "weights_unknown": "Remove tensors that the class of the module or layer does not have. The model_type may "
+    "name another class than the one that was trained.",
     "nan_weights": "Weights have to be finite numbers. The training diverged, or the conversion overflowed.",
     # Tokenizer
     "missing_tokenizer": "Send tokenizer.json: load the tokenizer with transformers, and save it with save_pretrained.",
@@ -87,8 +87,8 @@ CODES: Mapping[str, str] = {
     "prompt_names": "Without a choice only prompts named query, and document, passage or corpus, are put before texts.",
     "prompt_template": "Nothing to do where the model was trained otherwise.",
     "left_out": "Nothing to do: the file is not needed, and was not taken.",
-    "keys_left_out": "The keys are not used here. Nothing to do where the model was trained without them.",
-    "keys_not_read": "The library's class of this type does not read the keys. Nothing to do where the model was "
+    "keys_left_out": "The keys are not used here. Nothing to do if the model was trained without them.",
+    "keys_not_read": "The library's class of this type does not read the keys. Nothing to do if the model was "
     "trained without them.",
     "weights_not_sent": "Send the weights too when you submit it; whether they are finite is asked then.",
     "weights_left_out": "Nothing to do: the weights belong to no part that is used.",

@@ -27,7 +27,7 @@ ACTIVATIONS = (
     "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh", "torch.nn.modules.activation.ReLU",
     "torch.nn.modules.activation.GELU", "torch.nn.modules.activation.SiLU", "torch.nn.modules.activation.Sigmoid",
 )  # fmt: skip
-#: Those of them that leave the order of scores as it is.
+#: Activations that preserve the order of scores.
 SCORE_ACTIVATIONS = tuple(name for name in ACTIVATIONS if name.endswith(("Identity", "Tanh", "Sigmoid")))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 _EXACTLY = {"is_decoder": exactly(False), "add_cross_attention": exactly(False)}
@@ -174,13 +174,13 @@ def read_configuration(
 
 
 def refuse_code(auto_map: object, findings: Findings, shown: str, known: str = "") -> None:
-    """Refuse code beside the weights, whose model or tokens may be others than the library's; `known` is the same."""
+    """Refuse code beside the weights, which may differ from the library's class, unless its modules match `known`."""
     values = list(auto_map.values()) if isinstance(auto_map, dict) else [auto_map]
     names = [name for value in values for name in (value if isinstance(value, list) else [value]) if name]
     modules = [str(name).rpartition(".")[0] for name in names]
     if not all(known and re.fullmatch(known, module) for module in modules):
-        what = f"it names code, {quoted(names[0])}, in whose place the library's own class would run"
-        findings.refuse("own_code", shown, what, "auto_map")
+        message = f"it names code, {quoted(names[0])}, which is never run: the library's own class would run instead"
+        findings.refuse("own_code", shown, message, "auto_map")
 
 
 def _check_claims(
@@ -227,7 +227,7 @@ def refuse_activation(
 
 
 def _refuse_activations(found: dict[str, Any], findings: Findings, shown: str) -> None:
-    """Refuse activations of a cross-encoder's scores that change their order; the others are not applied."""
+    """Refuse activations that change the order of a cross-encoder's scores; others are ignored."""
     refuse_activation(found.get(_OLD_ACTIVATION), findings, shown, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
     own = found.get("sentence_transformers")
     if isinstance(own, dict):

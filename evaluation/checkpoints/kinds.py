@@ -25,7 +25,7 @@ from evaluation.checkpoints.templates import TEMPLATES, recognise
 from evaluation.checkpoints.transformer import Head, Transformer, read_transformer
 
 AUGMENTATION = "augmentation.safetensors"
-#: Where sentence-transformers saves how tokens are pooled.
+#: The folder in which sentence-transformers saves the pooling of tokens.
 _POOLING_FOLDER = "1_Pooling"
 _FOLDERS = {
     "query": ("query", "query_encoder", "question_encoder"),
@@ -336,8 +336,8 @@ def _pooled_here(
     dpr = any(name.startswith("DPR") for name in classes)
     pooling = pooling or ("cls" if dpr else "")
     if not pooling and source.within(_POOLING_FOLDER).has(CONFIG):
-        what = f"the file is missing, and {_POOLING_FOLDER}/ lies beside it, as in a model of sentence-transformers"
-        findings.refuse("missing_config", source.shown(MODULES), what)
+        message = f"the file is missing, although {_POOLING_FOLDER}/ is present, as in a model of sentence-transformers"
+        findings.refuse("missing_config", source.shown(MODULES), message)
         return None
     if pooling not in _POOLINGS[kind]:
         what = f"it does not say how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"

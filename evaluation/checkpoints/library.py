@@ -38,9 +38,9 @@ USES_OF: Mapping[CheckpointKind, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LibraryModels:
-    """The library's version, its types of models by what they are needed for, and the keys that each type reads.
+    """The library's version, its model types by use, and the keys that each type reads.
 
-    In a model of a `causal` type tokens see those before them alone, where its configuration says nothing.
+    A `causal` type attends only to preceding tokens unless its configuration states otherwise.
     """
 
     version: str
@@ -49,7 +49,7 @@ class LibraryModels:
     keys: Mapping[str, str]
 
     def keys_read(self, model_type: str) -> frozenset[str]:
-        """Return the keys of config.json that the classes of a type read; none for a type that is not listed."""
+        """Return the keys of config.json that the classes of a type read, empty for an unlisted type."""
         own = self.keys.get(model_type)
         return frozenset() if own is None else frozenset(f"{own} {self.keys['']}".split())
 

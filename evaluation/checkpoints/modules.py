@@ -71,7 +71,7 @@ _WITH_WEIGHTS = frozenset(
     {DENSE, STATIC, SPARSE_STATIC, AUTO_ENCODER, "LayerNorm", "WeightedLayerPooling", "CNN"}
 )
 CONFIG = "config.json"
-#: Modules that cannot be made without the values of their configuration.
+#: Modules that require a configuration file.
 _NEEDS_CONFIG = frozenset(
     {POOLING, DENSE, AUTO_ENCODER, LOGIT_SCORE, "LayerNorm", "WeightedLayerPooling", "CNN"}
 )
@@ -79,7 +79,7 @@ _WIDTHS = {
     DENSE: ("in_features", "out_features"), AUTO_ENCODER: ("input_dim", "hidden_dim"),
     "LayerNorm": ("dimension", "dimension"), POOLING: ("embedding_dimension", "embedding_dimension"),
 }  # fmt: skip
-#: What modules called the width of their input before.
+#: Former names of the key for the input width.
 _OLD_WIDTHS = {
     **dict.fromkeys((POOLING, SPLADE, "WeightedLayerPooling"), "word_embedding_dimension"),
     "CNN": "in_word_embedding_dimension",
@@ -223,8 +223,8 @@ def read_module(listed: Listed, findings: Findings) -> Module | None:
     """A module's files, or None where they are refused. Transformer and Router have readers of their own."""
     role, source = listed.role, listed.source
     if role in _NEEDS_CONFIG and not source.has(_CONFIGS.get(role, CONFIG)):
-        what = "the file is missing, and the list of modules names its folder"
-        findings.refuse("missing_config", source.shown(_CONFIGS.get(role, CONFIG)), what)
+        message = "the file is missing, although the list of modules names its folder"
+        findings.refuse("missing_config", source.shown(_CONFIGS.get(role, CONFIG)), message)
         return None
     values = _read_values(role, source, findings)
     part = ModelPart({_CONFIGS.get(role, CONFIG): values} if role != STATIC else {})
@@ -308,11 +308,11 @@ def _with_tokenizer(
 def pooling_by_name(mode: str, width: int) -> Module:
     """The module that pools in this way."""
     written = {"pooling_mode": mode, "include_prompt": True}
-    return pooling_of_width(Module(POOLING, ModelPart({CONFIG: written}), pooling=mode), width)
+    return pooling_with_width(Module(POOLING, ModelPart({CONFIG: written}), pooling=mode), width)
 
 
-def pooling_of_width(module: Module, width: int) -> Module:
-    """Return a pooling module that takes tokens' outputs of so many dimensions."""
+def pooling_with_width(module: Module, width: int) -> Module:
+    """Return the pooling module for token outputs with `width` dimensions."""
     written = {**module.part.json[CONFIG], "embedding_dimension": width}
     gives = width * (module.pooling.count("+") + 1)
     return replace(module, part=ModelPart({CONFIG: written}), takes=width, gives=gives)

@@ -38,7 +38,7 @@ class ModelPart:
 class Plan:
     """A whole checkpoint, valid: what its description will say, and its parts by name.
 
-    `template` is the one that a re-ranking language model is asked with. `also` are the kinds that further heads make
+    `template` is the prompt template of a re-ranking language model. `also` are the kinds that further heads make
     it.
     """
 

@@ -55,9 +55,9 @@ def rebuild(
 def open_checkpoint(
     folder: Path, wanted_kinds: Iterable[str | CheckpointKind], scratch: Path, pooling: str = ""
 ) -> Path:
-    """Return a rebuilt checkpoint for a model's folder or archive, in a new folder inside `scratch`.
+    """Rebuild the checkpoint in a model's folder or archive, and return its new folder inside `scratch`.
 
-    A folder that is rebuilt already is returned as it is. Raises InvalidContent if the model cannot be used or is of
+    A folder that was already rebuilt is returned unchanged. Raises InvalidContent if the model cannot be used or is of
     another kind, and FileNotFoundError.
     """
     kinds = frozenset(CheckpointKind(kind) for kind in wanted_kinds)

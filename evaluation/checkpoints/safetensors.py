@@ -32,7 +32,7 @@ _BUFFERS = frozenset({"I64", "I32", "BOOL"})
 #: The types that weights may have, and the bits that are all set in infinities and in what is no number.
 _EXPONENTS = {"F32": ("<u4", 0x7F800000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)}
 _WEIGHT_TYPES = frozenset(_EXPONENTS)
-#: Names of other types, such as F8_E4M3.
+#: Pattern for the names of other types, such as F8_E4M3.
 _TYPE_NAME = re.compile(r"(F|BF|I|U|C)\d{1,3}(_[A-Z0-9]{1,12})?", re.ASCII)
 _SHARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.safetensors", re.ASCII)
 

@@ -1,4 +1,4 @@
-"""config_sentence_transformers.json: prompts, similarity, cuts of vectors, and the settings of late interaction."""
+"""Settings in config_sentence_transformers.json: prompts, similarity, truncation, and late interaction."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ LATE: Mapping[str, Rule] = {
     "document_length": whole(1, MOST_POSITIONS), "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH,
     "attend_to_mask_tokens": TRUTH, "query_expansion": EXPANSION, "skiplist_words": WORDS,
 }  # fmt: skip
-#: Choices that no library's file has a place for. `pack` and the rebuilding of checkpoints store them under these keys:
-#: how a plain encoder is pooled, and the template that a re-ranking language model is asked with.
+#: Keys of choices that no library's file can store, which `pack` and the rebuilding of checkpoints write: the pooling
+#: of a plain encoder, and the prompt template of a re-ranking language model.
 POOLING, TEMPLATE = "runboard_pooling", "runboard_template"
-#: The setting that shortens vectors, by the class that reads it: to leading dimensions, to terms of greatest weight.
+#: The setting that truncates vectors, to leading dimensions or to the terms of greatest weight, by the class.
 CUTS = {"SentenceTransformer": "truncate_dim", "SparseEncoder": "max_active_dims"}
 _RULES: Mapping[str, Rule] = {
     **LATE,
     "truncate_dim": whole(1, MOST_DIMENSION),
     "max_active_dims": whole(1, MOST_VOCABULARY),
-    # The library computes these layers in float32 whatever the rest of the model computes in.
+    # The library computes these layers in float32, whatever the type of the rest of the model.
     "keep_in_fp32_modules": exactly([]),
     "prompts": _PROMPTS,
     "default_prompt_name": text(64),
@@ -72,9 +72,9 @@ _RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True, slots=True)
 class EncoderDefaults:
-    """Settings of a checkpoint. `similarity` is "cosine", "dot" or empty; `prompts` has one for each side by its name.
+    """Settings of a checkpoint. `similarity` is "cosine", "dot" or empty; `prompts` has one for each side.
 
-    `cuts` are the settings of CUTS that the file has.
+    `cuts` has the settings of CUTS that are in the file.
     """
 
     model_type: str = ""
@@ -87,7 +87,7 @@ class EncoderDefaults:
     template: str = ""
 
     def written(self, model_type: str, **late: Any) -> dict[str, Any]:
-        """The file of the rebuilt model. Only a cross-encoder, which has no sides, puts its default prompt itself."""
+        """Return the content of the rebuilt file. Only a cross-encoder adds its default prompt itself."""
         cut, scores = CUTS.get(model_type, ""), model_type == "CrossEncoder"
         return {
             "model_type": model_type,
@@ -125,7 +125,7 @@ def read_settings(source: ModelFiles, findings: Findings) -> EncoderDefaults:
 
 
 def _prompts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the prompts by name, with one for each side: an empty one is a choice, and the default one is for none."""
+    """Return the prompts by name, with one for each side: its own, which may be empty, or else the default prompt."""
     given: Mapping[str, Any] = values.get("prompts", {})
     default = given.get(values.get("default_prompt_name", ""))
     prompts = {

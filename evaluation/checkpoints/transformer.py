@@ -26,7 +26,7 @@ from evaluation.checkpoints.values import (
 )
 
 SETTINGS = "sentence_bert_config.json"
-#: Names of the file that earlier releases of sentence-transformers wrote; the first that is there counts.
+#: Names of the file, also in earlier releases of sentence-transformers; the first one that exists is read.
 _SETTINGS_NAMES = (SETTINGS, *(
     f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 ))  # fmt: skip
@@ -40,7 +40,7 @@ TASKS: dict[Head, str] = {
     "sequence": "sequence-classification",
     "causal": "text-generation",
 }
-#: Outputs of these heads, as the library calls them: of the model, and of its module Transformer.
+#: Output names of these heads, of the model and of its Transformer module.
 _OUTPUTS: dict[Head, tuple[str, str]] = {
     "base": ("last_hidden_state", "token_embeddings"),
     "masked": ("logits", "token_embeddings"),
@@ -69,7 +69,7 @@ _RULES = {
     "document_length": _LENGTH,
     "query_expansion": EXPANSION,
 }
-#: For attention that needs no padding, which is not used here.
+#: Settings of attention without padding, which is not used here.
 _UNREMARKED = ("unpad_inputs",)
 _KEPT = ("query_length", "document_length", "query_expansion")
 
@@ -92,10 +92,10 @@ class Transformer:
         return self.configuration.hidden
 
     def refuse_late_settings(self, source: ModelFiles, findings: Findings) -> None:
-        """Refuse settings of sentence_bert_config.json by which late interaction tells queries from documents."""
+        """Refuse settings of sentence_bert_config.json that treat queries and documents differently."""
         for key in self.settings:
-            what = "a model of this kind reads queries and documents alike here"
-            findings.refuse("value", source.shown(SETTINGS), what, key)
+            message = "models of this kind treat queries and documents alike here"
+            findings.refuse("value", source.shown(SETTINGS), message, key)
 
     def plain(self) -> ModelPart:
         """The files that transformers loads."""
@@ -144,7 +144,7 @@ def read_transformer(
 
 
 def read_settings(source: ModelFiles, head: Head, findings: Findings) -> dict[str, Any]:
-    """Return the settings in sentence_bert_config.json of a model with this head; none where there is no such file."""
+    """Return the settings in sentence_bert_config.json of a model with this head, empty without such a file."""
     name = next(filter(source.has, _SETTINGS_NAMES), "")
     if not name:
         return {}
@@ -159,9 +159,9 @@ def read_settings(source: ModelFiles, head: Head, findings: Findings) -> dict[st
 
 
 def _text_rules(head: Head) -> dict[str, Rule]:
-    """Return rules for settings that a model of texts with this head has no other way.
+    """Return rules for settings that allow only the standard values of a text model with this head.
 
-    A causal language model may have messages, which its chat template makes of texts: where the template is known,
+    A causal language model may have messages, which its chat template makes from texts: if the template is known,
     `checkpoints.templates` writes the same.
     """
     if head not in _OUTPUTS:

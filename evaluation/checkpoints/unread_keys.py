@@ -1,7 +1,7 @@
 """Keys of config.json that the library's class of a model type does not read.
 
-A key by which a model computes otherwise is refused there, unless its value is what the class does anyway: the class
-would run another model than the one that was trained. The others are reported.
+A key that changes what a model computes is refused, unless its value matches the behavior of the class: the class would
+run another model than the one that was trained. Other keys are reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BOOKKEEPING = re.compile(
     r".*_token_ids?|initializer_.*|.*(dropout|_drop|pdrop).*|.*_loss_.*|gradient_.*|max_position_embeddings|n_positions"
     r"|is_decoder|add_cross_attention|directionality|pooler_.*|summary_.*|use_(flash|memory_efficient)_.*|.*flash_attn.*|unpad_inputs|pad_vocab_.*"
 )
-#: Keys by which models compute otherwise, and the words that stand for what every class does.
+#: Patterns of keys that change outputs, and the words for the behavior of every class.
 _BEHAVIOR: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -37,7 +37,7 @@ _BEHAVIOR: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
 
 
 def report_unread_keys(model_type: str, values: Mapping[str, Any], findings: Findings, shown: str) -> None:
-    """Refuse keys that the library's class ignores although models compute by them, and remark on other such keys."""
+    """Refuse ignored keys that change outputs, and report other keys that the library's class does not read."""
     read = library_models().keys_read(model_type)
     unread = [key for key in values if read and key not in read and not _BOOKKEEPING.fullmatch(key)]
     others = []
@@ -49,18 +49,19 @@ def report_unread_keys(model_type: str, values: Mapping[str, Any], findings: Fin
         stated = [value for name, value in values.items() if name in read and pattern.fullmatch(name)]
         usual = [*words, model_type in library_models().causal if key == "is_causal" else False, *stated]
         if not _is_usual(values[key], usual):
-            what = (
+            message = (
                 f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"
             )
-            findings.refuse("ignored_key", shown, what, key)
+            findings.refuse("ignored_key", shown, message, key)
     if others:
         findings.remark("keys_not_read", shown, listed(others))
 
 
 def _is_usual(value: Any, usual: list[Any]) -> bool:
-    """Return whether a class computes as the value of a key says that it does not read.
+    """Return whether the value of an unread key matches the behavior of the class.
 
-    It does for what stands for nothing, and for one of `usual`: what every class does, and what keys that it reads say.
+    It does if it is empty or neutral, or one of `usual`: the behavior of every class, and the values of keys that are
+    read.
     """
     if isinstance(value, list):
         return all(_is_usual(each, usual) for each in value)

@@ -139,8 +139,8 @@ def typed_values(
 ) -> dict[str, Any]:
     """Return the keys whose values are numbers, truths, short plain words, or short lists and objects of these.
 
-    Numbers out of bounds are refused, and so are other values of the keys in `needed`. All else is left out with a
-    remark. null is taken: it can be other than absent.
+    Numbers out of bounds are refused, and so are other values of the keys in `needed`. Others are left out with a
+    remark. null is accepted, because it can differ from an absent key.
     """
     taken, left = {}, []
     for key, value in found.items():
@@ -149,7 +149,7 @@ def typed_values(
             _check_numbers(key, value, findings, file)
         elif key in needed:
             findings.refuse(
-                "value", file, "the model reads the key, and a value of this form is not taken", key
+                "value", file, "the model reads the key, and values of this form are not accepted", key
             )
         else:
             left.append(key)

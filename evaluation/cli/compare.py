@@ -29,7 +29,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "corrected by Holm, and by how many queries.",
     )
     compare.add_argument("--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv")
-    compare.add_argument("runs", type=Path, nargs="+", help="runs in any form; the first is the baseline")
+    compare.add_argument("runs", type=Path, nargs="+", help="runs in any format; the first is the baseline")
     measures_option(compare)
     compare.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
     compare.set_defaults(run=run_compare)

@@ -67,8 +67,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--template",
         choices=list(TEMPLATES),
-        help="for a language model that re-ranks and whose own chat template is not recognized: the one it was trained "
-        "with; the archive keeps it",
+        help="prompt template of a re-ranking language model whose own chat template is not recognized; stored in the "
+        "archive",
     )
     parser.add_argument(
         "--headers",
@@ -181,7 +181,7 @@ def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: P
 
 
 def _write_into_configurations(staged: Path, name: str, values: Mapping[str, object]) -> None:
-    """Write values into the configurations of this name beside each model; damaged files are refused later."""
+    """Write values into the file `name` beside each model configuration; damaged files are refused later."""
     for path in staged.rglob("config.json"):
         with suppress(ValueError, TypeError, AttributeError):
             if "model_type" in json.loads(path.read_text(encoding="utf-8")):
@@ -240,7 +240,7 @@ def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
         )
     except InvalidParameter as error:  # the trial sets none, so the model's files leave a choice open
         remedy = (
-            "Give it to pack as --template NAME, which the archive keeps, or skip the trial with --no-trial."
+            "Pass it to pack as --template NAME, which the archive stores, or skip the trial with --no-trial."
         )
         raise ModelFailure("choice_needed", f"{error} {remedy}") from error
     print(

@@ -32,7 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
     score.add_argument(
         "--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv; may be compressed"
     )
-    score.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table or JSON")
+    score.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table, or JSON")
     measures_option(score)
     score.add_argument(
         "--candidates-only", action="store_true", help="pass over documents that are not judged"
@@ -52,7 +52,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="check a run file",
         description="Say everything that is wrong with a run, as the site does.",
     )
-    check.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table or JSON")
+    check.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table, or JSON")
     check.add_argument("--queries", type=Path, help="the dataset's queries.jsonl")
     documents = check.add_mutually_exclusive_group()
     documents.add_argument("--corpus", type=Path, help="the dataset's corpus.jsonl")

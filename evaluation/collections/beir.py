@@ -63,13 +63,13 @@ _LINE_PROBLEMS = {
         "has",
         "have",
         "no `text`",
-        "Name the field with the text `text`, as BEIR does. It may be missing or null only where other lines have it.",
+        "Name the text field `text`, as BEIR does. Lines may omit it only if other lines have it.",
     ),
     "not_a_string": (
         "has",
         "have",
         "an `_id`, `title` or `text` that is neither a string nor a whole number",
-        "Write identifiers and texts in double quotes: fractions, booleans and lists have no single form as text.",
+        "Write identifiers and texts in double quotes: fractions, booleans, and lists are not accepted.",
     ),
     "unusable_id": (
         "has",
@@ -86,7 +86,7 @@ _LINE_PROBLEMS = {
 }
 
 
-#: Names of fields in which libraries write the text of a document, and that of a query.
+#: Field names for the text of a document, and of a query, in other libraries.
 OTHER_TEXT_FIELDS = ("contents", "content", "body", "passage", "passage_text", "document", "doc_text")
 OTHER_QUERY_FIELDS = ("query", "query_text", "question")
 
@@ -122,7 +122,7 @@ class FileProblems(LineProblems):
         self._others.append(problem)
 
     def add_counts(self, other: LineProblems) -> None:
-        """Add the counts and first lines of others."""
+        """Add the counts and first lines of `other`."""
         self.counts.update(other.counts)
         for code, lines in other.lines.items():
             self.lines[code] = sorted([*self.lines[code], *lines])[:LINES_NAMED]
@@ -250,7 +250,7 @@ def _iterate_records(
 
 
 def _normalize(record: Any) -> str | None:
-    """Make strings of the record's `_id` and `text`; return the code of what is wrong with them, if anything."""
+    """Convert the record's `_id` and `text` to strings; return the code of a problem, or None."""
     if not isinstance(record, dict):
         return "malformed_json"
     identifier = as_text(record.get("_id"))
@@ -270,7 +270,7 @@ def _normalize(record: Any) -> str | None:
 
 
 def as_text(value: Any) -> str | None:
-    """Return an id or text as a string: null is empty, a whole number its digits; None for anything else."""
+    """Return an id or text as a string, empty for null, the digits of a whole number, and None for anything else."""
     if isinstance(value, str):
         return value
     if value is None:

@@ -33,13 +33,13 @@ from evaluation.collections.other_formats import (
 
 
 def _canonical(name: str) -> str:
-    """A column's name without capitals, blanks, quotes, `#`, `-` and `_`."""
+    """Return a column's name in lower case, without spaces, quotes, `#`, `-`, and `_`."""
     return "".join(letter for letter in name.lower() if letter not in "-_#\"' \r\t")
 
 
 #: The column of a query's text, which has further names.
 _QUERY_TEXT = "query text"
-#: Column → the names that it may have, in order of preference, as `_canonical` writes them.
+#: Column → its names in order of preference, as `_canonical` writes them.
 _NAMES = {
     "_id": ("id",),
     "text": ("text", "content"),
@@ -58,7 +58,7 @@ _NAMES = {
         "passage",
     ),
 }
-#: Further names, where a table has one of them alone: nobody can tell what a second one means.
+#: Further names, which a table may have once: the meaning of a second one would be ambiguous.
 _OTHER_NAMES = {
     "_id": (
         "docid",
@@ -160,19 +160,16 @@ def _records(path: Path, text_column: str) -> Iterator[Record]:
 
 
 def _text(path: Path, line: int, value: Any) -> str:
-    """Return an id or text as a string. Raises InvalidContent for a value that could be written in several ways."""
+    """Return an id or text as a string. Raises InvalidContent for fractions, booleans, lists, and objects."""
     text = as_text(value)
     if text is None:
         message = f"{str(value)[:60]!r} is neither a text nor a whole number"
-        raise wrong(path, [line], message, "Write ids and texts as texts, in double quotes.")
+        raise wrong(path, [line], message, "Write ids and texts as strings, in double quotes.")
     return text
 
 
 def has_other_names(path: Path, part: str) -> bool:
-    """Whether a file of JSON lines, `corpus.jsonl` or `queries.jsonl`, has ids and texts under other names than BEIR's.
-
-    The first line tells.
-    """
+    """Return whether `corpus.jsonl` or `queries.jsonl` names ids and texts differently from BEIR, by its first line."""
     line = next((line for _, line in iterate_lines(path, FileProblems(path.name)) if line.strip()), b"")
     try:
         record = orjson.loads(line)
@@ -201,7 +198,7 @@ def _columns(
 
 
 def column_places(cells: Sequence[str], columns: Sequence[str]) -> tuple[int, ...] | None:
-    """Return where a header has each of these columns; None where one is missing or ambiguous."""
+    """Return the positions of these columns in a header, or None if one is missing or ambiguous."""
     places = [_place(tuple(cells), column) for column in columns]
     if "score" in columns and "rank" in map(_canonical, cells):  # a run
         return None

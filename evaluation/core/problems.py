@@ -46,8 +46,8 @@ class Problem:
 class RunStatistics:
     """What was read: counts of lines, queries and distinct tags, sizes in bytes, header metadata.
 
-    `known_queries` counts those of the queries that are the dataset's, and `depth` is the number of documents of the
-    longest of their rankings.
+    `known_queries` counts the queries that belong to the dataset, and `depth` is the number of documents in the longest
+    of their rankings.
     """
 
     lines: int = 0

@@ -22,9 +22,9 @@ class TooSlow(Exception):
 class Effort:
     """How many searches warm up, and how many are timed at least, of how many queries at most.
 
-    `batched` is how many queries throughput is taken over at most. There are `rounds` of timed searches unless these
-    take `seconds`; where the interval of their mean is not narrow then, up to `most_rounds` or `most_seconds`. `pause`
-    is the seconds between rounds: a disturbance of some seconds does not meet all of them.
+    Throughput is measured over at most `batched` queries. There are `rounds` of timed searches unless these take
+    `seconds`; if the interval of their mean is not narrow then, rounds continue up to `most_rounds` or `most_seconds`.
+    `pause` is the number of seconds between rounds, so that a short disturbance does not affect all of them.
     """
 
     warm_up: int

@@ -29,11 +29,11 @@ _PERHAPS = (
     "flops_per_document",
     "other_work",
 )
-#: Fields that measurements under earlier protocols lack, and what holds for them.
+#: Fields that measurements under earlier protocols lack, and their values.
 _SINCE = {"stored_runs": 0, "rounds": 1, "unsettled": 0, "batched": 0, "interruptions": 0}
 _LONGEST_TEXT = 40
-#: A measurement is noisy where more of its queries than this share are unsettled, where the spread is a greater share
-#: of the mean, or where other work used a greater share of the machine's processors.
+#: A measurement is noisy if the share of unsettled queries, the spread as a share of the mean, or the share of the
+#: machine's processors that other work used is greater.
 MOST_UNSETTLED, MOST_SPREAD, MOST_OTHER_WORK = 0.1, 0.1, 0.25
 _TOO_LARGE = 2**63
 
@@ -65,10 +65,10 @@ class EfficiencyFigures:
     whole process since its start, `energy_source` what `energy_joules_per_query` is the energy of. `stored_runs` counts
     the runs that the system began with: these were searched before, and that is in no figure.
 
-    The searches were made in `rounds` with `threads` threads; `spread_ms` is how far the mean latency may be off, by
-    the differences of groups of rounds, and None under protocol v1, which had one round. `unsettled` counts the queries
-    whose quickest search no other one confirms, or that were disturbed each time; `interruptions` counts the times that
-    the kernel gave the process's processor away, and `other_work` is the share of the machine's processors that other
+    The searches were made in `rounds` with `threads` threads; `spread_ms` is the uncertainty of the mean latency,
+    from the differences of groups of rounds, and None under protocol v1, which had one round. `unsettled` counts the
+    queries whose fastest search no other one confirms, or that were always disturbed; `interruptions` counts the times
+    that the kernel preempted the process, and `other_work` is the share of the machine's processors that other
     processes used meanwhile.
 
     `job_seconds` are those of indexing the corpus and searching all queries, where this job did both.
@@ -137,7 +137,7 @@ class EfficiencyFigures:
 
 
 def noise_reasons(figures: Mapping[str, Any]) -> list[str]:
-    """Return the reasons, by `EfficiencyFigures.as_data`, why the times are not those of a quiet machine."""
+    """Return the reasons why times in `EfficiencyFigures.as_data` are not those of a quiet machine, if any."""
     reasons = []
     unsettled, queries = figures.get("unsettled", 0), figures["queries"]
     spread, mean = figures.get("spread_ms") or 0.0, figures["latency_ms"]["mean"]

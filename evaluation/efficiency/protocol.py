@@ -1,19 +1,19 @@
-"""Protocol v3: how long a search takes, and what the system needs, measured where its index is.
+"""Protocol v3 for the time of a search and the resources of a system, measured where its index is.
 
 One search at a time, in one process and one thread, from a query's text to its top 100 with ids. After 20 searches
-that are not counted, up to 100 queries, spaced evenly over all, are searched in rounds: all in their order, again and
-again. A query's time is that of its quickest search. The time for which the kernel gave the processor to other work is
-left out: a thread that never waited by itself needed only the processor time that it was given. Searches that wait, and
+that are not counted, up to 100 queries, spaced evenly over all, are searched in rounds, each in the same
+order. A query's time is that of its fastest search. The time for which the kernel gave the processor to other work is
+excluded: a thread that never waited by itself needed only its own processor time. Searches that wait, and
 those on a GPU, count with all their elapsed time. Results are not cached. A system's first stage and the encoding of
 the query are part of its time, and reported separately.
 
-There are at least 200 searches and two rounds, and ten rounds where these take less than ten seconds, with pauses
-between them, because caches and memory are shared with other work that slows searches down for seconds on end without
-interrupting them. Rounds go on until the interval of the mean is narrow, or until forty rounds or thirty seconds. For
-the interval, rounds are divided into up to five consecutive groups: the spread is the most that the mean rises by where
-one group is left out, so a time that only one group has seen widens it. `unsettled` counts the queries whose two
-quickest searches differ by more than a tenth, or that were interrupted whenever they waited. `other_work` is the share
-of the machine's processors that other processes used meanwhile.
+There are at least 200 searches and two rounds, and ten rounds if these take less than ten seconds, with pauses
+between them, because other work can slow searches down for several seconds through shared caches and memory without
+interrupting them. Rounds continue until the interval of the mean is narrow, or until forty rounds or thirty seconds.
+For the interval, rounds are divided into up to five consecutive groups: the spread is the largest increase of the mean
+when one group is left out, so a time that occurred in only one group widens it. `unsettled` counts the queries whose
+two fastest searches differ by more than a tenth, or that were interrupted whenever they waited. `other_work` is the
+share of the machine's processors that other processes used meanwhile.
 
 Throughput is over all queries, or 1,000 that are spaced evenly over more, in batches of 64, once, with all threads of
 the job.
@@ -89,8 +89,8 @@ MeasureProgress = Callable[[float], None]
 class Instruments:
     """The readings that a measurement is made with.
 
-    `clock` reads the clocks of the searching thread, `pause` waits for so many seconds between rounds, `meter` counts
-    energy (None: with the counters of this machine), and `statistics` is the file of the processors' counters.
+    `clock` reads the clocks of the searching thread, `pause` waits for a number of seconds between rounds, `meter`
+    counts energy (None: the counters of this machine), and `statistics` is the file of the processors' counters.
     """
 
     clock: Callable[[], Moment] = read_moment
@@ -111,11 +111,11 @@ def measure(
     progress: MeasureProgress | None = None,
     instruments: Instruments = Instruments(),
 ) -> EfficiencyFigures:
-    """Measure what the engine, whose index is open, costs.
+    """Measure the costs of an engine whose index is open.
 
     Args:
         engine: The engine, ready to search.
-        queries: All queries of the dataset; ValueError is raised where there is none.
+        queries: All queries of the dataset. Raises ValueError if there are none.
         retrieval: How the index was built.
         device: Where the engine computes, "cpu" or "cuda".
         checkpoint: The folder of the model that it runs, if any.
@@ -148,7 +148,7 @@ def measure(
     report(1.0)
     return EfficiencyFigures(
         **figures,
-        **_figures_of_job(retrieval),
+        **_job_figures(retrieval),
         device=device,
         queries_per_second=throughput,
         batched=batched if throughput is not None else 0,
@@ -161,7 +161,7 @@ def measure(
     )
 
 
-def _figures_of_job(retrieval: Retrieval) -> dict[str, Any]:
+def _job_figures(retrieval: Retrieval) -> dict[str, Any]:
     """Return the figures that follow from the job that built the index."""
     return {
         "documents": retrieval.documents,
@@ -300,7 +300,7 @@ class _TimedRounds:
         return np.array(self._seconds, dtype=np.float64)
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of the searches; parts of a search have their share of all searches, of the mean."""
+        """Return the figures of the searches; `parts_ms` scales the time of each part over all searches to the mean."""
         times = self.times()
         share = 1000 * float(times.min(axis=0).mean()) / self.elapsed if self.elapsed else 0.0
         return {
@@ -319,7 +319,7 @@ class _TimedRounds:
         }
 
     def unsettled(self) -> int:
-        """Count the queries whose quickest search no other confirms, or that were disturbed in every round."""
+        """Count the queries whose fastest search no other one confirms, or that were disturbed in every round."""
         quickest, second = np.sort(self.times(), axis=0)[:2]
         return int((~((second <= (1 + SETTLED) * quickest) & self._confirmed)).sum())
 
@@ -353,17 +353,17 @@ class _TimedRounds:
             start = clock()
             _search(self._engine, [query])
             end = clock()
-            found = time_between(start, end, device=self._device)
-            seconds.append(found.seconds)
-            self.elapsed += found.elapsed
+            timing = time_between(start, end, device=self._device)
+            seconds.append(timing.seconds)
+            self.elapsed += timing.elapsed
             self.interruptions += end.interruptions - start.interruptions
-            self._confirmed[number] |= found.undisturbed
+            self._confirmed[number] |= timing.undisturbed
             report((done + number / len(self._timed)) / wanted)
         self._seconds.append(seconds)
 
 
 def mean_spread(times: Times) -> float:
-    """Return by how many milliseconds the mean rises at most where one of up to five groups of rounds is left out.
+    """Return the largest increase of the mean, in ms, when one of up to five groups of rounds is left out.
 
     Groups are consecutive. `times` are seconds of each search, shape (rounds, queries), with at least two rounds.
     """
@@ -375,7 +375,7 @@ def mean_spread(times: Times) -> float:
 def _throughput(
     engine: Engine, queries: Sequence[Query], most: int, clock: Callable[[], Moment]
 ) -> float | None:
-    """Return queries a second, in batches, over so many; None where that is no batch, or the clock is too coarse."""
+    """Return queries per second in batches, over at most `most`, or None without a whole batch or a fine clock."""
     if most < min(BATCH, len(queries)):
         return None
     queries = sample_evenly(queries, most)

@@ -1,4 +1,4 @@
-"""How long a single search takes by itself, on a machine that may have other work."""
+"""Timing of single searches on a machine that may have other work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-#: Threads that a timed search has: with one, its time is that of its system alone, and comparable with BM25's.
+#: Threads of a timed search. With one thread, other work can be excluded from its time, and BM25 is comparable.
 THREADS = 1
 #: The system's counters of the time of its processors.
 STATISTICS = Path("/proc/stat")
@@ -65,7 +65,7 @@ def read_moment() -> Moment:
 
 
 class SearchTime(NamedTuple):
-    """The time of a search: seconds `elapsed`, those of them that count, and whether these are its own alone."""
+    """The time of a search: seconds elapsed, seconds that count, and whether no other work is included."""
 
     elapsed: float
     seconds: float
@@ -73,10 +73,10 @@ class SearchTime(NamedTuple):
 
 
 def time_between(start: Moment, end: Moment, *, device: str) -> SearchTime:
-    """Return the time of a search without the time for which other work had its processor.
+    """Return the time of a search without the time for which other work used its processor.
 
-    A thread that never paused could always go on, so the processor was at work for others in the time that it did not
-    give to the thread. Where a thread paused, or uses a GPU, all elapsed time counts, which may be the search's own.
+    A thread that never paused could always run, so the processor did other work in the time that it did not give to
+    the thread. If a thread paused or uses a GPU, all elapsed time counts, since it may belong to the search.
     """
     elapsed = end.elapsed - start.elapsed
     if device == "cpu" and end.pauses == start.pauses:
@@ -92,7 +92,7 @@ class OtherWork:
         self._start = self._read()
 
     def share(self) -> float | None:
-        """Return the share since the start, 0 to 1; None where the system does not tell."""
+        """Return the share since the start, 0 to 1, or None if the system does not report it."""
         end = self._read()
         if self._start is None or end is None:
             return None
@@ -100,7 +100,7 @@ class OtherWork:
         return min(max((busy - own) / total, 0.0), 1.0) if total > 0 else None
 
     def _read(self) -> tuple[float, float, float] | None:
-        """Return seconds of all processors, of those the busy ones, and of these this process's own."""
+        """Return the seconds of all processors, the busy ones among them, and those of this process."""
         try:
             line = self._statistics.read_text(encoding="ascii").partition("\n")[0]
             ticks = [int(field) for field in line.split()[1 : 1 + _COUNTED_TWICE]]

@@ -59,7 +59,7 @@ class InvalidParameter(ValueError):
 class Parameter:
     """One setting of an engine. `choices` lists all values it takes; else numbers lie from `least` to `most`.
 
-    A whole number whose default is AUTO may be left to the checkpoint.
+    For a whole number whose default is AUTO, the checkpoint may decide.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Parameter:
     most: float | None = None
     #: Raises InvalidParameter for a text that does not say what it should.
     check: Callable[[str], object] | None = None
-    #: Returns the one spelling that a text has among several. Raises ValueError, with a message for people.
+    #: Returns the canonical spelling of a text. Raises ValueError with a message for users.
     canonical: Callable[[str], str] | None = None
 
     @property
@@ -139,8 +139,8 @@ def _format_number(number: float) -> str:
 class SearchResult:
     """The documents found for a query, best first, with their scores (float32, descending).
 
-    Equal scores are in descending byte order of the document ids, the order in which trec_eval reads them; BM25's are
-    made different (see `kernels.write_order_into_scores`).
+    Equal scores are in descending byte order of the document ids, the order in which trec_eval reads them. BM25 has no
+    equal scores (see `kernels.write_order_into_scores`).
     """
 
     query_id: str

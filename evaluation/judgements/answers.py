@@ -51,13 +51,12 @@ _PROBLEMS = {
     ),
     "endless_pattern": (
         f"{{lines}} with a pattern that takes more than {pattern_check.TRIED} s on a text of {pattern_check.TRIAL:,} "
-        "characters, or too much time or memory to be compiled",
+        "characters, or too much time or memory to compile",
         EndlessPattern.HINT,
     ),
     "too_many_patterns": (
-        f"{{lines}} where the file has more than {pattern_check.MOST:,} patterns, or those before took more than "
-        f"{pattern_check.ALTOGETHER:g} s",
-        "Write plain strings as `answers` where they do; simplify or remove patterns.",
+        f"{{lines}} past the limit of {pattern_check.MOST:,} patterns, or of {pattern_check.ALTOGETHER:g} s for checks",
+        "Write plain strings as `answers` where possible, and simplify or remove patterns.",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Forms of judgement files: TREC qrels, and tables with or without a header, told by their first line."""
+"""Formats of judgment files, recognized by their first line: TREC qrels, and tables with or without a header."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from evaluation.core.problems import LineProblems
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0*)?")
 _COLUMNS = ("query-id", "corpus-id", "score")
-#: A cell of a header has no digits, so that no line of judgements is taken for one.
+#: A cell of a header has no digits, so that no line of judgments is mistaken for a header.
 _NAME = re.compile(r"[^\W\d][^\d]*|#.*")
 
-#: code → (message, hint) of a line that has no form of a judgement.
+#: code → (message, hint) for lines that are not judgments.
 PROBLEMS = {
     "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
     "fields": (
-        "not of the file's form: {lines}",
-        "Write `query 0 document grade` (TREC), or query, document and grade with tabs or commas between them, usually "
+        "not in the format of the file: {lines}",
+        "Write `query 0 document grade` (TREC), or query, document, and grade separated by tabs or commas, usually "
         "under the header `query-id<TAB>corpus-id<TAB>score`.",
     ),
     "header": (
         "a header that does not name the query, the document, and the grade: {lines}",
-        "Name the columns query-id, corpus-id and score, as BEIR does; or leave the header out.",
+        "Name the columns query-id, corpus-id, and score, as BEIR does, or omit the header.",
     ),
     "json": (
-        "JSON, which is not read as judgements: {lines}",
+        "JSON, which is not supported for judgements: {lines}",
         "Write a line for each judgement: `query-id<TAB>corpus-id<TAB>score`.",
     ),
     "run": (
@@ -41,7 +41,7 @@ PROBLEMS = {
 
 
 class JudgementLine(NamedTuple):
-    """One judgement as the file has it: 1-based line, ids and grade as text."""
+    """A judgment as written in the file: 1-based line number, ids, and the grade as text."""
 
     number: int
     query: str
@@ -50,7 +50,7 @@ class JudgementLine(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """Where the query, document, and grade are; the separator is empty for white space.
+    """The columns of query, document, and grade in a table; the separator is empty for white space.
 
     `width` is the exact number of fields, 0 under a header, where further columns are ignored.
     """
@@ -61,7 +61,7 @@ class _Form(NamedTuple):
 
 
 def whole_grade(text: str) -> int | None:
-    """Return the grade of `2` or `2.0`; None for anything that is not a whole number."""
+    """Return the grade of a text such as `2` or `2.0`, or None if it is not a whole number."""
     match = _GRADE.fullmatch(text)
     return int(match[1]) if match else None
 
@@ -69,9 +69,9 @@ def whole_grade(text: str) -> int | None:
 def judgement_lines(
     lines: Iterable[bytes], problems: LineProblems, clean: Callable[[str], str] = str
 ) -> Iterator[JudgementLine]:
-    """Yield the judgements of a file's lines, and note those that are none in `problems`.
+    """Yield the judgments in a file's lines, and note other lines in `problems`.
 
-    The first line decides the form of all. `clean` is applied to the cells of tables under a header.
+    The first line decides the format of all. `clean` is applied to the cells of tables under a header.
     """
     texts = _decoded(lines, problems)
     for number, text in texts:
@@ -85,7 +85,7 @@ def judgement_lines(
         if form is not None:
             yield from _table(chain([(number, text)], texts), form, problems, str)
             return
-        problems.note(_problem_of(text), number)
+        problems.note(_line_problem(text), number)
 
 
 def _decoded(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[int, str]]:
@@ -103,7 +103,7 @@ def _decoded(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[i
 
 
 def _fields(text: str) -> list[str]:
-    """Split at ASCII white space alone: other spaces may be part of an id."""
+    """Split at ASCII white space only: other spaces may be part of an id."""
     return [field.decode() for field in text.encode().split()]
 
 
@@ -120,7 +120,7 @@ def _header(text: str) -> _Form | None:
 
 
 def _headless(text: str) -> _Form | None:
-    """Return the form of a first line that is a judgement itself, as far as it tells one."""
+    """Return the format of a table whose first line is a judgment, or None if it is not clear."""
     fields = _fields(text)
     for separator in (",", ";"):
         cells = [cell.strip() for cell in text.split(separator)]
@@ -138,8 +138,8 @@ def _headless(text: str) -> _Form | None:
     return None
 
 
-def _problem_of(text: str) -> str:
-    """The code of a line that tells no form."""
+def _line_problem(text: str) -> str:
+    """Return the problem code of a line without a recognizable format."""
     fields = _fields(text)
     if text.lstrip().startswith(("{", "[")):
         return "json"
@@ -163,7 +163,7 @@ def _table(
 def _rows(
     texts: Iterator[tuple[int, str]], separator: str, problems: LineProblems
 ) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of each row that is not blank. A quoted cell may span lines; its first one is named."""
+    """Yield (line, cells) of each row that is not blank; a row that spans lines has the number of its first line."""
     if separator in ("", "\t"):
         for number, text in texts:
             if text.strip():

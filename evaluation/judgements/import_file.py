@@ -1,5 +1,4 @@
-"""Judgements that somebody made, read with everything that is wrong with them: TREC qrels, a table such as BEIR's, or
-a pool's CSV filled in.
+"""Imports of judgments, with all problems of the file: TREC qrels, a table such as BEIR's, or a pool's CSV filled in.
 
 A line without a grade, or with a negative one, is *not judged yet*: it is counted, and changes nothing. Grades are
 whole numbers from -2 (TREC's mark of spam) to 10, or to the highest grade that the dataset knows already. Where it
@@ -114,8 +113,8 @@ class _JudgementCollector:
             self._grade(line)
 
     def _grade(self, line: JudgementLine) -> None:
-        found = whole_grade(line.grade)
-        grade = _NONE_YET if found is None else found
+        whole = whole_grade(line.grade)
+        grade = _NONE_YET if whole is None else whole
         if line.grade and not LOWEST_GRADE <= grade <= self.highest:
             self.findings.note("grade", line.number)
             return
@@ -188,7 +187,7 @@ def unguard_cell(cell: str) -> str:
 
 
 def _bounded(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Pass lines on. Raises InvalidContent where there are too many."""
+    """Yield the lines. Raises InvalidContent if there are too many."""
     for number, line in enumerate(lines, 1):
         if number > MOST_LINES:
             raise _too_many(MOST_LINES)

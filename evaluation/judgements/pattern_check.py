@@ -1,7 +1,7 @@
-"""Check of the patterns in `answers.jsonl`, in a process with limits on time and memory.
+"""Checks of the patterns in `answers.jsonl`, in a process with limits on time and memory.
 
-The package regex can end a search, but not compiling, and it bounds the memory of neither: `(?:a{1000}){1000}` is
-compiled as a million copies. This file is also the program of that process, so it imports nothing of Runboard.
+The package regex can stop a search, but not a compilation, and limits the memory of neither: `(?:a{1000}){1000}` is
+compiled to a million copies. This file is also the program of that process, so it imports nothing from Runboard.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import regex
 FLAGS = regex.IGNORECASE | regex.MULTILINE
 #: Characters of a pattern, in the form NFD, and patterns of a file.
 LONGEST, MOST = 1_000, 10_000
-#: Seconds that a pattern may take on each text that it is tried on, which is so many characters long.
+#: Seconds that a pattern may take on each test text, and the length of these texts in characters.
 TRIED, TRIAL = 0.2, 1_000
 #: Seconds of the processor for one pattern, rounded up, and for all of a file; bytes of memory for all together.
 FOR_ONE, ALTOGETHER, MEMORY = 2.0, 30.0, 1 << 29
 #: Strings that are repeated in such texts, besides those of the pattern, and the number of texts.
 _REPEATED, _MOST_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
-#: Calls of groups, which can recur for ever, and the flag that allows blanks and comments within them.
+#: Calls of groups, which can recurse without end, and the flag that allows spaces and comments within them.
 _CALL = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>|[a-wyzA-Z]*x)")
-#: Less than a process has whose stack is not empty, so that a pattern that passes can be compiled there.
+#: Recursion limit, below the depth that other processes have left, so that these can compile every accepted pattern.
 _RECURSION = 500
 
 
 def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
-    """Return the code of the problem of each line whose patterns cannot be used."""
+    """Return the problem codes of lines whose patterns cannot be used, by line number."""
     problems = {line: "unusable_pattern" for line, texts in patterns.items() if any(map(_is_refused, texts))}
     tried: dict[int, Sequence[str]] = {}
     number = 0
@@ -46,8 +46,8 @@ def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
             tried[line] = texts
     if tried:
         command = [sys.executable, "-I", __file__]
-        asked = json.dumps(list(tried.items()))
-        done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+        lines = json.dumps(list(tried.items()))
+        done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
         rows = [row.partition(" ") for row in done.stdout.splitlines()]
         if not rows:
             raise RuntimeError(f"patterns could not be checked: {done.stderr}")
@@ -60,11 +60,11 @@ def _is_refused(text: str) -> bool:
 
 
 def _main() -> None:
-    """Write the code of each line's problem, and `endless_pattern` before it is known: the process may be killed."""
+    """Print each line's problem code, after a preliminary `endless_pattern` in case the process is killed."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(_RECURSION)
-    compiled: list[object] = []  # kept, so that the limit of memory is for all together
+    compiled: list[object] = []  # the memory limit is for all patterns together
     for line, texts in json.load(sys.stdin):
         if time.process_time() > ALTOGETHER:
             print(line, "too_many_patterns")
@@ -93,9 +93,9 @@ def _problem(texts: Sequence[str], compiled: list[object]) -> str:
 
 
 def _trials(pattern: str) -> Iterator[str]:
-    """Yield texts on which a pattern takes long if it goes back over the same characters again and again.
+    """Yield texts on which a pattern with excessive backtracking takes long.
 
-    Each repeats a character or word of the pattern, breaks off, and begins with the words that the pattern asks for.
+    Each repeats a character or word of the pattern and ends with the words of the pattern.
     """
     words = regex.findall(r"\w+", regex.sub(r"\\.", " ", pattern))
     repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *pattern])

@@ -239,7 +239,7 @@ class Measure:
 
     @property
     def depth(self) -> int:
-        """Documents of a ranking that it reads; 0 where that has no limit, or is counted in other units."""
+        """Number of documents of a ranking that it reads; 0 if unlimited or counted in other units."""
         return 0 if self.family.unit else self.cutoff or 0
 
     @property
@@ -349,13 +349,13 @@ def _bare(name: str) -> str:
     return re.sub("[-_]", "", name.lower())
 
 
-#: By the bare name of an alias without its cutoff.
+#: Bare name of an alias, without its cutoff → its family.
 _BY_NAME = {
     _bare(re.sub(_CUTOFF + r"\{k\}", "", alias)): family
     for family in reversed(FAMILIES.values())
     for alias in family.aliases
 }
-#: Measures of other tools that are not computed here, by how their names begin, and what comes close.
+#: Measures of other tools that are not computed here: patterns of their names, reasons, and similar measures.
 _NOT_SUPPORTED = (
     (r"err|nerr", "expected reciprocal rank", ("nDCG@{k}", "RR@{k}")),
     (r"x?infap|statap|stat_ap", "an estimate from sampled judgements", ("AP", "Bpref")),
@@ -372,7 +372,7 @@ _NOT_SUPPORTED = (
 
 
 def _refusal(text: str) -> str:
-    """Why a name is refused, and which measures come close."""
+    """Return the reason why a name is refused, with similar measures."""
     lower = text.strip().lower()
     cutoff = next(iter(re.findall(rf"(?<![0-9]){_CUTOFF}([1-9][0-9]{{0,5}})(?![0-9.])", lower)), "10")
     for names, reason, close in _NOT_SUPPORTED:
@@ -389,7 +389,7 @@ def _refusal(text: str) -> str:
         rule = f"{families[name].name} takes {takes[families[name].cutoff]}, and {level}"
         return f"is not supported: {rule}. Close: {named[name]}."
     likely = dict.fromkeys(named[each] for each in get_close_matches(name[:100], families, 2, 0.75))
-    return "is no measure known here." + (f" Did you mean {' or '.join(likely)}?" if likely else "")
+    return "is not a known measure." + (f" Did you mean {' or '.join(likely)}?" if likely else "")
 
 
 _POSSIBLE = "Known: " + ", ".join(

@@ -1,4 +1,4 @@
-"""Names that tools give to the columns of a table of results, and to the keys of JSON objects."""
+"""Names of table columns and JSON keys in the results of common tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAG = ("tag", "runid", "runtag", "runname", "run", "system")
 
 
 def find_column(names: Iterable[str], known: tuple[str, ...]) -> int | None:
-    """Return the number of the column that has the first of the known names, whatever its case and punctuation."""
+    """Return the index of the column with the first of the known names, ignoring case and punctuation."""
     bare = [_bare(name) for name in names]
     return next((bare.index(name) for name in known if name in bare), None)
 

@@ -1,7 +1,7 @@
-"""Forms of a run other than TREC's, recognized by how the file begins and rewritten as TREC lines.
+"""Formats of runs other than TREC's, recognized by the start of the file and rewritten as TREC lines.
 
-Every reader of runs comes through here (`trec_text`, or `recognize` and `write_as_trec`), so that a file is read the
-same way wherever it is read. A table without column names is recognized only where its values cannot be judgements.
+Every reader of runs uses this module (`trec_text`, or `recognize` and `write_as_trec`), so that all of them read a file
+the same way. A table without column names is recognized only where its values cannot be judgements.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from evaluation.core.errors import InvalidRun
 from evaluation.runs.columns import DOCUMENT, QUERY, RANK, SCORE, TAG, find_column
 from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, read_header
 from evaluation.runs.json_runs import json_as_lines
-from evaluation.runs.problems import ENCODING, is_result_of_trec_eval
+from evaluation.runs.problems import ENCODING, is_trec_eval_result
 
-#: Rows that decide which form a table has, and the share of them that must have it: a damaged row is reported later.
+#: Number of rows that decide the format of a table, and the share that must fit: damaged rows are reported later.
 _SAMPLED_ROWS, _SHARE_OF_ROWS = 5_000, 0.9
-#: Three columns that end in a whole number are ranks if they count up to this for some query; grades hardly ever do.
+#: The last of three columns has ranks if it counts up to this for a query, which grades hardly ever do.
 LEAST_DEPTH = 4
 _LONGEST_RANK, _MOST_COLUMNS = 10, 64
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-#: Two numbers side by side, a rank and a score, are in no JSON.
+#: A TREC line; JSON never has two adjacent numbers, such as a rank and a score.
 _TREC_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+\d+\s+[-+.\d]\S*\s+\S+\s*")
 _NUMBER = re.compile(rb"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _FRACTION = re.compile(rb"[-+]?\d*\.0*[1-9]\d*([eE][-+]?\d+)?")
@@ -43,8 +43,8 @@ _GRADE = re.compile(rb"(-[12]|\d|10)(\.0*)?")
 class Table:
     """A table with a row for each document retrieved; columns are numbered from 0.
 
-    `separator` is None for white space. Without a column of scores they are the reciprocals of the ranks, of which
-    `first_rank` is the first.
+    `separator` is None for white space. Without a column of scores, scores are the reciprocals of the ranks, which
+    start at `first_rank`.
     """
 
     separator: bytes | None
@@ -82,7 +82,7 @@ Form = Table | Literal["json", "jsonl"] | None
 
 
 def recognize(start: bytes) -> Form:
-    """Return the form of a run that begins with `start`, which `read_start` read; None for TREC lines.
+    """Return the format of a run that begins with `start`, as returned by `read_start`; None for TREC lines.
 
     Raises InvalidRun for UTF-16.
     """
@@ -106,7 +106,7 @@ def recognize(start: bytes) -> Form:
 
 
 def read_start(file: ExpandedFile) -> bytes:
-    """Read as much of a file as decides its form."""
+    """Read the part of a file that decides its format."""
     block, start = memoryview(bytearray(BLOCK)), b""
     while len(start) < BLOCK and (count := file.readinto(block)):
         start += block[:count]
@@ -116,9 +116,9 @@ def read_start(file: ExpandedFile) -> bytes:
 def write_as_trec(
     form: Form, source: Path | str | bytes, limits: FileLimits, out: IO[bytes]
 ) -> dict[str, Any]:
-    """Write a run of another form to `out` as TREC lines; return the metadata of JSON.
+    """Write a run in another format to `out` as TREC lines; return the metadata of a JSON document.
 
-    The lines of a table keep their numbers, and rows that are not of its form stay as they are. Raises InvalidContent.
+    The lines of a table keep their numbers, and rows that do not fit it are copied unchanged. Raises InvalidContent.
     """
     if isinstance(form, str):
         return json_as_lines(source, limits, out, by_line=form == "jsonl")
@@ -131,7 +131,7 @@ def write_as_trec(
 
 
 class StreamedLines(io.RawIOBase):
-    """The lines of an opened file as they come, behind bytes that were read already."""
+    """The rest of an opened file, after the bytes that were already read."""
 
     order: NDArray[Any] | None = None
 
@@ -161,9 +161,9 @@ class StreamedLines(io.RawIOBase):
 def trec_text(
     source: Path | str | bytes, limits: FileLimits | None = None, *, is_trec: bool = False
 ) -> Iterator[tuple[RunHeader, BinaryIO]]:
-    """Open a run in any form, plain or compressed, as TREC text behind its header. Raises InvalidContent.
+    """Open a run in any format, plain or compressed, as TREC text after its header. Raises InvalidContent.
 
-    `is_trec`: it is not of another form, whatever it looks like.
+    `is_trec` skips the recognition of other formats.
     """
     limits = limits or FileLimits()
     with open_expanded(source, limits) as file:
@@ -184,7 +184,7 @@ def trec_text(
 def rewritten(
     form: Form, source: Path | str | bytes, limits: FileLimits
 ) -> Iterator[tuple[str, FileLimits, dict[str, Any]]]:
-    """Rewrite a run of another form to a temporary file of TREC lines; give its path, its limits and metadata."""
+    """Rewrite a run in another format to a temporary file of TREC lines; yield its path, its limits, and metadata."""
     with tempfile.NamedTemporaryFile(prefix="rewritten-", suffix=".run") as lines:
         metadata = write_as_trec(form, source, limits, cast(IO[bytes], lines))
         lines.flush()
@@ -192,7 +192,7 @@ def rewritten(
 
 
 def _sample(text: bytes) -> list[bytes]:
-    """The first rows that are not blank, without comments and without a line that is cut off."""
+    """Return the first rows that are not blank, without comments and without an incomplete last line."""
     lines = text.split(b"\n")
     if len(text) >= BLOCK - len(BYTE_ORDER_MARK) and len(lines) > 1:
         del lines[-1]
@@ -218,7 +218,7 @@ def _cells(line: bytes, separator: bytes | None) -> list[bytes]:
 
 
 def _table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
-    """The table that rows separated so are, if they are one that cannot be something else."""
+    """Return the table that the rows form with this separator, or None if they may be something else."""
     first = _cells(rows[0], separator)
     if not 3 <= len(first) <= _MOST_COLUMNS:
         return None
@@ -249,7 +249,7 @@ def _named_table(names: Sequence[bytes], separator: bytes | None) -> Table | Non
 
 
 def _fits_names(table: Table, rows: Sequence[bytes], cells: Sequence[Sequence[bytes]]) -> bool:
-    """Whether the rows below column names are a run's, not judgements under BEIR's names and not TREC lines."""
+    """Return whether the rows below the column names are results, and neither judgments nor TREC lines."""
     if 2 * len(cells) < len(rows) or all(map(_is_trec, rows)):
         return False
     if table.score is None:
@@ -270,14 +270,14 @@ _UNNAMED = (
 
 
 def _first_rank(table: Table, cells: Sequence[Sequence[bytes]]) -> int | None:
-    """The first rank of these rows, if they are beyond doubt a table of this form without names."""
+    """Return the first rank of the rows if they clearly are this table without names, or else None."""
     if table.score is not None:
         numbers = [row[table.score] for row in cells]
         if not all(map(_NUMBER.fullmatch, numbers)):
             return None
         if table.rank is None:
             fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
-            several = 2 * len(set(numbers)) > len(numbers) and not is_result_of_trec_eval(cells[0])
+            several = 2 * len(set(numbers)) > len(numbers) and not is_trec_eval_result(cells[0])
             return 1 if 2 * fractions > len(numbers) and several else None
     if table.document == 2 and {row[1].upper() for row in cells} in ({b"Q0"}, {b"0"}):
         return 1 if all(row[3].isdigit() for row in cells) else None
@@ -286,7 +286,7 @@ def _first_rank(table: Table, cells: Sequence[Sequence[bytes]]) -> int | None:
 
 
 def _depth(table: Table, cells: Sequence[Sequence[bytes]]) -> tuple[int, int]:
-    """How many documents the deepest query has, and its first rank; 0 unless the ranks of each query count up."""
+    """Return the most documents of a query, 0 unless the ranks of each query count up, and the first rank."""
     counts: dict[bytes, int] = {}
     pairs = {(row[table.query], row[table.document]) for row in cells}
     first_rank = 0 if cells[0][table.rank or 0] == b"0" else 1

@@ -14,7 +14,7 @@ Comments are `ir_metadata` (PRIMAD), which is YAML:
 
 One rule (`select_metadata`) cuts the metadata of comments, of predictions, and of whatever comes next.
 
-Query ids may begin with `#`, so a line that has the fields of a result is no comment (`is_result`).
+Query ids may begin with `#`, so a line with the fields of a result is not a comment (`is_result`).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class RunHeader:
 def is_result(line: bytes, *, in_metadata: bool = False) -> bool:
     """Return whether a line is a result of a run, whatever its first character: six fields with a numeric score.
 
-    A line with `Q0` and a rank counts with any number of fields, so that it is reported and not dropped as a comment;
-    within metadata, which is free text, no other line does. Neither does `# six words of 2.5 prose`.
+    A line with `Q0` and a rank counts with any number of fields, so that it is reported and not dropped as a comment.
+    Within metadata, which is free text, no other line counts. `# six words of 2.5 prose` does not count either.
     """
     fields = line.split()
     if len(fields) >= 5 and fields[1] in (b"Q0", b"q0") and fields[3].isdigit():

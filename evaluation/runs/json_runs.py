@@ -1,5 +1,8 @@
-"""Runs as JSON, read by their depth: `{query: {document: score}}`, as mteb 1, ranx and pytrec_eval have it, the same
-under MTEB's subset and split, and objects for each query or each hit, in a list or a line each."""
+"""Runs as JSON, recognized by nesting.
+
+Formats are `{query: {document: score}}`, as in mteb 1, ranx, and pytrec_eval, the same under MTEB's subset and split,
+and objects for each query or each hit, in a list or in JSON Lines.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from evaluation.runs.columns import SCORE as SCORE_NAMES
 from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE, quote
 
-JSON = ProblemCode("json", "A JSON file that is not a run of a form above.", "See JSON above.",
+JSON = ProblemCode("json", "A JSON file that is not a run in a format above.", "See JSON above.",
     about="file")  # fmt: skip
 
 _META = "mteb_model_meta"
@@ -38,16 +41,16 @@ _HINT_SCORE = "Write every score as a finite JSON number."
 MOST_OBJECTS = 100_000
 #: Entries of all objects and lists together. Parsed, one takes up to 200 bytes, however few it has in the file.
 MOST_ENTRIES = 1_000_000
-#: The ratio of expanded to stored bytes is looked at from here on: parsing multiplies what expanding has multiplied.
+#: Size from which the ratio of expanded to stored bytes is checked, because parsing multiplies memory once more.
 _RATIO_FLOOR = MIB
 _LONGEST_TAG = 64
-#: So many repeated names are said.
+#: Number of repeated names in a message.
 _SHOWN = 5
 #: Levels of objects: `{query: {document: score}}` has two.
 _FLAT, _SPLITS, _SUBSETS = 2, 3, 4
-#: Whole numbers from and to these are grades rather than scores where all of a file are.
+#: If all scores of a file are whole numbers in this range, they are grades.
 _GRADES = range(-2, 5)
-#: Keys of an object that describes one query or one hit.
+#: Largest number of keys in an object that describes one query or one hit.
 _MOST_KEYS = 32
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -58,8 +61,8 @@ def json_as_lines(
     """Write the run in a (compressed) JSON file to `out` as TREC lines; return the model's metadata.
 
     The subset `default` and the split `test` are preferred where there are several. `by_line`: the file is JSON Lines.
-    Raises InvalidContent where the file is too large, is not JSON, or not a run. The bytes tell how much memory the
-    parser will need, before it is called: at most about 200 MiB.
+    Raises InvalidContent if the file is too large, not JSON, or not a run. The memory of the parser is bounded from the
+    bytes before it is called: at most about 200 MiB.
     """
     lines = _TrecLines(limits, out)
     if by_line:
@@ -84,7 +87,7 @@ def json_as_lines(
 
 
 def _parse(content: bytearray, line: int | None) -> Any:
-    """Return what the JSON text says, with NaN and Infinity as Python writes them. Raises InvalidContent."""
+    """Parse a JSON text, with NaN and Infinity as Python writes them. Raises InvalidContent."""
     _refuse_costly(content)
     try:
         document = orjson.loads(content)
@@ -98,7 +101,7 @@ def _parse(content: bytearray, line: int | None) -> Any:
 
 
 def _parse_non_finite(content: bytearray) -> Any:
-    """As Python's parser has it, which takes halves of surrogate pairs too: no document with an escape of one."""
+    """Parse with Python's parser; return None for errors and escaped surrogates, which it would accept unpaired."""
     if _SURROGATE.search(content):
         return None
     try:
@@ -108,7 +111,7 @@ def _parse_non_finite(content: bytearray) -> Any:
 
 
 def _content(path: Path | str | bytes, limits: FileLimits) -> bytearray:
-    """The whole expanded file."""
+    """Return the whole expanded file. Raises InvalidContent if it is too large."""
     content = bytearray()
     strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
     for block in open_blocks(path, strict):
@@ -120,7 +123,7 @@ def _content(path: Path | str | bytes, limits: FileLimits) -> bytearray:
 
 
 def _refuse_costly(content: bytearray) -> None:
-    """Raises InvalidContent by how often brackets and commas occur, which bounds the values there can be."""
+    """Raise InvalidContent for too many brackets or commas, whose numbers bound the number of values."""
     objects = content.count(b"{") + content.count(b"[")
     if objects > MOST_OBJECTS:
         message = f"the JSON file has {objects:,} objects and lists; at most {MOST_OBJECTS:,} are read"
@@ -132,10 +135,10 @@ def _refuse_costly(content: bytearray) -> None:
 
 
 def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
-    """Raises InvalidContent where an object had a key twice, of which the parser has kept one.
+    """Raise InvalidContent if an object has a key twice, of which the parser stored one.
 
-    `document` was parsed from `content`, where every key has a colon behind it; where there are as many colons as keys
-    were kept, there is nothing to look for. Objects are read again one by one: none is kept.
+    `document` was parsed from `content`, in which a colon follows every key: if there are as many colons as stored
+    keys, no key is repeated. Otherwise the text is parsed again, without storing objects.
     """
     kept, waiting = 0, [document]
     while waiting:
@@ -157,11 +160,11 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
     try:
         json.loads(content, object_pairs_hook=count_repeated)
     except RecursionError as error:
-        raise _invalid(JSON, "lists and objects lie too deep within each other", _HINT) from error
+        raise _invalid(JSON, "lists and objects are nested too deeply", _HINT) from error
     if repeated:
         first = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_SHOWN])
         message = (
-            f"{number_of(repeated.total(), 'name')} that the same object has already, of a query or of a document: "
+            f"{number_of(repeated.total(), 'repeated name')} of a query or document within one object: "
             f"{first}{' …' if len(repeated) > _SHOWN else ''}"
         )
         hint = "Name each query once, and each document once per query."
@@ -182,7 +185,7 @@ class _TrecLines:
     only_grades: bool | None = None
 
     def add(self, document: Any) -> None:
-        """Write the run, or the part of it, that a JSON value is. Raises InvalidContent."""
+        """Write the results in a JSON value, which is the run or a part of it. Raises InvalidContent."""
         if isinstance(document, list):
             for each in document:
                 if not isinstance(each, dict) or _key(each, QUERY) is None:
@@ -200,7 +203,7 @@ class _TrecLines:
             raise _invalid(JSON, "the file is neither a JSON object nor a list of objects", _HINT)
 
     def _add_object(self, record: dict[str, Any]) -> None:
-        """Write an object that names its query: a hit, or all hits of the query under one other key."""
+        """Write an object with a query id: a hit, or a query with all of its hits under one other key."""
         query = record[_key(record, QUERY) or ""]
         if isinstance(query, dict):  # {"query": {"qid": …, "text": …}, "candidates": […]}
             query = query.get(_key(query, QUERY) or "")
@@ -218,7 +221,7 @@ class _TrecLines:
             raise _invalid(JSON, f"query {query[:64]!r} has no object of document scores", _HINT)
         self._check_id(query)
         ranked = self._ranked(query, hits) if isinstance(hits, dict) else self._listed(query, hits)
-        # one line at a time, for all of them together would double the memory; repr of a float gives back the same
+        # Lines are written one by one to save memory. The repr of a float reads back as the same value.
         self.out.writelines(
             f"{query} Q0 {name} {rank} {score!r} {self.tag}\n".encode() for name, rank, score in ranked
         )
@@ -231,11 +234,11 @@ class _TrecLines:
             yield name, rank, float(scores[name])
 
     def _listed(self, query: str, hits: list[Any]) -> Iterator[tuple[str, int, float]]:
-        """Documents with their scores, or reciprocals of their ranks. A rank that is not there is 0."""
+        """Yield documents, ranks (0 if missing), and scores, which may be reciprocals of ranks."""
         for hit in hits:
             name, score, rank = _hit(hit)
             if name is None:
-                message = f"query {query[:64]!r} has a list of something else than documents"
+                message = f"query {query[:64]!r} has a list with items that are not documents"
                 raise _invalid(JSON, message, _HINT)
             if type(rank) is int and rank >= 0:
                 self.only_grades = False
@@ -257,7 +260,7 @@ class _TrecLines:
             self.first = self.first or (query, document, score)
 
     def _check_id(self, name: str) -> None:
-        """Length first: a long id would be written once for each of its query's documents."""
+        """Check the length first, because a long query id would be written once for each document."""
         longest = self.limits.max_id_bytes
         if len(name) > longest or len(name.encode()) > longest:
             message = f"the id {name[:64]!r}… is longer than {longest} bytes"
@@ -266,10 +269,10 @@ class _TrecLines:
             raise _invalid(IDENTIFIER, f"the id {name[:64]!r} is empty or has white space", "Rename the id.")
 
     def finish(self) -> None:
-        """Raise InvalidContent where a score was not finite, and for judgements."""
+        """Raise InvalidContent if a score was not finite, and for judgments."""
         if self.only_grades:
             message = "the file looks like relevance judgements (qrels), not like a run: all scores are small integers"
-            hint = "Send the ranking of a system. If it is one, write its scores as 2.0."
+            hint = "Send the ranking of a system. If this is one, write its scores with a decimal point, such as 2.0."
             raise _invalid(JSON, message, hint)
         if self.first is None:
             return
@@ -292,7 +295,7 @@ def _column(keys: tuple[str, ...], known: tuple[str, ...]) -> str | None:
 
 
 def _is_record(document: dict[str, Any]) -> bool:
-    """Whether an object describes one query or one hit: its keys are names of columns and not ids."""
+    """Return whether an object describes one query or one hit, so that its keys are column names and not ids."""
     key = _key(document, QUERY)
     return key is not None and (len(document) > 1) and not _is_ranking(document[key])
 
@@ -306,12 +309,12 @@ def _is_list_of_hits(value: Any) -> bool:
 
 
 def _identifier(value: Any) -> str:
-    """The id as text; files have numbers for some. Anything else is refused as an id that is empty."""
+    """Return an id, which may be a whole number, as text; anything else is empty, and refused later."""
     return str(value) if isinstance(value, str) or type(value) is int else ""
 
 
 def _hit(hit: Any) -> tuple[Any, Any, Any]:
-    """Document, score and rank of an item of a list of hits; None for each that is not there."""
+    """Return document, score, and rank of an item in a list of hits, each None if missing."""
     if isinstance(hit, dict):
         document, score, rank = (hit.get(_key(hit, known) or "") for known in (DOCUMENT, SCORE_NAMES, RANK))
         return document, score, rank
@@ -321,30 +324,30 @@ def _hit(hit: Any) -> tuple[Any, Any, Any]:
 
 
 def _queries(document: dict[str, Any], levels: int) -> dict[str, Any]:
-    """The object with a key for each query: the document, or what is in it under a subset and a split."""
+    """Return the object with a key for each query: the document, or a part of it under a subset and a split."""
     if levels > _SUBSETS:
-        raise _invalid(JSON, "objects are nested too deep for a run", _HINT)
+        raise _invalid(JSON, "objects are nested too deeply for a run", _HINT)
     if levels == _SUBSETS:
         document = _choose(document, "default", "subset")
     return _choose(document, "test", "split") if levels >= _SPLITS else document
 
 
 def _levels(value: Any, most: int = _SUBSETS + 1) -> int:
-    """How deep objects are nested, up to `most`; a list of hits is as deep as an object of scores."""
+    """Return the depth of nested objects, up to `most`; a list of hits is as deep as an object of scores."""
     if most and isinstance(value, dict):
         return 1 + max((_levels(each, most - 1) for each in value.values()), default=0)
     return int(isinstance(value, list))
 
 
-def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any]:
-    """The one entry, or the preferred one of several."""
+def _choose(options: dict[str, Any], preferred: str, kind: str) -> dict[str, Any]:
+    """Return the only entry that is an object, or the preferred one of several. Raises InvalidContent."""
     objects = {name: value for name, value in options.items() if isinstance(value, dict)}
     if len(objects) == 1:
         preferred = next(iter(objects))
     if preferred in objects:
         return objects[preferred]
-    found = ", ".join(name[:64] for name in sorted(objects)[:5]) or "none"
-    raise _invalid(JSON, f"which {what} is meant is not clear (found: {found})", f"Keep one {what}. {_HINT}")
+    names = ", ".join(name[:64] for name in sorted(objects)[:5]) or "none"
+    raise _invalid(JSON, f"the {kind} is ambiguous (found: {names})", f"Keep one {kind}. {_HINT}")
 
 
 def _invalid(code: ProblemCode, message: str, hint: str, line: int | None = None) -> InvalidContent:

@@ -38,7 +38,7 @@ UNGROUPED = ProblemCode("ungrouped", "The lines of a query are not together, and
     "sort -s -k1,1 run.txt", about="file")  # fmt: skip
 _LINES = "Send a line for each document retrieved, `query Q0 document rank score tag`; check that it is the right file."
 EMPTY = ProblemCode("empty", "The file has no lines.", _LINES, about="file")
-_FORMS = "Send a TREC run as text, plain or as .gz, .zst or .bz2, another form of the formats page, or a zip of them."
+_FORMS = "Send a TREC run as text, plain or as .gz, .zst, or .bz2, a file in another listed format, or a zip of these."
 NOT_TEXT = ProblemCode("not_text", "A file that is no text, such as a picture, a spreadsheet or a pickle.", _FORMS,
     about="file")  # fmt: skip
 NO_KNOWN_QUERY = ProblemCode("no_known_query", "None of the run's queries is in the dataset.", "Choose the dataset "
@@ -61,8 +61,8 @@ SHALLOW = ProblemCode("shallow", "The run has fewer documents for each query tha
 RANK_ORDER = ProblemCode("rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
     "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine", about="file",
     severity="warning")  # fmt: skip
-TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write more digits, or where "
-    "scores have them already, scores that are further apart, so that your own order decides.", about="file",
+TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write more digits. If the "
+    "scores have enough digits, spread them further apart, so that your own order counts.", about="file",
     severity="warning")  # fmt: skip
 SEVERAL_TAGS = ProblemCode("several_tags", "More than one tag in the last column.", "Check that files were not "
     "mixed.", about="file", severity="warning")  # fmt: skip
@@ -107,7 +107,7 @@ class RunContents:
     first_line: int = 1
     #: By number the lines that messages quote.
     texts: dict[int, bytes] = field(default_factory=dict)
-    #: Whether scores that are tied in single precision differ as they are written.
+    #: Whether the file has different values for scores that are tied in single precision.
     ties_differ: bool = False
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class RunFacts:
     expected_queries: int
     judged_missing: bool
     maximum_depth: int
-    #: Documents of the longest ranking, and the measures that read more than these.
+    #: Number of documents in the longest ranking, and the measures that read more.
     depth: int = 0
     capped: tuple[str, ...] = ()
 
@@ -305,8 +305,8 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
         lines = number_of(ties.count, "line")
         message = f"{lines} with the same score (in single precision) as an earlier line of the query"
         hint = "Ties are ordered by document id, descending, as trec_eval does. " + (
-            "Your scores differ by less than single precision can tell, so more digits do not help: spread them out, "
-            "or write scores by rank, such as 1/rank."
+            "Your scores differ by less than single precision can represent, so more digits do not help: spread them "
+            "out, or write scores by rank, such as 1/rank."
             if facts.contents.ties_differ
             else "If your scores differ beyond the digits in the file, write more digits."
         )
@@ -318,7 +318,7 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
 
 
 def has_many_ties(contents: RunContents) -> bool:
-    """Return whether so many scores are tied that the sender is told what decides their order."""
+    """Return whether enough scores are tied for a warning about their order."""
     return contents.counted.get(TIES, LineCount()).count > TIES_SHARE * max(1, contents.known_lines)
 
 
@@ -411,18 +411,18 @@ def is_header(text: bytes) -> bool:
 
 
 def recognize_other(rows: Sequence[bytes]) -> tuple[str, str] | None:
-    """Return the name of a file that is no run, by its first rows, and what to do; None for one that is not known."""
+    """Return the kind of a file that is not a run, by its first rows, and a hint, or None if it is unknown."""
     below_names = rows[1:] if rows and is_header(rows[0]) else rows
     cells = [re.split(rb"[\s,;]+", row.strip()) for row in below_names]
     if not cells:
         return None
-    if all(map(is_result_of_trec_eval, cells)):
+    if all(map(is_trec_eval_result, cells)):
         return "results of trec_eval", "Send the run that trec_eval scored."
     if not all(map(_is_judgement, cells)):
         return None
     hint = "Send the ranking of a system."
     if all(len(row) == 3 for row in cells) and cells[0][2] == b"1" and len({row[2] for row in cells}) > 1:
-        hint += " If the third column is a rank, as in MS MARCO's runs, put a line `qid docid rank` in front."
+        hint += " If the third column is a rank, as in MS MARCO's runs, add the header line `qid docid rank`."
     return "relevance judgements (qrels)", hint
 
 
@@ -433,13 +433,13 @@ _RESULT = re.compile(
 )  # fmt: skip
 
 
-def is_result_of_trec_eval(cells: Sequence[bytes]) -> bool:
-    """Return whether these are a measure, a query or `all`, and a value."""
+def is_trec_eval_result(cells: Sequence[bytes]) -> bool:
+    """Return whether the cells are a measure, a query or `all`, and a value."""
     return len(cells) == 3 and _RESULT.fullmatch(cells[0]) is not None
 
 
 def _is_judgement(cells: Sequence[bytes]) -> bool:
-    """Whether these are `query 0 document grade` (TREC) or `query document grade` (BEIR)."""
+    """Return whether the cells are `query 0 document grade` (TREC) or `query document grade` (BEIR)."""
     iteration = len(cells) == 4 and cells[1] in (b"0", b"Q0", b"q0")
     return (iteration or len(cells) == 3) and _GRADE.fullmatch(cells[-1]) is not None
 

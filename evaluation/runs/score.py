@@ -43,7 +43,7 @@ class ScoringTarget:
     grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
     the cut to `maximum_depth` documents per query. `candidates_only` passes over documents that are not
     judged for the query. `excluded` are documents that are left out of a query's ranking before the cut, as those
-    of `evaluation.judgements.excluded`. `measures` are those whose cutoffs a report compares with the depth of a run.
+    of `evaluation.judgements.excluded`. A report compares the cutoffs of `measures` with the depth of a run.
     `answers`, by query, and the `corpus` are what measures of answers read.
     """
 
@@ -120,7 +120,7 @@ class ScoringTarget:
         )
 
     def capped_measures(self, depth: int) -> tuple[str, ...]:
-        """Return the measures that read more documents than the longest ranking of a run has, where there are more."""
+        """Return the measures that read more documents than the longest ranking has, if the corpus has more."""
         if self.candidates_only or not depth:
             return ()
         available = self.maximum_depth if self.document_ids is None else len(self.document_ids)
@@ -179,7 +179,7 @@ def score_run(
 ) -> ScoredRun:
     """Parse, check and score a run in one pass. Raises InvalidRun where `check_run` would report an error.
 
-    With `may_be_empty`, a run without any line scores 0: a search that finds nothing for any query.
+    With `may_be_empty`, a run without any line scores 0, as of a search without results.
 
     Raises evaluation.core.errors.EndlessPattern where a measure reads texts for patterns, and one takes too long.
 

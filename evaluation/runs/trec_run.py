@@ -55,7 +55,7 @@ Progress = Callable[[float], None]
 LONGEST_KEPT = 4096
 #: Six fields of a byte each, what parts them, and a newline.
 _SHORTEST_LINE = 12
-#: Lines before and behind the first tie, among which are others of its query.
+#: Number of lines before and after the first tie, which include others of its query.
 _NEAR_TIES = 1000
 
 
@@ -212,7 +212,7 @@ def _read_rewritten(
     with rewritten(form, path, limits) as (lines, wider, metadata):
         contents = read_run(lines, task, wider, progress, is_trec=True)
     if not isinstance(form, str):
-        return contents  # a table keeps its line numbers, and messages quote the lines that were made of it
+        return contents  # a table keeps its line numbers, and messages quote the rewritten lines
     counted = {code: LineCount(counted.count) for code, counted in contents.counted.items()}
     return replace(contents, counted=counted, metadata=metadata, texts={})
 
@@ -240,7 +240,7 @@ def _completed(
 
 
 def _ties_differ(lines: Iterable[bytes]) -> bool:
-    """Whether two of these lines are of one query and have scores that single precision alone makes equal."""
+    """Return whether two of the lines have one query and scores that are equal only in single precision."""
     written: dict[tuple[bytes, float], float] = {}
     for line in lines:
         fields = line.split()

@@ -47,7 +47,7 @@ SNOWBALL_LANGUAGES = {
 class Analyser:
     """Turns text into terms. `name` is what boards print beside a baseline; `description` says each step.
 
-    `remark` is what a curator should know of it, in a sentence; mostly empty.
+    `remark` is a sentence for curators about its limits, usually empty.
     """
 
     name: str
@@ -144,7 +144,7 @@ def _analyser_of_lists(language: str, stemming: bool) -> Analyser:
         description=", ".join(steps),
         remark=""
         if analysed
-        else f"There is no analyzer for {spoken}: BM25 compares words as they are written, in lower case.",
+        else f"There is no analyzer for {spoken}: BM25 compares lowercased words without stemming.",
         stem=Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else None,
         stop_words=stop_words,
         cut=dictionary_words(language) if dictionary else words,

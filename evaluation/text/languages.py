@@ -1,4 +1,4 @@
-"""Codes and names of languages, brought to one code each."""
+"""Codes and names of languages, each normalized to one code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 #: A tag of BCP 47, with hyphens or underscores, or a POSIX locale: the first part is the language.
 _TAG = re.compile(r"([a-z]{2,3})(?:[-_]([a-z]{3}))?(?:[-_][a-z0-9]{1,8})*(?:[.@][\w.@=-]+)?")
-#: Languages whose tags may name one of their members next, such as `zh-yue` and `ar-arz`.
+#: Languages whose tags may continue with a member language, such as `zh-yue` and `ar-arz`.
 _EXTENDED = ("ar", "ms", "zh")
 _SUGGESTIONS = 3
 
@@ -56,7 +56,7 @@ def language_name(code: str) -> str:
 
 
 def _suggestion(wanted: str) -> str:
-    """Return a sentence with the most similar languages, the empty text if none is similar."""
+    """Return a sentence with the most similar languages, or an empty text."""
     names, first = _names(), re.split("[-_]", wanted)[0]
     similar = [names[name] for name in get_close_matches(first, names, _SUGGESTIONS, 0.75)]
     similar += [code for name, code in names.items() if len(first) > 2 and name.startswith(first)]

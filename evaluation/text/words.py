@@ -96,7 +96,7 @@ def words(text: str) -> list[str]:
         if kind == "-":
             text = text.replace(character, " ")
         elif kind in "anp":
-            # Python's \w and \d decide in the quick way, and they follow another version of Unicode.
+            # The fast path uses Python's \w and \d, which follow another version of Unicode.
             plain &= character < "\U00010000" and character.isalnum() == (kind != "p")
             plain &= character.isdecimal() == (kind == "n")
         elif kind not in ":.,":
@@ -117,7 +117,7 @@ def words_by_classes(text: str) -> list[str]:
             if match.lastgroup is not None:
                 continue
             start, end = match.span()
-            if 2 * (end - start) > MAX_WORD_LENGTH:  # two code units a character: it may not fit
+            if 2 * (end - start) > MAX_WORD_LENGTH:  # with two code units per character it may not fit
                 position = _cut(text, classes, match, found)
                 break
             found.append(text[start:end])
@@ -125,7 +125,7 @@ def words_by_classes(text: str) -> list[str]:
 
 
 def _cut(text: str, classes: str, long_match: re.Match[str], found: list[str]) -> int:
-    """Append the pieces of a match, found a buffer at a time as Lucene's scanner does; return the end of the last."""
+    """Append the pieces of a match, one buffer at a time like Lucene's scanner, and return the end of the last one."""
     start = long_match.start()
     while start < long_match.end():
         end = start + MAX_WORD_LENGTH
@@ -147,5 +147,5 @@ def _code_units(text: str) -> int:
 
 
 def lower_case(word: str) -> str:
-    """Return the word in lower case, character by character as Lucene does, whatever their context."""
+    """Return the word in lower case, character by character and regardless of context, like Lucene."""
     return word.lower() if word.isascii() else word.replace("İ", "i").replace("Σ", "σ").lower()

@@ -267,7 +267,7 @@ class DatasetAdmin(ExchangeAdmin):
         super().save_model(request, obj, form, change)
         boards_changed(changed, Kind.DESCRIPTION)
         if form.initial.get("language", obj.language) != obj.language and request_baseline_again(obj):
-            self.message_user(request, "The BM25 baseline is made again for the new language.")
+            self.message_user(request, "The BM25 baseline will be rebuilt for the new language.")
 
     def formfield_for_foreignkey(
         self, db_field: ForeignKey[Any, Any], request: HttpRequest, **options: Any
@@ -389,12 +389,12 @@ class DatasetAdmin(ExchangeAdmin):
 
 
 def _limit_time() -> Progress:
-    """Return a callback that ends an import after `MOST_SECONDS`: reading a collection, and BM25 for a twin's draw."""
+    """Return a callback that stops an import after `MOST_SECONDS`, while it reads files or runs BM25 for a twin."""
     end = monotonic() + MOST_SECONDS
 
     def progress(stage: str, share: float) -> None:
         if monotonic() > end:
-            message = f"Importing took more than {MOST_SECONDS} s, at “{stage}”"
+            message = f"the import took more than {MOST_SECONDS} s and was stopped at “{stage}”"
             hint = "Nothing was stored. Import a large collection on the server: manage.py import_dataset --by EMAIL."
             raise InvalidContent.of(problem("import_too_slow", message, hint))
 

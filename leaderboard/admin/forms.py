@@ -72,14 +72,14 @@ FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
 
 
 class TermInput(forms.TextInput):
-    """A text with the values in use to choose from."""
+    """Text input that suggests the values in use."""
 
     def __init__(self, model: type[models.Model], field: str, attrs: dict[str, Any] | None = None) -> None:
         super().__init__(attrs)
         self.model, self.term = model, field
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        """The field and its list."""
+        """Render the field and its list of suggestions."""
         listed = f"known-{name}"
         options = format_html_join("", '<option value="{}"></option>', ((each,) for each in self._values()))
         field = super().render(name, value, {**(attrs or {}), "list": listed}, renderer)

@@ -77,7 +77,7 @@ class ImportForm(forms.Form):
     baseline = forms.FileField(
         label="Baseline run",
         required=False,
-        help_text="Differences are taken to it instead of BM25, for example where BM25 finds nothing",
+        help_text="Other systems are compared with this run instead of BM25, for example if BM25 retrieves nothing",
     )
     split = forms.CharField(
         max_length=20, initial="test", help_text="The judgements that runs are scored against"
@@ -107,7 +107,7 @@ class ImportForm(forms.Form):
     )
     strict = forms.BooleanField(
         required=False,
-        help_text="Refuse judgements of documents that the corpus lacks; else they are reported.",
+        help_text="Refuse judgments of documents that the corpus lacks. Default: report them.",
     )
     task = forms.CharField(max_length=80, required=False, widget=TermInput(Dataset, "task"))
     domain = forms.CharField(max_length=80, required=False, widget=TermInput(Dataset, "domain"))

@@ -76,7 +76,7 @@ class JudgementUploadForm(DatasetForm):
     )
     strict = forms.BooleanField(
         required=False,
-        help_text="Refuse judgements of documents that the corpus lacks; else they are counted.",
+        help_text="Refuse judgments of documents that the corpus lacks. Default: count them.",
     )
     field_order = (
         "dataset", "file", "judge_kind", "judge_name", "judge_version", "judge_prompt", "scale_grew", "strict", "pool",

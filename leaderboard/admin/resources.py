@@ -121,7 +121,7 @@ class DatasetResource(CurationResource):
         )  # fmt: skip
 
     def follow(self, instance: Dataset) -> None:
-        """Change the board, which names the dataset, and make BM25 again for another language."""
+        """Record a change of the board, which names the dataset, and request BM25 again if the language changed."""
         boards_changed([instance.pk], Kind.DESCRIPTION)
         if "language" in self.changed:
             request_baseline_again(instance)

@@ -156,7 +156,7 @@ class DatasetSerializer(DatasetSummarySerializer):
     )
     nearest = NeighbourSerializer(many=True)
     remarks = texts(
-        help_text="Sentences on the collection: BM25 finds nothing; judged documents are missing."
+        help_text="Sentences on the collection, for example on judged documents that are missing."
     )
 
 

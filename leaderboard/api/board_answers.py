@@ -56,7 +56,7 @@ class MeasuredSerializer(Answer):
         help_text="By what share BM25 took another time than usual there; times are doubtful where it is large."
     )
     doubt = serializers.CharField(
-        allow_blank=True, help_text="Why its times are doubtful, and not ranked; empty where they are not."
+        allow_blank=True, help_text="Reason why its times are doubtful and not ranked; empty if they are not."
     )
 
 
@@ -110,18 +110,18 @@ class RowSerializer(Answer):
     challenged = serializers.BooleanField()
     better_than_baseline = serializers.BooleanField(
         allow_null=True,
-        help_text="At 0.05, tested alone; false: not significant, or lower on hidden judgments; null: not known.",
+        help_text="In its own test, at 0.05; false: not significant, or lower on hidden judgments; null: not known.",
     )
     tied_with_best = serializers.BooleanField(
         allow_null=True,
-        help_text="Whether it is not separable from the best, all pairs tested; null: not known.",
+        help_text="Whether the tests of all pairs do not separate it from the best; null: not known.",
     )
     contamination_gap = GapSerializer(
         allow_null=True, help_text="Between public and hidden topics; null where it is not known."
     )
     marks = serializers.DictField(child=serializers.CharField(), help_text="What follows values, such as ‡.")
     doubtful = texts(
-        help_text="Figures that are doubtful, with the labels of their columns; their `values` are null."
+        help_text="Doubtful figures, each with the label of its column; their `values` are null."
     )
     measured = MeasuredSerializer(allow_null=True)
     certainty = EntryCertaintySerializer(allow_null=True, help_text="Of the measure in focus.")
@@ -175,7 +175,7 @@ class SummarySerializer(Answer):
     tied = texts(help_text="Slugs of the systems that are not separable from the best.")
     cheapest = serializers.CharField(
         allow_null=True,
-        help_text="The slug of the quickest system within 5% of the best, or not separable from it.",
+        help_text="The slug of the fastest system within 5% of the best, or not separable from it.",
     )
     latency_ms = serializers.FloatField(allow_null=True, help_text="Its mean latency.")
     above_bound = serializers.BooleanField(

@@ -92,7 +92,7 @@ class EntryLine(NamedTuple):
 
     @property
     def parameters(self) -> int | None:
-        """Weights of its model, as far as they are known."""
+        """Number of the model's weights; None if unknown."""
         return self.about.parameters
 
 

@@ -254,9 +254,9 @@ def rank_label(rank: int | None, ranked_in: str) -> str:
 
 
 class Part(NamedTuple):
-    """One statement of a summary, under its label, with a `detail` for brackets behind it.
+    """A statement of a summary: its label, its text, and a `detail` that follows in parentheses.
 
-    `state` is `up` where a lead is significant, `ns` where it is not.
+    `state` is `up` for a significant lead, `ns` for one that is not significant, and else empty.
     """
 
     label: str
@@ -266,7 +266,7 @@ class Part(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """All of it, with a full stop."""
+        """Label, text, and detail as one sentence."""
         return f"{self.label}: {self.text}{f' ({self.detail})' if self.detail else ''}."
 
 
@@ -356,7 +356,7 @@ class Board:
     #: What the whole board says, in one sentence or two, and the column that a complete row has a value of.
     summary: Summary | None = None
     complete_by: str = ""
-    #: Number of judged queries that every ranked result lacks; 0 for a single result.
+    #: Number of judged queries that are missing from every ranked result; 0 for a single result.
     missing_from_all: int = 0
     #: How many rows have a comparison with the baseline that could be told from chance.
     compared: int = 0
@@ -418,7 +418,7 @@ class Board:
 
     @property
     def has_ranges(self) -> bool:
-        """Whether ranges of ranks are known that more than one row may have, also where filters leave a single row."""
+        """Whether rank ranges are known for a board with several rows, even if filters leave a single one."""
         return self.certainty is not None and self.certainty.current and self.total > 1
 
     def separates(self, row: Row) -> bool:

@@ -190,7 +190,7 @@ def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
 
 
 def _takes_runs(facts: Mapping[str, Any]) -> bool:
-    """Whether runs are accepted and scored here: a dataset comes to that in several steps, which are one news item."""
+    """Whether runs are accepted and scored here, which takes a dataset several steps but is one news item."""
     return facts["state"] in Dataset.TAKES_RUNS and facts["current_version_id"] is not None
 
 
@@ -254,14 +254,14 @@ def _entry_item(
     return _item(change, "New result", note, entry, new_best=new_best, significant=better)
 
 
-def _result(found: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
+def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     """`nDCG@10 0.345, +0.020 over BM25` (or how the baseline is called), and whether it was better than all before.
 
     `hidden` is whether the judgements are hidden now, or were: then nothing finer than rounded values is told.
     """
-    measure = found.get("measure", "")
+    measure = result.get("measure", "")
     value, baseline, best = (
-        None if found.get(name) is None else published_value(found[name], hidden=hidden)
+        None if result.get(name) is None else published_value(result[name], hidden=hidden)
         for name in ("value", "baseline", "best_before")
     )
     if value is None:
@@ -269,7 +269,7 @@ def _result(found: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     note = f"{measure} {numbers.format_value(value, numbers.DECIMALS)}"
     delta = deltas.absolute(value, baseline)
     if delta is not None:
-        note += f", {numbers.lead(delta, found.get('baseline_name') or 'the baseline')}"
+        note += f", {numbers.lead(delta, result.get('baseline_name') or 'the baseline')}"
     beaten = best is not None and (value < best if better(measure) == "lower" else value > best)
     return note, beaten
 

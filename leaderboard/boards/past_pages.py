@@ -54,8 +54,8 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     facts = pages.composite_facts(pages.facts_of({**revision.facts, **_judging(revision.facts)}), parts)
     twins, other = _twins_at([dataset_id], at)
     halves = {dataset_id: revision, **other}
-    said = statements_at(halves, rows | rows_at(other), twins)[dataset_id]
-    board = dataset_board(facts, entries, state, rows[dataset_id].measured, said.certainty, said)
+    statements = statements_at(halves, rows | rows_at(other), twins)[dataset_id]
+    board = dataset_board(facts, entries, state, rows[dataset_id].measured, statements.certainty, statements)
     _mark_gone(board, gone, whole.made_of, {})
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
     remarks = remarks_on(revision.facts["current_qrels_id"], hidden=facts.hidden)
@@ -69,14 +69,14 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
 def _twins_at(
     datasets: Collection[int], at: datetime.datetime
 ) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
-    """Return the twins that had two boards then, and the revision of the half that is not among `datasets`."""
+    """Return the twins whose halves both had boards at the time, and the revisions of halves not in `datasets`."""
     twins = twins_of(datasets)
     other = past.revisions_at({half for each in twins for half in each[:2]}.difference(datasets), at)
     return [each for each in twins if not other.keys().isdisjoint(each[:2])], other
 
 
 def _judging(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the columns about judges and labels of the qrels of then, as `pages.DATASET_FIELDS` names them."""
+    """Return the fields about judges and labels of the qrels at the time, named as in `pages.DATASET_FIELDS`."""
     qrels = Qrels.objects.filter(pk=facts["current_qrels_id"])
     columns = qrels.values(current_qrels__judged_by=F("judged_by"), current_qrels__statistics=F("statistics"))
     return columns.first() or {}
@@ -116,8 +116,8 @@ def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastP
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
     wholes = wholes_of(members, rows)
     of_members = {member.dataset_id: member.revision for member in members}
-    said = statements_at(of_members, rows)
-    certain = {dataset: each.certainty for dataset, each in said.items() if each.certainty is not None}
+    statements = statements_at(of_members, rows)
+    certain = {dataset: each.certainty for dataset, each in statements.items() if each.certainty is not None}
     of_wholes = {dataset: whole.rows for dataset, whole in wholes.items()}
     board = benchmark_board(facts, {**rows, **of_wholes}, state, certainty=certain)
     gone = past.removed_since(rows)

@@ -30,8 +30,8 @@ class Preset(NamedTuple):
 
 #: What every choice begins with, as far as the board has it: the score and how it compares with the baseline.
 _SCORE = ("mean", DELTA, RELATIVE, "average-relative")
-#: Columns that a preset leaves out where another one says the same of more rows.
-_SAID_BY = {"model-parameters": "parameters"}
+#: Columns that a preset omits if it has another one with the same values for more rows.
+_REPLACED_BY = {"model-parameters": "parameters"}
 _PRESETS: Mapping[str, Preset] = dict(
     zip(
         PRESETS,
@@ -98,7 +98,7 @@ def _chosen(board: Board, state: BoardState) -> list[Column]:
     found = [column for column in board.columns if column.key in keys or column.group_slug in preset.groups]
     if name in _PRESETS:
         shown = {column.key for column in found}
-        found = [column for column in found if _SAID_BY.get(column.key) not in shown]
+        found = [column for column in found if _REPLACED_BY.get(column.key) not in shown]
     return _fill(board, found) if name == PRESETS[0] else found
 
 

@@ -44,11 +44,11 @@ _GIVES_WAY = {"by": ' class="by"', "architecture": ' class="kind"'}
 
 
 class Names(NamedTuple):
-    """What stands at the names of a board: facts that no column shows, and the entries not separable from the best.
+    """Context for the row heads of a board: facts that no column shows, and the entries not separable from the best.
 
-    `without_page` are slugs of systems that have no page by now, `implied` is a provenance that rows need not say, and
-    `missing` the number of missing queries that all results share. Then come texts, looked up once for a board: labels
-    of buttons, with a place for the name, and what is below a rank.
+    `without_page` are slugs of systems that no longer have a page, `implied` is a provenance that rows omit, and
+    `missing` is the number of missing queries that all results share. The other fields are texts that are looked up
+    once for a board: labels of buttons, with a placeholder for the name, and the notes below a rank.
     """
 
     below: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The statements above a board: the best system, its lead, what is not separable from it, and the cost.
+"""The statements above a board: the best system, its lead, the systems not separable from it, and the cost.
 
 Each is a part with a label of its own, so that a reader finds it. Page, API, exports, feeds and share images use these
 words. What is said of certainty comes from
@@ -25,7 +25,7 @@ from leaderboard.results.significance.statements import UNKNOWN, BoardStatements
 NEAR_BEST = 0.95
 #: A longer name of a system is said by its beginning, so that a telephone shows all of a part in two lines.
 LONGEST_NAME = 34
-#: Letters for the names of systems that are not separable from the best, the first name always; others are counted.
+#: Total length of the names of systems not separable from the best; the first is always named, others are counted.
 MOST_NAMED = 48
 
 #: Why the best has no latency, by how it was obtained; one that ran here was not timed.
@@ -161,11 +161,11 @@ def _lead(
     alone: bool,
     tested: bool,
 ) -> Part:
-    """Return the lead over the baseline, and whether it is significant, if that is `tested` on such a board.
+    """Return the lead over the baseline, and whether it is significant, if boards of this kind are `tested`.
 
-    The difference and its interval do not change when others submit; a star marks what holds after correction.
-    `tied_baseline` is the baseline where the tests of all pairs do not separate it from a best that is better when
-    tested alone.
+    The difference and its interval do not change when others submit; a star marks significance after correction.
+    `tied_baseline` is the baseline if the tests of all pairs do not separate it from a best that is better in its own
+    test.
     """
     if best.entry.is_baseline:
         return Part(
@@ -207,7 +207,7 @@ def _lead_detail(said: BoardStatements, measure: str, statement: Statement, tied
 
 
 def _ties(tied: Sequence[Row], names: Counter[str], *, everything: bool) -> str:
-    """Return the systems that are not separable from the best: as many by name as fit, and how many more."""
+    """Return the systems that are not separable from the best: as many names as fit, and the number of others."""
     if not tied:
         return _("none")
     if everything and len(tied) > 1:
@@ -225,7 +225,7 @@ def _ties(tied: Sequence[Row], names: Counter[str], *, everything: bool) -> str:
 
 
 def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool) -> str:
-    """Return why it is not known which systems are separable; empty for one system, and where no test will follow."""
+    """Return the reason why separability is unknown; empty for one system, or if no test will follow."""
     if len(rows) < 2:
         return ""
     if reported:
@@ -238,7 +238,7 @@ def _untested(board: Board, rows: Sequence[Row], *, reported: bool, tested: bool
 def _cheapest(
     rows: Sequence[Row], best: Row, key: str, tied: Sequence[Row], *, lower_is_better: bool
 ) -> tuple[Row | None, float | None, str]:
-    """Return the quickest system near the best or not separable from it, its latency, and the cost of the best."""
+    """Return the fastest system near the best or not separable from it, its latency, and the cost of the best."""
     score = _number(best, key) or 0.0
     near = [
         (latency, row)
@@ -263,7 +263,7 @@ def _cheapest(
 
 
 def _doubtful_cost(row: Row) -> str:
-    """Return the latency that was measured on a busy machine; empty where there is none."""
+    """Return the latency that was measured on a busy machine, empty if there is none."""
     cell = row["mean-latency"]
     return _("%(time)s ms per query, doubtful") % {"time": cell.text} if cell.mark else ""
 

@@ -19,40 +19,40 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def p_values_text(said: Statement) -> str:
-    """Return `p = 0.037 tested alone, p = 0.110 Holm-corrected for 10 comparisons`, as far as they are known.
+def p_values_text(statement: Statement) -> str:
+    """Return the known p-values: `p = 0.037 tested alone, p = 0.110 Holm-corrected for 10 comparisons`.
 
     A single comparison needs no correction.
     """
-    if said.p is None:
+    if statement.p is None:
         return ""
-    alone = _("p %(p)s tested alone") % {"p": p_text(said.p)}
-    if said.p_corrected is None or said.comparisons == 1:
+    alone = _("p %(p)s tested alone") % {"p": p_text(statement.p)}
+    if statement.p_corrected is None or statement.comparisons == 1:
         return alone
     text = _("%(alone)s, p %(p)s %(correction)s-corrected for %(number)d comparisons")
-    facts = {"alone": alone, "p": p_text(said.p_corrected), "correction": CORRECTION}
-    return text % {**facts, "number": said.comparisons}
+    facts = {"alone": alone, "p": p_text(statement.p_corrected), "correction": CORRECTION}
+    return text % {**facts, "number": statement.comparisons}
 
 
-def significance_text(said: Statement, delta: float | None, measure: str) -> str:
-    """Return whether a difference to the baseline is significant, with its p-values; empty where that is not known.
+def significance_text(statement: Statement, delta: float | None, measure: str) -> str:
+    """Return whether a difference from the baseline is significant, with its p-values, or an empty text if unknown.
 
-    Hidden judgments allow a one-sided comparison only, so that nothing is known of a worse score.
+    Hidden judgments allow only a one-sided comparison, so worse scores are not tested.
     """
-    if said.better is None:
+    if statement.better is None:
         return ""
-    if said.p is None and delta and direction(delta, measure) == "down":
+    if statement.p is None and delta and direction(delta, measure) == "down":
         return (
             _("lower; not tested on hidden judgments")
             if delta < 0
             else _("higher; not tested on hidden judgments")
         )
-    word = _("significant") if said.better or said.worse else _("not significant")
-    return ": ".join(filter(None, [word, p_values_text(said)]))
+    word = _("significant") if statement.better or statement.worse else _("not significant")
+    return ": ".join(filter(None, [word, p_values_text(statement)]))
 
 
 def pairs_text(board: BoardStatements, measure: str) -> str:
-    """Return how the tests of all pairs were done: `all 153 pairs tested`, or the threshold on hidden judgments."""
+    """Return the scope of the tests of all pairs: `all 153 pairs tested`, or the threshold on hidden judgments."""
     pairs = board.pairs(measure)
     if board.published is None:
         return ngettext("%(pairs)d pair tested", "all %(pairs)d pairs tested", pairs) % {"pairs": pairs}
@@ -62,7 +62,7 @@ def pairs_text(board: BoardStatements, measure: str) -> str:
     return text % {"within": f"{board.published.tied_within:.3f}", "pairs": pairs}
 
 
-def separation_text(rank: int | None, said: Statement, others: int) -> str:
+def separation_text(rank: int | None, statement: Statement, others: int) -> str:
     """Return the ranks that the tests of all pairs leave open, such as `rank range 2–4`; empty without a rank.
 
     Hidden judgments give no ranges: the text then says whether the result is separable from the best, or the best from
@@ -70,11 +70,11 @@ def separation_text(rank: int | None, said: Statement, others: int) -> str:
     """
     if rank is None:
         return ""
-    if said.ranks is not None:
-        low, high = said.ranks
+    if statement.ranks is not None:
+        low, high = statement.ranks
         return f"rank range {low}–{high}" if low < high else "separable from all others"
-    if said.tied_with_best is None or rank > 1:
-        return "not separable from the best" if said.tied_with_best else ""
+    if statement.tied_with_best is None or rank > 1:
+        return "not separable from the best" if statement.tied_with_best else ""
     if not others:
         return "separable from all others"
     return f"not separable from {others} other{'s' if others > 1 else ''}"

@@ -1,4 +1,4 @@
-"""Every board in a few words: its leader, the lead, how many are not separable from it, and its last change."""
+"""Summaries of all boards: leader, lead, number of systems not separable from it, and last change."""
 
 from __future__ import annotations
 

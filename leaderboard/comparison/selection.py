@@ -98,7 +98,7 @@ def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -
 
 
 def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return the systems of this slug, else of this very name or label, else of the same in other letter case."""
+    """Return the systems with this slug, or else this exact name or label, or else the same ignoring case."""
     if name in choices:
         return [name]
     key = name.casefold()
@@ -113,7 +113,7 @@ def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
 
 
 def _similar(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return the systems whose name or slug contains the text, then those that are spelled similarly."""
+    """Return the systems whose name or slug contains the text, and then those with similar spellings."""
     key = name.casefold()
     spellings: dict[str, list[str]] = {}
     for slug, choice in choices.items():

@@ -20,7 +20,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.boards.wording import p_text
 from leaderboard.comparison.selection import ComparedEntry
 from leaderboard.comparison.testing import (
-    OF_PAGE,
+    PAGE_PAIRS,
     CorrectedP,
     PairTest,
     TestRequest,
@@ -258,7 +258,7 @@ def _untested(entry: ComparedEntry) -> str:
 def _run_tests(
     rows: Sequence[ComparedDataset], boards: Mapping[int, BoardStatements]
 ) -> tuple[list[ComparedDataset], int, int]:
-    """Return the rows with their tests, how many tests there are, and with how many permutations each."""
+    """Return the rows with their tests, the number of tests, and the number of permutations of each."""
     open_rows = [row for row in rows if not row.untested and row.cells[0].comparable]
     questions = {row.slug: question for row in open_rows if (question := _question(row)) is not None}
     judged = sum(row.cells[0].entry.judged for row in open_rows if row.cells[0].entry)
@@ -291,13 +291,13 @@ def _with_tests(
     cells = [first]
     for cell in row.cells[1:]:
         if cell.comparable:
-            here, found = next(of_page), None
+            page_p, corrected = next(of_page), None
             if first.entry and cell.entry:
                 board = boards[first.entry.dataset_id]
-                found = corrected_on_board(board, (first.entry.pk, cell.entry.pk), row.measure)
-            if found is None and tests > 1:
-                found = CorrectedP(here, tests, OF_PAGE)
-            cell = replace(cell, tested=next(remaining), corrected=found)
+                corrected = corrected_on_board(board, (first.entry.pk, cell.entry.pk), row.measure)
+            if corrected is None and tests > 1:
+                corrected = CorrectedP(page_p, tests, PAGE_PAIRS)
+            cell = replace(cell, tested=next(remaining), corrected=corrected)
         cells.append(cell)
     return replace(row, cells=tuple(cells))
 

@@ -39,17 +39,17 @@ class PairTest(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Tests that are corrected together: as a cell and as a sentence name them, with a place for their number."""
+    """Tests that are corrected together, as named in a cell and in a sentence, with a placeholder for their number."""
 
     short: str
     sentence: str
 
 
-OF_BOARD = Family(_("%(tests)d pairs"), _("p %(p)s corrected for the board’s %(tests)d pairs"))
-WITH_BASELINE = Family(
+BOARD_PAIRS = Family(_("%(tests)d pairs"), _("p %(p)s corrected for the board’s %(tests)d pairs"))
+BASELINE_COMPARISONS = Family(
     _("%(tests)d vs baseline"), _("p %(p)s corrected for the board’s %(tests)d comparisons with its baseline")
 )
-OF_PAGE = Family(_("%(tests)d here"), _("p %(p)s corrected for the %(tests)d pairs of this page"))
+PAGE_PAIRS = Family(_("%(tests)d here"), _("p %(p)s corrected for the %(tests)d pairs of this page"))
 
 
 class CorrectedP(NamedTuple):
@@ -61,7 +61,7 @@ class CorrectedP(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a cell has it: `0.214 (153 pairs)`."""
+        """Text of a cell: `0.214 (153 pairs)`."""
         return f"{format_p_value(self.p)} ({gettext(self.family.short) % {'tests': self.tests}})"
 
     @property
@@ -135,15 +135,15 @@ def _key(question: TestRequest, permutations: int) -> str:
 
 
 def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: str) -> CorrectedP | None:
-    """Return the p-value that a board has for a pair of its entries, one of which is its best or its baseline."""
-    found = board.tests(measure)
-    if found is None:
+    """Return a board's p-value for a pair of its entries that includes its best or its baseline."""
+    certainty = board.tests(measure)
+    if certainty is None:
         return None
     for anchor, column, tests, family in (
-        (found.best, "p_best_corrected", found.pairs, OF_BOARD),
-        (found.baseline, "p_baseline_corrected", found.comparisons, WITH_BASELINE),
+        (certainty.best, "p_best_corrected", certainty.pairs, BOARD_PAIRS),
+        (certainty.baseline, "p_baseline_corrected", certainty.comparisons, BASELINE_COMPARISONS),
     ):
-        if anchor in pair and (other := found.of(pair[1 - pair.index(anchor)])) is not None:
+        if anchor in pair and (other := certainty.of(pair[1 - pair.index(anchor)])) is not None:
             p = getattr(other, column)
             if p is not None and tests > 1:
                 return CorrectedP(p, tests, family)

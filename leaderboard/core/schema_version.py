@@ -15,7 +15,7 @@ from leaderboard.core.database_grants import AUDIT_TABLE
 MigrationKey = tuple[str, str]
 
 _SHOWN = 3
-#: Whether this process has seen that all columns are there.
+#: Whether this process has confirmed that all columns exist.
 _is_complete = False
 #: The first migrations of the present history. A database that the earlier one has made has the same tables.
 INITIAL: frozenset[MigrationKey] = frozenset(
@@ -77,7 +77,7 @@ def missing_columns() -> list[str]:
 
 
 def describe_missing_columns() -> str:
-    """Return a sentence that names missing columns, empty where none are; a complete database is compared once."""
+    """Return a sentence that names missing columns, or an empty text; a complete database is compared only once."""
     global _is_complete
     missing = [] if _is_complete else missing_columns()
     _is_complete = not missing

@@ -42,7 +42,7 @@ def unknown_ids(file_name: str, what: str, where: str, ids: Sequence[str]) -> Pr
 
 
 def missing_documents(statistics: Mapping[str, Any]) -> list[str]:
-    """Return the remark on judged documents that the corpus lacks, if any; for readers of these judgements alone."""
+    """Return the remark on judged documents that the corpus lacks, if any. Show it only to readers of the judgments."""
     missing, relevant = (statistics.get(name, 0) for name in (MISSING_DOCUMENTS, MISSING_RELEVANT))
     if not missing:
         return []

@@ -46,7 +46,7 @@ from leaderboard.models.datasets import Visibility
 READ = "read judgements"
 #: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
 _KEPT = 16
-#: Judged documents are looked up in the corpus so many at a time.
+#: Number of judged documents that are looked up in the corpus at a time.
 _LOOKED_UP_AT_ONCE = 100_000
 #: The same for verifying, where a judgement takes some 200 bytes.
 _KEPT_FOR_VERIFYING = 4
@@ -308,7 +308,7 @@ def record_reading(subject: object, dataset: int, **what: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JudgementFile:
-    """The judgements of one split: as arrays, and as a plain file; `missing` are documents that the corpus lacks."""
+    """The judgments of one split, as arrays and as a plain file; `missing` are documents that the corpus lacks."""
 
     qrels: judged.Qrels
     path: Path
@@ -342,7 +342,7 @@ class JudgementFile:
 
 
 def documents_not_in_corpus(qrels: judged.Qrels, documents: DocumentIds) -> list[str]:
-    """Return the judged documents that the corpus lacks, each once, in order of the judgements."""
+    """Return the distinct judged documents that the corpus lacks, in order of the judgments."""
     missing: dict[str, None] = {}
     names = (document for _, document, _ in qrels.judgements())
     while batch := list(islice(names, _LOOKED_UP_AT_ONCE)):

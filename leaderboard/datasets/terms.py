@@ -1,4 +1,4 @@
-"""Free texts that pages group by, such as a dataset's task: the ones in use, and warnings of near-duplicates."""
+"""Terms that pages group by, such as a dataset's task: values in use, and warnings of near-duplicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leaderboard.models import Dataset, System
 
 #: The fields of each model.
 TERMS: Mapping[type[Model], tuple[str, ...]] = {Dataset: ("task", "domain", "licence"), System: ("licence",)}
-#: Abbreviations, and words that change no meaning.
+#: Expansions of abbreviations; words without meaning of their own are removed.
 _ABBREVIATIONS = {"ir": "retrieval", "qa": "questionanswering", "information": "", "and": "", "the": ""}
 #: Texts with this share of equal letters are spellings of one term.
 SIMILAR = 0.9
@@ -25,7 +25,7 @@ def terms_in_use(model: type[Model], field: str) -> dict[str, int]:
 
 
 def near_duplicates(row: Model, fields: Collection[str] | None = None) -> list[str]:
-    """Return a warning for each of the row's terms, or those in `fields`, that other rows have in another spelling."""
+    """Return warnings about terms of the row that other rows spell differently, by default in all fields."""
     warnings = []
     for field in TERMS.get(type(row), ()):
         if fields is not None and field not in fields:
@@ -50,6 +50,6 @@ def _is_similar(one: str, other: str) -> bool:
 
 
 def _normalized(text: str) -> str:
-    """The text without case, punctuation, spaces, and abbreviations."""
+    """Return the text without case, punctuation, spaces, and abbreviations."""
     words = re.findall(r"\w+", text.casefold())
     return "".join(_ABBREVIATIONS.get(word, word) for word in words)

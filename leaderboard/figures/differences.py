@@ -56,7 +56,7 @@ def build(request: FigureRequest) -> Plot:
 
 
 class _Series(NamedTuple):
-    """Differences to the baseline: their 95% intervals, the pages that points lead to, and which are significant."""
+    """Differences from the baseline, with 95% intervals, links of the points, and significance."""
 
     name: str
     values: Sequence[float | None]

@@ -26,7 +26,7 @@ def _timed(board: Board) -> list[int]:
 
 
 def _speed(row: Row) -> float:
-    """Return the queries per second of a row; 0 where they were not measured, or are doubtful."""
+    """Return the queries per second of a row, 0 if they were not measured or are doubtful."""
     return (
         0.0
         if row.measured is None or row.measured.doubt

@@ -48,8 +48,8 @@ class ExampleFile(NamedTuple):
 def store_example_runs(dataset: Dataset, run: Path, work: Path) -> list[ExampleFile]:
     """Make the examples from the baseline's run (plain text with ranks from 1) and store them; no row is written.
 
-    It takes as long as reading the run, so not inside a transaction. `work` is a folder for files on the way. An empty
-    run gives no example: it would be refused as an upload.
+    Call it outside of transactions, because it reads the whole run. `work` is a folder for temporary files. An empty
+    run gives no example, because it would be refused as an upload.
     """
     if not run.stat().st_size:
         return []

@@ -18,7 +18,7 @@ from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.qrels import load_qrels, record_reading
 from leaderboard.models import Dataset, JudgementImport, Pool, Qrels, Rescore, User
 
-#: Counts of a file and its documents, whatever is judged.
+#: Counts of a file and its documents, which reveal nothing about stored judgments.
 _OF_THE_FILE = ("lines", "pairs", "unjudged", "missing")
 
 #: What the record calls a comparison.

@@ -37,7 +37,7 @@ def check_judgements(
 ) -> NewJudgements:
     """Read the file's judgements of the dataset's queries and documents; nothing is stored.
 
-    `scale_grew`: grades above those of the present judgements are meant. `strict` refuses documents that the corpus
+    `scale_grew` allows grades above those of the present judgments. `strict` refuses documents that the corpus
     lacks.
     Raises evaluation.core.errors.InvalidContent with everything that is wrong, and JudgingRefused for a dataset without
     content.

@@ -50,7 +50,7 @@ def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]
 def first_of_each_team(runs: Iterable[Run], runs_per_team: int) -> list[Run]:
     """Return the first runs of each team, or of each participant where a team names several.
 
-    The site's own runs count as one team's.
+    The site's own runs count as those of one team.
     """
     taken: Counter[tuple[int | None, str]] = Counter()
     chosen = []

@@ -179,7 +179,7 @@ class Dataset(models.Model):
         return reverse("dataset", args=[self.slug])
 
     def clean(self) -> None:
-        """Bring the language to its one code. Raises ValidationError with suggestions for an unknown one."""
+        """Replace the language with its code. Raises ValidationError with suggestions for an unknown one."""
         try:
             self.language = language_code(self.language)
         except UnknownLanguage as error:

@@ -20,9 +20,9 @@ def record_measurement(
 ) -> Measurement:
     """Store the costs of an entry's system on a hardware class, with those of BM25 in the same job.
 
-    All values are as `as_data` of `evaluation.efficiency` returns them; `baseline` may be empty, or be that of the
-    system itself. An earlier measurement of the entry on the same class under the same protocol is replaced, unless it
-    was made on a quiet machine and the new one was not. Raises ValueError for anything that is not a measurement: a
+    All values are as returned by `as_data` in `evaluation.efficiency`; `baseline` may be empty, or that of the system
+    itself. An earlier measurement of the entry on the same class under the same protocol is replaced, unless it was
+    made on a quiet machine and the new one was not. Raises ValueError for anything that is not a measurement: a
     job's result is not trusted.
     """
     of_machine, of_system = Hardware.from_data(hardware), EfficiencyFigures.from_data(figures)

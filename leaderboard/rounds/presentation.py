@@ -119,7 +119,7 @@ def timeline(row: Round, now: datetime) -> list[TimelineStep]:
     return steps
 
 
-#: `System.contributor` as one value of a query.
+#: `System.contributor` as a single value in a query.
 CONTRIBUTOR = Concat(
     Cast("system__team", CharField()), Value(":"), "system__participant", output_field=CharField()
 )

@@ -167,7 +167,7 @@ for _app in SOCIALACCOUNT_PROVIDERS.get("openid_connect", {}).get("APPS", []):
 ACCESS = env.str("ACCESS", default="public")
 if ACCESS not in ("public", "members"):
     raise ImproperlyConfigured(f"ACCESS is public or members, not {ACCESS!r}.")
-#: Mail domains whose addresses accounts may have, those below them included; empty: all.
+#: Mail domains, with their subdomains, whose addresses accounts may have; empty: all.
 SIGNUP_DOMAINS = [domain.strip().lower() for domain in env.list("SIGNUP_DOMAINS", default=[]) if domain]
 if wrong := [
     domain for domain in SIGNUP_DOMAINS if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+", domain)

@@ -64,7 +64,7 @@ def describe_bm25(language: str) -> str:
         # Stored by a version that did not know this spelling, and retrieved without an analyzer.
         return (
             f"BM25: k1 = 0.9, b = 0.4, title and text in one field. The dataset's language is stored as “{language}”, "
-            f"and words may not have been stemmed: a curator can set the language to {code}, which makes BM25 again."
+            f"and words may not have been stemmed: a curator can set the language to {code}, which rebuilds BM25."
         )
     if analyser.remark:
         return f"BM25: k1 = 0.9, b = 0.4, title and text in one field. {analyser.remark}"
@@ -94,7 +94,7 @@ def request_baseline(dataset: Dataset) -> None:
 
 
 def request_baseline_again(dataset: Dataset) -> bool:
-    """Ask for BM25 of a dataset that has documents and judgements, and record it; return whether it has them."""
+    """Request BM25 for a dataset that has documents and judgments, and record that; return whether it has them."""
     if dataset.current_qrels_id is None or dataset.runs_only:
         return False
     request_baseline(dataset)

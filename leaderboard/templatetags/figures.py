@@ -50,7 +50,7 @@ def figure(
 def frame(
     found: Figure, data_query: str, query: str, plot: Plot | None, level: int, baseline: str = ""
 ) -> dict[str, Any]:
-    """The context of `leaderboard/_figure.html`. `data_query` is what the script asks for the data with."""
+    """Return the context of `leaderboard/_figure.html`. `data_query` is the query string for the figure's data."""
     address = reverse("figure_json", args=[found.slug])
     chosen = QueryDict(query[1:] if found.choices else "")
     return {

@@ -1,4 +1,4 @@
-"""The view of a board that is asked for, the page with it, and how the view is cited."""
+"""The requested view of a board, its page, and its citation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def site_revision(**_: object) -> str:
 
 
 def view_of(request: HttpRequest) -> PageVariant | None:
-    """The view, for the page cache; searches and addresses with empty fields are not worth keeping."""
+    """Return the view for the page cache, or None for searches and addresses with empty fields."""
     state = BoardState.read(request.GET)
     if state.text or has_empty_fields(request):
         return None

@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 
 def _variant(request: HttpRequest) -> PageVariant | None:
-    """Which view of a figure is meant; searches are not worth keeping."""
+    """Return the view of a figure for the page cache, or None for searches."""
     figure = FIGURES.get(request.path.removesuffix("/").removesuffix(".json").rpartition("/")[2])
     if figure is None:
         return None

@@ -81,7 +81,7 @@ def _schema() -> str:
 
 
 def disk_state() -> str:
-    """Return `full` where uploads are refused for want of space, else `ok`."""
+    """Return `full` if uploads are refused for lack of disk space, or else `ok`."""
     try:
         require_free_space(settings.VAR, 0)
     except DiskFull:

@@ -165,7 +165,7 @@
     const address = new URL(figure.dataset.figureUrl, location.href);
     const choices = figure.querySelectorAll(".figure-choices select");
     const taken = new Set([...address.searchParams.keys(), ...Array.from(choices, (choice) => choice.name)]);
-    // Only a board's address is a view that its figures know.
+    // Only the address of a board has parameters that its figures read.
     if (document.getElementById("board-form"))
       for (const [name, value] of new URLSearchParams(location.search))
         if (!taken.has(name)) address.searchParams.append(name, value);

@@ -35,7 +35,7 @@ _DAY = 86400
 
 
 def _has_only_services(person: User) -> bool:
-    """Whether the account signs in by a service, and has neither a password nor a second factor."""
+    """Return whether the account has services to sign in with, but neither a password nor a second factor."""
     return not get_reauthentication_flows(person) and SocialAccount.objects.filter(user=person).exists()
 
 
@@ -113,9 +113,9 @@ class AccountAdapter(DefaultAccountAdapter):
         return stronger or methods
 
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
-        """Whether people show again who they are: with a password or code, or else at the service that they sign in by.
+        """Return whether users must confirm their identity: with a password or code, or else at their service.
 
-        allauth asks nothing of an account that has only services. Here such a session ends when it is older than
+        allauth requires nothing from accounts that only have services. Here such a session ends when it is older than
         `ACCOUNT_REAUTHENTICATION_TIMEOUT`, and the service decides. Raises ImmediateHttpResponse then.
         """
         required = bool(super().is_reauthentication_required(app=app, **options))
@@ -125,7 +125,7 @@ class AccountAdapter(DefaultAccountAdapter):
             if not records or time.time() - records[-1]["at"] > app_settings.REAUTHENTICATION_TIMEOUT:
                 came_from = request.get_full_path() if request.method == "GET" else reverse("account")
                 logout(request)
-                messages.info(request, _("Sign in once more with your service to continue."))
+                messages.info(request, _("Sign in again with your service to continue."))
                 raise ImmediateHttpResponse(redirect_to_login(came_from))
         return required
 

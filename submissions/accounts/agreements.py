@@ -1,7 +1,7 @@
 """Agreements of datasets and rounds: putting one in force, accepting it, and approving who accepted it.
 
 See docs/decisions/0055-registration-and-one-sign-in.md. This is the only writer of `Agreement` and `Acceptance`;
-`leaderboard.core.permissions` decides who is kept out.
+`leaderboard.core.permissions` decides who has access.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def has_good_address(person: User) -> bool:
 
 
 def own_addresses(person: User) -> set[str]:
-    """Return the lowercased addresses known to be the person's: verified ones, or all where the site sends no mail."""
+    """Return a person's addresses in lower case: verified ones, and the account's own if the site sends no mail."""
     addresses = EmailAddress.objects.filter(user=person, verified=True).values_list("email", flat=True)
     own = {address.lower() for address in addresses}
     return own if settings.ACCOUNT_EMAIL_VERIFICATION == "mandatory" else {person.email.lower(), *own}

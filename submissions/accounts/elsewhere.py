@@ -37,10 +37,10 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
     }
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Leave a new account only addresses that it may have; the first becomes its primary address.
+        """Limit a new account to permitted addresses; the first becomes its primary address.
 
-        allauth would choose the primary address among all verified ones, whichever address was checked, and would also
-        store unverified ones, which may be a stranger's.
+        allauth would choose the primary address among all verified ones, regardless of which one was checked, and would
+        also store unverified ones, which may belong to someone else.
         """
         if sociallogin.is_existing:
             return
@@ -51,7 +51,7 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
         )
 
     def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
-        """Whether the operator's provider says that this address, of an account here, is verified."""
+        """Return whether the operator's provider has verified this address of an account here."""
         verified = {each.email for each in login.email_addresses if _is_verified(each)}
         return email in verified and bool(super().can_authenticate_by_email(login, email))
 
@@ -61,9 +61,9 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
 
     @transaction.atomic
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
-        """Store the new account and its team; where curators approve accounts, it waits for one.
+        """Store the new account and its team; if curators approve accounts, it waits for approval.
 
-        Raises PermissionDenied if the address that became the primary one may not sign up, and stores nothing then.
+        Raises PermissionDenied, and stores nothing, if its primary address may not sign up.
         """
         person = sociallogin.user
         assert isinstance(person, User)
@@ -100,7 +100,7 @@ def _may_sign_up(address: str) -> bool:
 
 
 class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):
-    """The address of a new account, where the service names none that may sign up."""
+    """Form for the address of a new account if the service names none that may sign up."""
 
 
 def where_configured(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:

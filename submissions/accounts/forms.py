@@ -65,7 +65,7 @@ class LoginForm(SiteLabels, account.LoginForm):
 def check_domain(address: str) -> None:
     """Raise ValidationError for an address whose domain is neither in `SIGNUP_DOMAINS` nor below one of these.
 
-    A domain with other characters than ASCII's is refused: lowercasing and IDNA turn some into the letters of another.
+    A domain with non-ASCII characters is refused, because lowercasing and IDNA can turn it into another domain.
     """
     allowed: list[str] = settings.SIGNUP_DOMAINS
     domain = address.rpartition("@")[2]
@@ -73,18 +73,18 @@ def check_domain(address: str) -> None:
     is_allowed = any(host == each or host.endswith(f".{each}") for each in allowed)
     if allowed and not (domain.isascii() and is_allowed):
         raise ValidationError(
-            f"Accounts here have addresses at {', '.join(allowed)} only. Enter one of these, or ask the people who run "
-            "this site."
+            f"Accounts on this site require an address at {', '.join(allowed)}. Enter such an address, or ask the "
+            "site's operators."
         )
 
 
 class AllowedDomain:
-    """Mixin of a form for an address of an account: its domain must be allowed here."""
+    """Mixin for forms with an address of an account, whose domain must be allowed."""
 
     cleaned_data: dict[str, Any]
 
     def clean_email(self) -> str:
-        """Return the address. Its domain is checked first, so that the answer does not tell who has an account."""
+        """Return the address. Its domain is checked first, so that the answer does not reveal who has an account."""
         check_domain(self.cleaned_data["email"])
         address: str = super().clean_email()  # type: ignore[misc]  # of the form that this is part of
         return address

@@ -290,7 +290,7 @@ def find_invitation(secret: str) -> Invitation | None:
 
 
 def is_invited(invitation: Invitation, person: User) -> bool:
-    """Whether the invited address is known to be the person's."""
+    """Return whether the invited address is known to belong to the person."""
     return invitation.email in own_addresses(person)
 
 

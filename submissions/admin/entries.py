@@ -1,4 +1,4 @@
-"""Results, with the way to have their costs measured again, which needs a job."""
+"""Admin of results, with the action that measures their costs again in a job."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def _measure(entry: Entry, values: Mapping[str, Any]) -> str:
 
 @admin.register(Entry)
 class MeasuredEntryAdmin(EntryAdmin):
-    """Results, whose costs can be measured again."""
+    """Admin of results whose costs can be measured again."""
 
     actions = (*EntryAdmin.actions, "measure_again")
 
     def acts(self, obj: Entry) -> Iterable[str]:
-        """Return the actions that its state permits."""
+        """Return the actions that the entry's state permits."""
         ran = obj.provenance == Entry.Provenance.MEASURED
         return (*super().acts(obj), *(["measure_again"] if ran else []))
 
     measure_again = confirmed_action(
         "Measure again: latency, memory and index, without another score", MODERATES, _measure,
         refusals=(CannotMeasure,), title="Measure costs again", button="Measure again",
-        explanation="A job runs the model again and times it. The present costs stay until then:",
+        explanation="A job runs the model again and times it. The present costs remain until it ends:",
     )  # fmt: skip

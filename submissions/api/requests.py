@@ -106,7 +106,7 @@ class ReusableRequest(RequestSerializer):
     reusable = FlagField(blank=False)
 
 
-#: The query parameters of calls that list rows.
+#: Query parameters of paginated calls.
 PAGE_PARAMETERS = [
     OpenApiParameter("limit", int, description="Number of rows. Default: 50, at most 200."),
     OpenApiParameter("offset", int, description="Number of newest rows to skip."),

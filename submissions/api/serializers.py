@@ -82,7 +82,7 @@ class StatisticsSerializer(Answer):
     lines = serializers.IntegerField()
     queries = serializers.IntegerField()
     known_queries = serializers.IntegerField(help_text="Those of the queries that are the dataset's.")
-    depth = serializers.IntegerField(help_text="Documents of the longest ranking.")
+    depth = serializers.IntegerField(help_text="Number of documents in the longest ranking.")
     expanded_bytes = serializers.IntegerField()
     tags = serializers.ListField(child=serializers.CharField())
     metadata = serializers.DictField()
@@ -116,7 +116,7 @@ class ReportSerializer(Answer):
     checkpoint = ModelSerializer(allow_null=True, help_text="What a checkpoint is; null for all else.")
     pending = serializers.ListField(
         child=serializers.CharField(),
-        help_text="What only a job verifies, a sentence each: a valid checkpoint can still be rejected there.",
+        help_text="Sentences on checks that only a job performs; it can still reject a valid checkpoint.",
     )
 
 
@@ -134,7 +134,7 @@ class EfficiencySerializer(Answer):
         help_text="By what share BM25 took another time than usual there; times are doubtful where it is large."
     )
     doubt = serializers.CharField(
-        allow_blank=True, help_text="Why its times are doubtful, and not ranked; empty where they are not."
+        allow_blank=True, help_text="Reason why its times are doubtful and not ranked; empty if they are not."
     )
     times_bm25 = serializers.FloatField(
         allow_null=True, help_text="Mean latency over BM25's; null where it began with stored runs."
@@ -148,7 +148,7 @@ class VariantSerializer(Answer):
     scores = serializers.DictField(source="entry.scores", child=serializers.FloatField())
     facts = serializers.DictField(source="entry.facts")
     latency_ms = serializers.FloatField(
-        allow_null=True, help_text="Null where it was not measured, or is doubtful."
+        allow_null=True, help_text="Null if it was not measured or is doubtful."
     )
 
 
@@ -283,7 +283,7 @@ class ResultSerializer(Answer):
         source="standing.ties",
         child=serializers.IntegerField(),
         allow_null=True,
-        help_text="First and last rank that tests of all pairs leave open; null where they are not known.",
+        help_text="First and last rank that the tests of all pairs leave open; null if they are not known.",
     )
     board = AddressField(source="standing.board_path", help_text="The board with its row marked.")
 

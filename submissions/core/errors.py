@@ -26,8 +26,8 @@ LABEL_NEEDED = ProblemCode("label_needed", "The system has a result on this data
 class FileReport:
     """The verdict on one file. `dataset` is a slug, empty where none could be told.
 
-    `model` is what a checkpoint that can be run is: its kind, weights, dimension and so on; empty for runs. `pending`
-    states, in a sentence each, what only a job verifies.
+    `model` describes a checkpoint that can be run: its kind, weights, dimension, and so on; empty for runs. `pending`
+    has sentences on checks that only a job performs.
     """
 
     name: str

@@ -69,7 +69,7 @@ def _beginning(path: Path) -> bytes:
         refuse_binary(bytes(content[:4096]))
         return bytes(content)
     lines = BytesIO()
-    # A JSON document is read whole; of lines, the last one may be cut off.
+    # A JSON document is read as a whole; the last of several lines may be incomplete.
     whole_lines = bytes(content[: content.rfind(b"\n") + 1])
     write_as_trec(form, path if form == "json" else whole_lines or bytes(content), limits, lines)
     return lines.getvalue()

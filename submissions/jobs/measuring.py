@@ -1,4 +1,4 @@
-"""Request that the costs of a result are measured again, without another run or score."""
+"""Requests for another measurement of a result's costs, without another run or score."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class CannotMeasure(ValueError):
 
 @transaction.atomic
 def request_measurement(entry: Entry) -> Job:
-    """Queue a job that runs the entry's model again and measures it. Its costs stay until the new ones are there.
+    """Queue a job that runs the entry's model again and measures it. The present costs remain until it ends.
 
-    Call it as the curator who asks (`leaderboard.core.audit.acting`). Raises CannotMeasure.
+    Call it as the requesting curator (`leaderboard.core.audit.acting`). Raises CannotMeasure.
     """
     evaluation = entry.evaluation
     made = evaluation.run.metadata.get(MADE_BY) if evaluation else None
@@ -41,8 +41,8 @@ def request_measurement(entry: Entry) -> Job:
         raise CannotMeasure(f"{entry} was made from earlier content of the dataset: run the model again.")
     if Job.objects.exclude(state__in=TERMINAL).filter(payload__measures=entry.pk).exists():
         raise CannotMeasure(f"{entry} is being measured already.")
-    found = RetrievalResult.from_payload(origin.payload)
-    queue = found.queue if found else origin.queue  # a scorer may have ended it
+    retrieval = RetrievalResult.from_payload(origin.payload)
+    queue = retrieval.queue if retrieval else origin.queue  # a scorer may have ended it
     job = Job.objects.create(
         kind=Job.Kind.MODEL,
         queue=queue,
@@ -67,7 +67,7 @@ def request_measurement(entry: Entry) -> Job:
 
 
 def _checkpoint(origin: Job, made: Mapping[str, Any]) -> int | None:
-    """Return the key of the checkpoint that the job ran, if any; the site's own where it has no submission."""
+    """Return the key of the checkpoint that the job ran, if any: the site's own one if it has no submission."""
     if origin.submission is not None:
         return origin.submission.checkpoint_id
     own = Checkpoint.objects.filter(team=None, model_sha256=made.get("checkpoint", {}).get("sha256", ""))

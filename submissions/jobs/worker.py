@@ -62,7 +62,7 @@ LEAVE = signal.SIGUSR2
 #: Seconds that work may take to leave by itself. The supervisor gives a worker eight in all.
 GRACE = 1.5
 _PAUSE = 0.1
-#: What reading an entry raises that is no message: text that is not JSON, is nested too deeply, or lacks a field.
+#: Errors of reading an entry that is not a message: text that is not JSON, is nested too deeply, or lacks a field.
 MALFORMED = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 #: A process and the claim under which it has a job: the job's key and fence.
 Claim = tuple[int, int, int]
@@ -120,17 +120,17 @@ app.steps["worker"].add(WorkerPresence)
 
 
 class BrokerRepair(bootsteps.StartStopStep):
-    """Keeps the consumer alive where others wrote something else than messages into the worker's queues.
+    """Bootstep that keeps the consumer alive if the worker's queues contain other data than messages.
 
     Kombu ends the worker when it reads such an entry, or when a queue's key holds a value of another type. Here the
-    consumer reconnects instead, as after a lost connection. A malformed entry is gone once it is read.
+    consumer reconnects instead, as after a lost connection. Reading a malformed entry removes it.
     """
 
     def __init__(self, consumer: Any, **_: Any) -> None:
         consumer.channel_errors = (*consumer.channel_errors, *MALFORMED)
 
     def stop(self, consumer: Any) -> None:
-        """Before the consumer reconnects, delete the keys of its queues that hold no list."""
+        """Delete the keys of its queues that hold no list, before the consumer reconnects."""
         if consumer.blueprint.state != bootsteps.RUN:
             return  # the worker ends
         with suppress(OperationalError), consumer.app.connection_for_write() as broker:

@@ -1,4 +1,4 @@
-"""Workers, queues and jobs under way, read from the rows at one moment: for operators, and in short for everyone."""
+"""Snapshots of workers, queues, and running jobs, for the operators' page and the status page."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from submissions.models import TERMINAL, WAITING, AccountMail, Delivery, Job, No
 from submissions.models.notifications import is_due
 from submissions.queue.capability import SILENCE
 
-#: What is called a failure here; a file that cannot be scored is its sender's affair, and listed for its code.
+#: States that count as failures; rejected files are the submitter's responsibility, and listed for their codes.
 _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
 _PERIOD = timedelta(days=1)
-#: What serves each queue is called, as in `make run` and compose.
+#: The name of the service for each queue, as in `make run` and compose.
 SERVICES = {
     "score": "scorer", "cpu": "retriever", "gpu": "GPU retriever", "notices": "notifier", "dispatch": "dispatcher",
 }  # fmt: skip
@@ -29,18 +29,18 @@ class JobRow:
 
     job: Job
     since: timedelta
-    #: Until the lease ends, unless it is extended before; negative when it has.
+    #: Time until the lease ends unless it is extended; negative after its end.
     lease: timedelta
 
     @property
     def is_silent(self) -> bool:
-        """Whether its worker has not been heard of for more than half a lease, or it has run out."""
+        """Whether its lease has ended, because its worker is silent."""
         return self.lease < timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker that was heard of within a day."""
+    """A worker, with its jobs and its time since the last heartbeat."""
 
     worker: Worker
     hardware: str
@@ -55,12 +55,12 @@ class WorkerRow:
 
     @property
     def services(self) -> str:
-        """What it is, by the queues that it serves."""
+        """Names of its services, by the queues that it serves."""
         return ", ".join(SERVICES.get(queue, queue) for queue in self.worker.queues)
 
     @property
     def state(self) -> str:
-        """In a word or two."""
+        """Its state in a few words."""
         if not self.alive:
             return "gone"
         if self.worker.refusal:
@@ -70,22 +70,22 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue: what waits in it, and for whom. `under_way` is None where nothing is noted while it is done."""
+    """A queue with its waiting work and its workers. `under_way` is None if running work is not recorded."""
 
     name: str
     waiting: int
     oldest: timedelta | None
-    #: Those that are tried again later, or wait for judgements.
+    #: Number of items that are retried later or wait for judgments.
     later: int
     workers: int
     refusing: int
     under_way: int | None = None
-    #: What waits, one of it.
+    #: Singular name of an item.
     unit: str = "job"
 
     @property
     def problem(self) -> str:
-        """Return a sentence if jobs wait that no worker takes, or if nothing could be scored now; else nothing."""
+        """Return a sentence if no worker takes waiting jobs, or if nothing can be scored now; else an empty text."""
         if self.workers:
             return ""
         if not self.waiting:
@@ -99,18 +99,18 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All of it, at one moment."""
+    """A snapshot of queues, workers, and jobs."""
 
     at: datetime
     queues: Sequence[QueueRow]
     workers: Sequence[WorkerRow]
     jobs: Sequence[JobRow]
-    #: How often jobs of one kind ended with one code.
+    #: Counts of failed jobs by kind, state, and error code.
     failures: Sequence[dict[str, Any]]
 
     @property
     def problems(self) -> list[str]:
-        """What an operator should see to, a sentence each."""
+        """Sentences on problems that need an operator."""
         refusals = dict.fromkeys(
             row.worker.refusal for row in self.workers if row.alive and row.worker.refusal
         )
@@ -179,7 +179,7 @@ def _job_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
 
 
 def _other_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
-    """Return the notifier's messages, and the requests that the dispatcher has not made jobs of yet."""
+    """Return the notifier's messages, and the requests that the dispatcher has not yet turned into jobs."""
     messages, oldest_message, later = _count_messages()
     requests, oldest_request = _count(WorkRequest.objects.filter(taken_at=None))
     return [
@@ -189,15 +189,13 @@ def _other_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]
 
 
 def _count(rows: QuerySet[Any]) -> tuple[int, datetime | None]:
-    """How many rows there are, and since when the oldest is."""
+    """Return the number of rows and the creation time of the oldest one."""
     counted = rows.order_by().aggregate(n=Count("pk"), oldest=Min("created_at"))
     return counted["n"], counted["oldest"]
 
 
 def _count_messages() -> tuple[int, datetime | None, int]:
-    """Of all mail and messages to webhooks: how many may be sent now, since when the oldest waits, and how many are
-    tried again later.
-    """
+    """Count mails and webhook messages: those due now, the creation time of the oldest, and those retried later."""
     waiting = (
         AccountMail.objects.all(),
         Notice.objects.filter(mail_state="waiting"),

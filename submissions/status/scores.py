@@ -38,7 +38,7 @@ class Score:
     deviation: float | None = None
     #: How the baseline is called.
     beside: str = ""
-    #: The documents of the run's longest ranking, where the measure reads more.
+    #: Number of documents in the run's longest ranking, if the measure reads more.
     capped_at: int | None = None
 
     @property
@@ -132,7 +132,7 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
 
 
 def _shallow_depth(job: Job | None) -> int | None:
-    """Return the depth of the job's run where a measure of the dataset reads more documents."""
+    """Return the depth of the job's run if a measure of the dataset reads more documents."""
     report = job.report if job is not None else {}
     codes = [problem["code"] for problem in report.get("problems", [])]
     return report["statistics"].get("depth") if SHALLOW in codes else None

@@ -1,4 +1,4 @@
-"""The page that says whether the site works, for people; `/healthz` and `/readyz` say it to machines."""
+"""The status page for people; `/healthz` and `/readyz` report to machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hidden judgements are opened in one module, and read by the scorer and a few callers that are listed here."""
+"""Only one module opens hidden judgments, for the scorer and the callers that are listed here."""
 
 from __future__ import annotations
 

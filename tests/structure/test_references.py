@@ -1,4 +1,4 @@
-"""Files that code, comments and documentation name are there."""
+"""Files that code, comments, and documentation name exist."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _NO_DOCUMENT = np.uint64(2**63)
 SPARE_KEYS = 1000
 #: Sums are compared with the lowest score that still counts in strips of this length.
 _STRIP = 64
-#: Masks of ranks in keys, for the order of document ids among equal scores: ranks count in descending order.
+#: Masks of ranks in keys that decide the order of document ids among equal scores.
 ASCENDING, DESCENDING = np.uint64(0), np.uint64(0xFFFFFFFF)
 #: A sum rounded to float32 is at most this much above the sum.
 _ROUNDING = 1.0 - 2.0**-23
@@ -381,10 +381,10 @@ def read_keys(
 
 @compiled
 def write_order_into_scores(scores: NDArray[np.float32]) -> None:
-    """Change scores, which descend, so that no two are equal, as Anserini's ScoreTiesAdjusterReranker and output do.
+    """Make descending scores distinct, as Anserini's ScoreTiesAdjusterReranker and output do.
 
-    Each is rounded to 1e-4. Behind one that it is not more than 1e-4 below, it loses 1e-6 for each score of the tie
-    before it. Six decimals remain in Anserini's runs. Above 16 float32 has no room for that, and a few ties stay.
+    Each score is rounded to 1e-4. If it is at most 1e-4 below its predecessor, it is reduced by 1e-6 for each earlier
+    score of the tie. Anserini's runs have six decimals. Above 16, float32 is not precise enough, and a few ties remain.
     """
     tied = 0
     before = np.float32(np.inf)

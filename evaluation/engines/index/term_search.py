@@ -81,7 +81,7 @@ class TermSearch:
         return self.result(query_id, ranks, scores)
 
     def result(self, query_id: str, ranks: NDArray[np.uint32], scores: NDArray[np.float32]) -> SearchResult:
-        """Return what `search` found, with the order of documents in their scores where ties are Anserini's."""
+        """Return the result of `search`, with distinct scores if ties are treated as in Anserini."""
         if self.anserini_ties:
             kernels.write_order_into_scores(scores)
         return SearchResult(query_id, self.index.identifiers(ranks), scores)

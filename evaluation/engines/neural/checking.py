@@ -54,8 +54,8 @@ _PLAIN = {
 _OLDER = frozenset({"rope_scaling"})
 #: Weights that no engine uses: an encoder's pooler where tokens are pooled otherwise.
 _POOLER = re.compile(r"(^|\.)pooler\.")
-#: A weight of one of a model's layers, which is not part of a head.
-_OF_LAYER = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.(.*\.)?(weight|bias)")
+#: Names of weights in a model's layers, as opposed to its head.
+_LAYER_WEIGHT = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.(.*\.)?(weight|bias)")
 _AWKWARD = ("", "a", " \n\t" * 400, "ab" * 2000, "漢字かな " * 300, "\u0301" * 500, "9" * 2000, "!?" * 1000)
 
 
@@ -223,10 +223,10 @@ def _compare(model: Any, tensors: Mapping[str, Tensor], shown: str, findings: Fi
     for name in sorted(found.conversion_errors)[:5]:
         findings.refuse("weights_shape", shown + WEIGHTS, "it cannot be made of what is there", name)
     left = [name for name in found.unexpected_keys - buffers if not name.startswith("decoder.")]
-    computed = sorted(name for name in left if _OF_LAYER.search(name))
+    computed = sorted(name for name in left if _LAYER_WEIGHT.search(name))
     if computed:
-        what = f"{type(model).__name__} has no {listed(computed)}, and would compute without it"
-        findings.refuse("weights_unknown", shown + WEIGHTS, what)
+        message = f"{type(model).__name__} has no {listed(computed)} and would ignore these weights"
+        findings.refuse("weights_unknown", shown + WEIGHTS, message)
     elif left:
         findings.remark("weights_left_out", shown + WEIGHTS, listed(sorted(left)))
 

@@ -19,12 +19,12 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from evaluation.checkpoints.library import PATH, USES
 
-#: How classes read keys that their configuration does not declare.
+#: Patterns in which classes read keys that their configuration does not declare.
 _IN_CONFIGURATION = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|"(\w+)" in kwargs')
 _IN_MODEL = re.compile(r'\bconfig\.([a-z]\w*)|getattr\(\s*(?:self\.)?config,\s*"(\w+)"')
 _CAUSAL_MASK = re.compile(r"create_(sliding_window_|chunked_)?causal_mask")
-#: How classes ask whether they are a decoder; they mind no `is_causal`.
-_TOLD = re.compile(r"config\.is_decoder(?! = )")
+#: The test of classes for being a decoder; they ignore `is_causal`.
+_READS_IS_DECODER = re.compile(r"config\.is_decoder(?! = )")
 #: Types of AutoModelForCausalLM in which all tokens see each other.
 _BOTH_DIRECTIONS = frozenset({"cpmant", "xlnet"})
 #: Keys that are declared and have no effect: the mask is causal whatever they say.
@@ -51,15 +51,15 @@ def list_model_types() -> dict[str, Any]:
 
 
 def _is_causal(model_type: str, writes: bool) -> bool:
-    """Return whether tokens of a type see those before them alone, where its configuration says nothing."""
+    """Return whether a type attends only to preceding tokens by default."""
     source = _sources(model_type)[1]
-    return (writes or _CAUSAL_MASK.search(source) is not None) and not _TOLD.search(source)
+    return (writes or _CAUSAL_MASK.search(source) is not None) and not _READS_IS_DECODER.search(source)
 
 
 def _keys_read(model_type: str) -> frozenset[str]:
     """Return the keys of config.json that the classes of a type declare or read.
 
-    `is_causal` is read by the functions that make masks, but for those of chunks.
+    The functions that make masks read `is_causal`, except the one for chunks.
     """
     config_class = transformers.CONFIG_MAPPING[model_type]
     own, model = _sources(model_type)
@@ -71,7 +71,7 @@ def _keys_read(model_type: str) -> frozenset[str]:
         keys.add("partial_rotary_factor")
     keys -= {"is_causal", *_IGNORED.get(model_type, ())}
     follows = {match[1] for match in _CAUSAL_MASK.finditer(model)}
-    if follows and "chunked_" not in follows and not _TOLD.search(model):
+    if follows and "chunked_" not in follows and not _READS_IS_DECODER.search(model):
         keys.add("is_causal")
     return frozenset(keys)
 

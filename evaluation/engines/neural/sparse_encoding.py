@@ -21,7 +21,7 @@ from evaluation.engines.neural.sides import SidedEncoder
 
 #: What a language model may hold at once of a value for each term at each token.
 _CPU_BYTES, _CUDA_BYTES = 2**30, 2**33
-#: Terms that a document keeps where neither a submission nor the checkpoint says.
+#: Terms of a document if neither the submission nor the checkpoint limits them.
 _USUAL_TERMS = 2000
 #: Terms and weights of one text.
 _Row = tuple[NDArray[np.int32], NDArray[np.float32]]

@@ -64,7 +64,7 @@ class SystemLine:
 
     @property
     def parameters(self) -> int | None:
-        """Weights of its model, as far as any of its results tells."""
+        """Number of the model's weights, counted for a result or else declared."""
         counts = [result.parameters for result in self.results if result is not NO_RESULT]
         return next((count for count in counts if count), self.about.parameters)
 

@@ -88,7 +88,7 @@ DECLARED = {
     for each in DECLARED_NUMBERS
     if each.key
 }
-#: How large the model is, counted here or declared.
+#: The number of the model's weights, counted here or declared.
 SIZE = Column(
     "parameters",
     _("Model parameters"),
@@ -101,7 +101,7 @@ SIZE = Column(
 
 
 def declared_columns(systems: Iterable[Any], sizes: Iterable[int | None]) -> Sequence[Column]:
-    """Return the columns of what any of the systems declares, and of the models' sizes where any is known."""
+    """Return the columns that any of the systems has values for, and the size column if any size is known."""
     every = list(systems)
     declared = [
         column

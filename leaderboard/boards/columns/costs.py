@@ -26,7 +26,7 @@ from leaderboard.results.history.measurements import (
 UNKNOWN = math.inf
 #: By what share the latency of one system differs from job to job on an idle machine: where in memory things lie.
 BETWEEN_JOBS = 0.03
-#: Follows a doubtful value.
+#: The mark behind a doubtful value.
 DOUBTFUL_MARK = "?"
 
 
@@ -36,12 +36,12 @@ def no_noise(measured: MeasuredEntry) -> float:
 
 
 def latency_noise(measured: MeasuredEntry) -> float:
-    """Return the share by which the mean latency may be off: its spread over rounds."""
+    """Return the relative uncertainty of the mean latency: its spread over rounds."""
     return relative_spread(measured.figures)
 
 
 def ratio_noise(measured: MeasuredEntry) -> float:
-    """Return the share by which × BM25 may be off: the spreads of both."""
+    """Return the relative uncertainty of × BM25: the sum of both spreads."""
     return relative_spread(measured.figures) + relative_spread(measured.baseline)
 
 
@@ -57,9 +57,9 @@ def relative_spread(figures: Mapping[str, Any]) -> float:
 
 
 class CostColumn(NamedTuple):
-    """A column: its name, and its value of a measurement, None where that has none.
+    """A column: its name, and its value for a measurement, or None.
 
-    `known` returns the share by which the value may be off, which is unknown for what is timed once.
+    `known` returns the relative uncertainty of the value, which is unknown for figures that are timed once.
     """
 
     key: str
@@ -72,7 +72,7 @@ class CostColumn(NamedTuple):
 
     @property
     def is_timed(self) -> bool:
-        """Whether its values are times, or follow from them: other work makes these doubtful, and no counts."""
+        """Whether its values are times or depend on them, so that other work makes them doubtful."""
         return self.known is not no_noise
 
 
@@ -125,7 +125,7 @@ COSTS: tuple[CostColumn, ...] = (
         "ms",
         "lower",
         _(
-            "mean over queries of the quickest of several warm searches, one at a time in one thread, from text to top "
+            "mean over queries of the fastest of several warm searches, one at a time in one thread, from text to top "
             "100; p95 beside each value"
         ),
         _of_whole_searches(lambda measured: measured.latency["mean"]),
@@ -399,7 +399,7 @@ def notes_on_costs(
     earlier = sum(one.protocol != PROTOCOL for one in found)
     if earlier:
         systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
-        notes.append(f"{systems} measured under an earlier protocol, and never marked best.")
+        notes.append(f"{systems} measured under an earlier protocol; such times are never marked best.")
     if any(is_brief(one.figures) for one in found):
         notes.append(
             _(

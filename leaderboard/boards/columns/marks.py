@@ -55,7 +55,7 @@ MISSING_QUERIES = _(
 
 
 def missing_from_all(rows: Iterable[Row]) -> int:
-    """Return the number of judged queries that every ranked result lacks; 0 for a single result."""
+    """Return the number of judged queries that are missing from every ranked result, 0 for a single result."""
     missing = [row.entry.missing_queries for row in rows if row.ranked_in in (SCORED, CLOSED)]
     known = [number for number in missing if number is not None]
     return min(known) if len(known) > 1 else 0

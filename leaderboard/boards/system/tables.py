@@ -181,17 +181,21 @@ def _part(name: str) -> Callable[[MeasuredEntry], float | None]:
     return lambda measured: measured.figures["parts_ms"].get(name)
 
 
-#: Heads, the values below them, and whether these are times, which other work makes doubtful.
+#: Heads, functions that return their values, and whether these are times, which other work makes doubtful.
 _COLUMNS: list[tuple[Head, Callable[[MeasuredEntry], float | None], bool]] = [
     (
         Head(COSTS[0].label, COSTS[0].unit, "mean of single warm searches"),
         lambda one: one.latency["mean"],
         True,
     ),
-    (Head("±", "ms", "how far the mean may be off"), lambda one: one.figures.get("spread_ms"), False),
+    (Head("±", "ms", "uncertainty of the mean"), lambda one: one.figures.get("spread_ms"), False),
     *((Head(name, "ms", "latency of single searches"), _percentile(name), True) for name in PERCENTILES),
-    (Head("Searches", "", "how many were timed, one at a time"), lambda one: one.figures["searches"], False),
-    (Head("Queries", "", "different queries that were timed"), lambda one: one.figures["queries"], False),
+    (Head("Searches", "", "number of timed searches"), lambda one: one.figures["searches"], False),
+    (
+        Head("Queries", "", "number of distinct queries that were timed"),
+        lambda one: one.figures["queries"],
+        False,
+    ),
     *((Head(label, "ms", "part of the mean latency"), _part(name), True) for name, label in PARTS.items()),
     (Head("BM25", "ms", "mean latency of BM25 in the same job"), lambda one: one.baseline_latency, True),
     *((Head(cost.label, cost.unit, cost.note), cost.value, cost.is_timed) for cost in COSTS[1:]),

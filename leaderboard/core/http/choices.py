@@ -1,4 +1,4 @@
-"""Query parameters, and values of them, that a page does not know."""
+"""Errors for unknown query parameters and unknown values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UnknownChoice(Exception):
 
     @property
     def valid(self) -> str:
-        """The sentence that says what is valid."""
+        """The sentence that lists or describes valid values."""
         if self.choices:
             return f"Choose one of: {', '.join(self.choices)}."
         return f"Valid: {self.expected}." if self.expected else ""
@@ -52,6 +52,6 @@ class UnknownParameter(UnknownChoice):
 
 
 def _similar(value: str, choices: Iterable[str]) -> list[str]:
-    """Return the choices that are spelled like the value, whatever their case."""
+    """Return the choices with similar spelling, ignoring case."""
     by_fold = {choice.casefold(): choice for choice in choices}
     return [by_fold[fold] for fold in get_close_matches(value.casefold(), by_fold, MOST_SUGGESTED)]

@@ -1,6 +1,6 @@
 """Query parameters: each view declares the ones that it reads, and a request with any other is refused.
 
-A view without a declaration reads none. The admin and the pages of allauth read their own, which nothing here checks.
+A view without a declaration reads none. Parameters of the admin and of allauth's pages are not checked.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def reads(*names: str | Names) -> Callable[[V], V]:
 
 
 def declared_parameters(view: Callable[..., Any], options: Mapping[str, Any]) -> list[str]:
-    """Return the names and patterns that a view reads, for the keyword arguments of its address."""
+    """Return the names and patterns that a view reads, given the keyword arguments of its URL."""
     declared = getattr(view, "query_parameters", None)
-    if declared is None:  # of the API's views, whose functions are made by their classes
+    if declared is None:  # an API view, whose function is made by its class
         declared = getattr(getattr(view, "cls", None), "query_parameters", ())
     return [
         name for each in declared or () for name in ((each,) if isinstance(each, str) else each(**options))
@@ -79,7 +79,7 @@ def _is_own(request: HttpRequest, view: Callable[..., Any]) -> bool:
 
 
 def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
-    """Return 400 with the valid choices, in the kind of answer that was asked for."""
+    """Return 400 with the valid choices, in the format of the address."""
     response: HttpResponse
     if request.path.startswith("/api/") or request.path.endswith(".json"):
         response = JsonResponse(unknown_choice(error).body, status=400)
@@ -100,7 +100,7 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
 
 
 def _corrected(request: HttpRequest, error: UnknownChoice, choice: str) -> str:
-    """Return the address with a choice in the place of the unknown one; empty where none can be written."""
+    """Return the URL with a choice in place of the unknown one, or an empty text if there is none."""
     query = request.GET.copy()
     if isinstance(error, UnknownParameter):
         if "*" in choice:
@@ -115,7 +115,7 @@ def _corrected(request: HttpRequest, error: UnknownChoice, choice: str) -> str:
 
 
 def _without(request: HttpRequest, error: UnknownChoice) -> str:
-    """Return the address without the unknown parameter, or without the one that has the unknown value."""
+    """Return the URL without the unknown parameter, or without the one that has the unknown value."""
     query = request.GET.copy()
     query.pop(error.value if isinstance(error, UnknownParameter) else error.parameter, None)
     return request.path + (f"?{query.urlencode(safe='@(),:')}" if query else "")

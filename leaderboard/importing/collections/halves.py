@@ -68,7 +68,7 @@ def import_twin(
         public = replace(options, hidden=False, protection=None, public_share=None)
         hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
         drawn = _draw(source, options, share, seed, work, progress)
-        # Before the transaction: a refusal would take back the record of the comparison.
+        # Before the transaction, because a refusal would roll back the record of the comparison.
         corpus = check_corpus(_given(source.corpus), lambda identifier: None).sha256
         opened = [query for query, half in drawn.items() if half == 0]
         if problems := list(check_opened_topics(corpus, opened, options.slug, slug)):

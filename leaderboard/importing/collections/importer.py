@@ -59,7 +59,7 @@ class ImportResult:
     """What the import did: `changes` in words, empty where the same bytes and settings were there already.
 
     `offered` are the files that everyone may have now; `left_out` the splits that are not among them, because the
-    scored one is hidden. `remarks` are sentences on the scored judgements of this import.
+    scored one is hidden. `remarks` are sentences on the scored judgments of this import.
     """
 
     dataset: Dataset
@@ -299,10 +299,10 @@ def _record(
 
 
 def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str], *, moved: bool) -> bool:
-    """Ask for the dataset's BM25 where it has no baseline and none is asked for; True if it is asked for now.
+    """Request the dataset's BM25 if it has no baseline and none is requested; return whether it was requested now.
 
     A dataset that an earlier attempt left in preparation is tried again, and one whose language changed gets another
-    BM25. Without judgements BM25 is retrieved all the same: a pool may be drawn from it.
+    BM25. BM25 is retrieved even without judgments, because a pool may be drawn from it.
     """
     waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE, dataset=dataset, taken_at=None)
     unfinished = dataset.state == Dataset.State.PREPARING and not waiting.exists()

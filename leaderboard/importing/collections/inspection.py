@@ -223,7 +223,7 @@ def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) 
 
 
 def _is_read_alike(path: Path, qrels: Qrels) -> bool:
-    """Whether the verification of scores, whose reader is simpler, reads the same judgements from the file."""
+    """Return whether the simpler reader that verifies scores reads the same judgments from the file."""
     try:
         return Judgements(path.read_bytes()).graded == qrels.as_dict()
     except ValueError:
@@ -278,17 +278,17 @@ def _both(excluded: Qrels, judged: Qrels | None, options: ImportOptions) -> Iter
 
 
 class _KnownIds(NamedTuple):
-    """The ids of a collection; `whole` is False where some lines could not be read: a judged document may be there."""
+    """The ids of a collection; `whole` is False if some lines, which may have judged documents, could not be read."""
 
     queries: set[str]
     id_table: Path | None
     whole: bool
 
     def check(self, qrels: Qrels, name: str, *, strict: bool = False) -> tuple[frozenset[str], list[Problem]]:
-        """Return the documents of `qrels` that the corpus lacks, and what is wrong with its ids.
+        """Return the documents of `qrels` that the corpus lacks, and the problems with its ids.
 
-        Unknown queries are wrong. Unknown documents are wrong with `strict`, and where all are unknown: the files then
-        belong to different collections. Nothing is unknown where the collection does not list its documents.
+        Unknown queries are problems. Unknown documents are problems with `strict`, and if all are unknown, because the
+        files then belong to different collections. None is unknown if the collection does not list its documents.
         """
         part = "" if self.whole else "the readable lines of "
         problems = []

@@ -19,8 +19,8 @@ class ImportOptions:
 
     `hidden` is True by default. `collecting` opens the dataset for runs before there are judgements. `split` names
     the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
-    them. `protection` and `public_share` are for new datasets. `baseline` is a run file that differences are
-    taken to instead of BM25. `twin_of` is the slug of the open dataset whose hidden half this one is. `topic_field` is
+    them. `protection` and `public_share` are for new datasets. `baseline` is the run that systems are
+    compared with instead of BM25. `twin_of` is the slug of the open dataset whose hidden half this is. `topic_field` is
     the field of TREC topics that is the query, one of `evaluation.collections.topics.FIELDS`. `source` says where the
     collection was fetched from. `strict` refuses judgements of documents that the corpus lacks.
     """

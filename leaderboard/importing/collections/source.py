@@ -94,7 +94,7 @@ def open_source(
 
 
 def _other_archive(path: Path) -> str:
-    """Name the format of a file that is packed in another way, for the end of a message."""
+    """Return the end of a message that names the format of another archive, or an empty text."""
     try:
         next(open_blocks(path), None)
     except InvalidContent as error:

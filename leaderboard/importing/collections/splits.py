@@ -35,7 +35,7 @@ def permit_comparison(brought: Collection[str], options: ImportOptions, dataset:
     """Refuse splits that the acting person may not have compared with the dataset's hidden judgements.
 
     Call it before any file is read, within `audit.acting`. An import of the scored split is recorded as a comparison,
-    since its answer tells whether the file is the same. Raises InvalidContent with NOT_COMPARED.
+    because its answer reveals whether the file is the same. Raises InvalidContent with NOT_COMPARED.
     """
     if dataset is None or not brought or not (dataset.hidden and options.hidden):
         return
@@ -51,7 +51,7 @@ def permit_comparison(brought: Collection[str], options: ImportOptions, dataset:
 def check_overlap(
     inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
-    """Report other splits with judgements that are to stay hidden, compared with the stored ones if none are brought.
+    """Report other splits with judgments that must stay hidden, compared with the stored ones if the import has none.
 
     Raises InvalidContent with NOT_COMPARED if the acting person may not read the stored ones.
     """

@@ -20,11 +20,11 @@ from leaderboard.models import Dataset, Qrels
 
 #: Judged topics of each half, at the least: a bootstrap over fewer says nothing.
 LEAST_TOPICS = 10
-#: The same for every file and for any number of hidden datasets, and raised before any judgements are read.
+#: Identical for all files and any number of hidden datasets, and raised before judgments are read.
 TOPICS_NOT_COMPARED = problem(
     "judgements_not_told",
-    "the topics of a twin are compared with hidden judgements over the same corpus only for people who may read them",
-    "Ask somebody who may read hidden judgements to import the twin (on the command line: --by EMAIL).",
+    "a twin's topics must be compared with hidden judgments over the same corpus, which you may not read",
+    "Ask a curator who may read hidden judgments to import the twin (on the command line: --by EMAIL).",
 )
 
 
@@ -105,7 +105,7 @@ def check_opened_topics(
 ) -> Iterator[Problem]:
     """Report hidden datasets over the same corpus with judged topics among the `opened` ones of the open half.
 
-    `corpus` is the checksum of the expanded file; the halves are named by their slugs. Each comparison is recorded.
+    `corpus` is the checksum of the expanded file; the halves are given as slugs. Each comparison is recorded.
     Raises InvalidContent with TOPICS_NOT_COMPARED if the acting person may not read hidden judgements.
     """
     hidden = Dataset.objects.filter(hidden=True, current_version__statistics__corpus_expanded_sha256=corpus)

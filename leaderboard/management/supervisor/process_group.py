@@ -90,7 +90,7 @@ class Timeouts:
 
     #: A child that ran shorter than this ended quickly.
     quick: float = 10.0
-    #: Quick ends in a row that end everything during a start.
+    #: Number of quick ends in a row that stops the site during a start.
     ends: int = 4
     #: The pause before the first restart, doubled with each further quick end up to `longest_backoff`.
     backoff: float = 0.5
@@ -112,8 +112,8 @@ class ProcessGroup:
         self._working_folder = working_folder
         self._timeouts = timeouts or Timeouts()
         self._children: list[Child] = []
-        #: Whether children that keep dying are restarted for as long as the site runs. During a start such a child
-        #: ends everything, since it usually means a wrong setting; later it must not take the others down.
+        #: Whether children that keep failing are restarted for as long as the site runs. During a start such a child
+        #: stops the site, since it usually means a wrong setting; later it must not stop the others.
         self.keeps_trying = False
         self._selector = selectors.DefaultSelector()
         self._stop_requested = False
@@ -216,7 +216,7 @@ class ProcessGroup:
         child.log.note(f"process {child.pid} ended with {child.ending()}")
 
     def _decide_restart(self, child: Child) -> None:
-        """Schedule the restart of a child that ended unasked. Raises SupervisorError if it cannot be kept alive."""
+        """Schedule the restart of a child that ended unexpectedly. Raises SupervisorError if it keeps failing."""
         name, how = child.command.name, child.ending()
         if not child.command.lasting:
             if child.exit_status() != 0:

@@ -70,7 +70,7 @@ class EntryRow(NamedTuple):
 
     @property
     def parameters(self) -> int | None:
-        """Weights of the model: counted here, else declared; 0 for a lexical system, None where nothing is known."""
+        """Number of the model's weights, counted here or else declared; 0 for a lexical system, None if unknown."""
         counts = (each["figures"].get("parameters") for each in reversed(self.measured))
         counted = next((count for count in counts if count is not None), self.parameter_count)
         return 0 if counted is None and self.architecture == Architecture.LEXICAL else counted

@@ -18,7 +18,7 @@ from leaderboard.results.history.entry_rows import EntryRow
 Key = TypeVar("Key")
 #: From how many jobs on it is known what BM25 usually takes.
 FEWEST_JOBS = 3
-#: From which share on BM25 is off its usual latency.
+#: The relative deviation of BM25 from its usual latency above which times are doubtful.
 OFF = 0.15
 
 
@@ -83,7 +83,7 @@ class MeasuredEntry(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """The reason why its times, and BM25's beside it, are doubtful; empty where none is known.
+        """The reason why its times, and those of BM25 in the same job, are doubtful; empty if they are not.
 
         Boards, exports, the API, figures, and pages show doubtful times with a mark, and neither rank nor plot them.
         """
@@ -106,14 +106,14 @@ def median_latency(latencies: Iterable[float]) -> float | None:
     return median(found) if len(found) >= FEWEST_JOBS else None
 
 
-#: Where BM25's latencies are compared: a dataset, a machine's slug, and a protocol.
+#: A scope in which BM25's latencies are compared: a dataset, a machine's slug, and a protocol.
 Place = tuple[int, str, str]
 
 
 def add_baseline_deviation(
     measured: Sequence[MeasuredEntry], latencies: Iterable[tuple[Place, float | None]] | None = None
 ) -> list[MeasuredEntry]:
-    """Return the measurements, each with the share that BM25 was off its usual latency in the same place.
+    """Return the measurements, each with the relative deviation of BM25 from its usual latency in the same place.
 
     `latencies` are those of BM25 in all jobs; by default, those in the jobs of these measurements.
     """
@@ -147,7 +147,7 @@ def measured_of_entries(entries: Collection[int]) -> list[MeasuredEntry]:
 
 
 def _with_usual_baseline(measured: list[MeasuredEntry]) -> list[MeasuredEntry]:
-    """Return them as their boards have them: with BM25's deviation from its latency in all jobs. One query."""
+    """Return the measurements with BM25's deviation from its latency in all jobs, as on boards. One query."""
     if not measured:
         return measured
     rows = Measurement.objects.filter(
@@ -217,9 +217,9 @@ def machines_of(measured: Sequence[MeasuredEntry]) -> list[Machine]:
 
 
 def with_baseline(measured: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
-    """Return the measurements by row, all of one machine, with BM25's where its row has none of its own.
+    """Return the measurements by row, all of one machine, adding one for BM25 if its row has none.
 
-    That is BM25's beside the system measured last, if possible without doubt.
+    It is taken from the job of the system measured last, if possible one without doubt.
     """
     if bm25 is not None and bm25 not in measured:
         beside = [one for one in measured.values() if one.baseline]

@@ -68,7 +68,7 @@ CHANGED_AT = RawSQL(
     (),
     DateTimeField(),
 )
-#: When the board of the dataset's other half changed last, which its contamination gaps follow.
+#: The last change of the board of the dataset's twin, on which its contamination gaps depend.
 TWIN_CHANGED_AT = RawSQL(
     '(SELECT MAX("at") FROM leaderboard_boardchange JOIN leaderboard_dataset half '
     "ON half.id = leaderboard_boardchange.dataset_id WHERE half.state <> 'preparing' AND "

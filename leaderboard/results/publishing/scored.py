@@ -69,8 +69,8 @@ def publish_entry(
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing.
 
-    With `is_baseline` it becomes the baseline of its group, except that the site's own retrieval (MEASURED) leaves a
-    run that a curator named in that place.
+    With `is_baseline` it becomes the baseline of its group, unless it is the site's own retrieval (MEASURED) and a
+    curator named another run.
 
     Over hidden judgements it may come back HELD, without scores: then it is told to nobody, or not yet. `held` is the
     dataset's row as `lock_board` gave it, where the caller's transaction holds the board already.
@@ -108,7 +108,7 @@ def publish_entry(
 
 
 def _present_baseline(entry: Entry) -> Entry | None:
-    """Return the public baseline that the entry would share its comparison group with."""
+    """Return the public baseline in the entry's comparison group, if any."""
     group = Entry.objects.filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group)
     return group.filter(is_baseline=True, visibility=Entry.Visibility.PUBLIC).first()
 

@@ -61,7 +61,7 @@ def twins_of(datasets: Collection[int]) -> list[Twins]:
     ]
 
 
-#: By dataset, of each public result that was scored here, its system and configuration by the entry's id, oldest first.
+#: By dataset and entry id, oldest first: system and configuration of each public result that was scored here.
 Results = Mapping[int, Mapping[int, tuple[int, str]]]
 
 

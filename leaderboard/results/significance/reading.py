@@ -64,7 +64,7 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
 
 
 class PastBoard(NamedTuple):
-    """A revision of a dataset's board: the entries that were compared, of one group, and their baseline's id."""
+    """A revision of a dataset's board: the compared entries of one group, and their baseline's id."""
 
     revision: int
     comparison_group: str
@@ -75,8 +75,8 @@ class PastBoard(NamedTuple):
 def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertainty]:
     """Return the last certainty of each board until its revision, by dataset. Two queries.
 
-    It is current where it was computed from exactly these entries and this baseline. Boards without any, with that of
-    another comparison group alone, and of datasets whose judgements are hidden now, are left out.
+    It is current if it was computed from exactly these entries and this baseline. Boards without certainty for their
+    comparison group, and those of datasets whose judgments are hidden now, are left out.
     """
     if not boards:
         return {}
@@ -87,8 +87,8 @@ def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertain
     for row in _rows(list(latest.values())):
         board = boards[row["dataset_id"]]
         if row["comparison_group"] == board.comparison_group:
-            found = _certainty(row, current=True, baseline=board.baseline)
-            certainties[found.dataset] = replace(found, current=_is_computed_from(found, board))
+            certainty = _certainty(row, current=True, baseline=board.baseline)
+            certainties[certainty.dataset] = replace(certainty, current=_is_computed_from(certainty, board))
     return certainties
 
 

@@ -34,12 +34,12 @@ from leaderboard.results.significance.types import (
 class Statement:
     """Certainty of one entry under one measure; None where it is not known, or not published.
 
-    `better` and `worse` than the baseline at 0.05, by the entry's own test alone, not corrected: False says that it was
-    not shown. `p`, `interval`, and `p_corrected`, which covers the `comparisons` of the board with its baseline, are of
-    the difference to the baseline. `p_best` is that of the difference to the best, corrected over all pairs of the
-    board. These, `worse`, and `ranks`, the first and the last that the tests of all pairs leave open, are known on open
-    judgments only. The best ties with itself. `gap` is the contamination gap between the dataset and its twin, of the
-    primary measure.
+    `better` and `worse` compare with the baseline at 0.05, in the entry's own, uncorrected test; False means that no
+    difference was shown. `p`, `interval`, and `p_corrected` refer to the difference from the baseline; the correction
+    covers the `comparisons` of the board with its baseline. `p_best` refers to the difference from the best, corrected
+    over all pairs of the board. These, `worse`, and `ranks`, the first and the last rank that the tests of all pairs
+    leave open, are known on open judgments only. The best ties with itself. `gap` is the contamination gap between the
+    dataset and its twin, of the primary measure.
     """
 
     better: bool | None = None
@@ -148,7 +148,7 @@ def statements_at(
 ) -> Mapping[int, BoardStatements]:
     """Return the statements of the boards at these revisions, by the dataset's id.
 
-    `rows` are those of the revisions. `twins` have gaps, where both halves are among the revisions.
+    `rows` are those of the revisions. `twins` have gaps if both halves are among the revisions.
     """
     boards = {dataset: _board_at(revision, rows[dataset]) for dataset, revision in revisions.items()}
     certain = read_certainty_at({dataset: board for dataset, board in boards.items() if board.entries})

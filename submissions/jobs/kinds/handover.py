@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 #: In a job's payload: what was found, and how often that was not there for who should score it.
 KEY = "retrieved"
 MISSED = "retrieved_missed"
-#: In the payload of a job that measures again: the key of the entry whose costs these are.
+#: Payload key of a job that measures again: the primary key of the measured entry.
 MEASURES = "measures"
 
 
@@ -89,9 +89,9 @@ def store_checked_run(
     *,
     may_be_empty: bool = False,
 ) -> RetrievedRun:
-    """Check a run as an upload is checked, without judgements, and store it. Raises InvalidRun.
+    """Check a run like an upload, without judgments, and store it. Raises InvalidRun.
 
-    `may_be_empty` accepts a run of the site's own without any line, as of BM25 over texts in another language.
+    `may_be_empty` accepts the site's own run without any line, for example of BM25 over texts in another language.
     """
     report = check_run(path, scoring_target(version))
     if not report.valid and not (may_be_empty and not path.stat().st_size):
@@ -154,7 +154,7 @@ def _return_to_retrievers(job: Job, found: RetrievalResult, **noted: int) -> Non
 
 
 def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
-    """Score, publish, and record the costs; the costs alone where an earlier result is measured again.
+    """Score, publish, and record the costs, or record only the costs if an earlier result is measured again.
 
     Raises as `finish`.
     """
@@ -213,35 +213,35 @@ def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
     wake_worker(queue)
 
 
-def _replace_measurements(job: Job, found: RetrievalResult) -> None:
-    """Record the costs of the job's entry, and of its variants, and end the job."""
+def _replace_measurements(job: Job, retrieval: RetrievalResult) -> None:
+    """Record the costs of the job's entry and of its variants, and end the job."""
     score.begin(job, State.SCORING)
     with transaction.atomic():
         lock_board(job.dataset_id)
         entry = Entry.objects.select_related("evaluation__run").get(pk=job.payload[MEASURES])
-        same_run = entry.evaluation is not None and entry.evaluation.run.version_id == found.version
-        if not found.figures or not same_run:
+        same_run = entry.evaluation is not None and entry.evaluation.run.version_id == retrieval.version
+        if not retrieval.figures or not same_run:
             reason = "it could not be timed" if same_run else "the dataset has other content now"
-            finish(job, f"Not measured: {reason}. The earlier costs stay.")
+            finish(job, f"Not measured: {reason}. The earlier costs remain.")
             return
         finish(job, "Measured again. A noisy measurement does not replace a quiet one.")
         variants = Entry.objects.filter(
             dataset=entry.dataset, system=entry.system, submission_reference=entry.submission_reference
         )
         by_label = {each.configuration.split(" · ")[0]: each for each in variants}
-        measured = {label: entry if label == "" else by_label.get(label) for label in found.figures}
-        _record_measurements({label: each for label, each in measured.items() if each}, found)
+        measured = {label: entry if label == "" else by_label.get(label) for label in retrieval.figures}
+        _record_measurements({label: each for label, each in measured.items() if each}, retrieval)
 
 
-def _record_measurements(entries: Mapping[str, Entry], found: RetrievalResult) -> None:
-    """Record the costs of each entry's system, by label, and those of BM25, which are its own entry's too."""
-    baseline = found.baseline.get("figures") or {}
+def _record_measurements(entries: Mapping[str, Entry], retrieval: RetrievalResult) -> None:
+    """Record the costs of each entry's system, by label, and those of BM25, also for BM25's own entry."""
+    baseline = retrieval.baseline.get("figures") or {}
     for label, entry in entries.items():
-        if figures := found.figures.get(label):
-            record_measurement(entry, found.hardware, figures, baseline)
+        if figures := retrieval.figures.get(label):
+            record_measurement(entry, retrieval.hardware, figures, baseline)
     own = next(iter(entries.values()))
     row = Entry.objects.filter(
         dataset=own.dataset, comparison_group=own.comparison_group, is_baseline=True, system__slug=BM25.slug
     ).first()
     if baseline and row is not None:
-        record_measurement(row, found.baseline["hardware"], baseline, baseline)
+        record_measurement(row, retrieval.baseline["hardware"], baseline, baseline)

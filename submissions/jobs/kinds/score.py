@@ -164,7 +164,7 @@ def _score(
     *,
     may_be_empty: bool = False,
 ) -> ScoredRun:
-    """Score a run in any form, without verification. Pages show its first documents where judgements are open."""
+    """Score a run in any format, without verification. Pages show its first documents if judgments are open."""
     target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else KEPT
     return score_run(
         run, target, measures_of(dataset), progress=progress, first_documents=first_documents,

@@ -147,7 +147,7 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
 def measure_bm25(
     lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path
 ) -> Mapping[str, Any]:
-    """Measure BM25 on this machine, in this job; return its figures and hardware class, nothing where that fails."""
+    """Measure BM25 on this machine, in this job; return its figures and hardware class, empty if that fails."""
     bm25 = ExecutionJob(
         task="measure",
         engine=BM25.engine,

@@ -99,7 +99,7 @@ def model_job(job: Job, lease: Lease) -> None:
 
 
 def _submitted_task(job: Job) -> ModelTask:
-    """Return the task of the job's submission, with its checkpoint, fetched from the hub where it is there."""
+    """Return the task of the job's submission, with its checkpoint, which may be fetched from the hub."""
     submission = job.submission
     if submission is None:
         raise RuntimeError(f"job {job.pk} belongs to no submission")
@@ -114,7 +114,7 @@ def _submitted_task(job: Job) -> ModelTask:
 
 
 def _task_measured_again(job: Job) -> ModelTask:
-    """Return the task of an earlier job, as `jobs.measuring.request_measurement` wrote it down."""
+    """Return the task of an earlier job, from the payload that `jobs.measuring.request_measurement` wrote."""
     payload = job.payload
     return ModelTask(
         System.objects.get(slug=payload["system"]),
@@ -301,7 +301,7 @@ def _over_stored_runs(
 def _store_runs(
     job: Job, task: ModelTask, version: DatasetVersion, done: _ModelRun, encoded: EncodedCorpus | None
 ) -> RetrievalResult:
-    """Check like an upload, and store, the run, or one for each variant with the main one last.
+    """Check like an upload, and store, the run, or one run for each variant with the main one last.
 
     A job that measures an earlier result stores none.
     """

@@ -1,4 +1,4 @@
-"""`manage.py measure_again ENTRY`: the costs of a result measured again, without another score."""
+"""`manage.py measure_again ENTRY` measures the costs of a result again, without another score."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from submissions.jobs.measuring import request_measurement
 
 
 class Command(CurationCommand):
-    """Requests another measurement."""
+    """Command that requests another measurement."""
 
     help = "Run a result's model again and measure its costs anew, for example after a busy machine made them doubtful."
     subjects = ("entry",)
@@ -18,4 +18,4 @@ class Command(CurationCommand):
 
     def curate(self, entry: Entry, **options: Any) -> str:
         job = request_measurement(entry)
-        return f"Job {job.pk} measures {entry} again. Its costs stay until then."
+        return f"Job {job.pk} measures {entry} again. The present costs remain until it ends."

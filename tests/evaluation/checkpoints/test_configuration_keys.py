@@ -235,7 +235,7 @@ def test_weights_of_layers_that_the_class_does_not_have_are_refused(tmp_path: Pa
     assert "distance_embedding" in error[1]
 
 
-#: What makes a model of any type tiny, by the name of the key.
+#: Values that make a model of any type tiny, by key.
 _SMALL = (
     (r"vocab_size", 64), (r".*(num_hidden_layers|num_layers|n_layers?|(en|de)coder_layers|num_decoder_layers)", 2),
     (r"((num|n|encoder|decoder)_)?(attention_)?heads?|num_attention_heads", 4), (r"num_(key_value|kv)_heads", 2),

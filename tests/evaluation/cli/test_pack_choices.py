@@ -1,4 +1,4 @@
-"""Choices that `pack` is told stay in the archive: the site, and `retrieve`, need none of them again."""
+"""Archives store the choices given to `pack`, so that the site and `retrieve` do not need them again."""
 
 from __future__ import annotations
 

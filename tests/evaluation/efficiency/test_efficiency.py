@@ -86,13 +86,13 @@ RETRIEVAL = Retrieval(
 )
 
 
-#: Where the system tells nothing of other work.
-UNTOLD = Path("/nowhere")
+#: A file of counters that does not exist, so that other work is unknown.
+NO_STATISTICS = Path("/nowhere")
 
 
 def instruments(clock: Callable[[], Moment], **more: Any) -> Instruments:
     """Return instruments that read `clock`, never wait, and see no other work."""
-    return Instruments(**{"clock": clock, "pause": lambda seconds: None, "statistics": UNTOLD, **more})
+    return Instruments(**{"clock": clock, "pause": lambda seconds: None, "statistics": NO_STATISTICS, **more})
 
 
 def figures_of(
@@ -226,7 +226,7 @@ class Disturbed:
 WARM_UP, ROUND = 20, 100
 
 
-def round_of(search: int) -> int:
+def round_number(search: int) -> int:
     """Return the round of timed searches that a search belongs to."""
     return (search - WARM_UP) // ROUND
 
@@ -240,14 +240,14 @@ def test_time_that_the_kernel_gave_to_other_work_does_not_count() -> None:
     assert (quiet.interruptions, busy.interruptions) == (0, 1000)
 
 
-def test_all_elapsed_time_of_a_search_counts_that_waited_or_used_a_gpu() -> None:
+def test_all_elapsed_time_counts_if_a_search_waited_or_used_a_gpu() -> None:
     assert Disturbed(lambda search: True, 0.004, pauses=True).measured().latency_ms.mean == pytest.approx(5.0)
     on_gpu = Disturbed(lambda search: True, 0.004).measured(device="cuda")
     assert on_gpu.latency_ms.mean == pytest.approx(5.0)
     assert on_gpu.unsettled == 100, "each of its searches was interrupted"
 
 
-def test_of_searches_that_wait_the_quickest_counts_and_the_spread_says_how_well_it_is_known() -> None:
+def test_the_fastest_of_waiting_searches_counts_and_has_a_spread() -> None:
     generator = np.random.default_rng(7)
     busy = Disturbed(lambda search: generator.random() < 0.6, 0.004, pauses=True).measured()
     assert busy.latency_ms.mean == pytest.approx(1.0, rel=0.05)
@@ -258,24 +258,24 @@ def test_of_searches_that_wait_the_quickest_counts_and_the_spread_says_how_well_
 
 def test_rounds_go_on_until_a_second_group_of_rounds_confirms_the_time() -> None:
     """Caches are shared for nine rounds, which slows searches down without an interruption."""
-    found = Disturbed(slowdown=lambda search: 2.5 if round_of(search) < 9 else 1.0).measured()
+    found = Disturbed(slowdown=lambda search: 2.5 if round_number(search) < 9 else 1.0).measured()
     assert found.latency_ms.mean == pytest.approx(1.0)
     assert 10 < found.rounds < WHOLE.most_rounds
     assert found.spread_ms == pytest.approx(0.0)
     assert not noise_reasons(found.as_data())
 
 
-def test_a_time_that_one_group_of_rounds_alone_has_seen_is_noisy() -> None:
-    found = Disturbed(slowdown=lambda search: 1.0 if round_of(search) == 9 else 2.5).measured()
+def test_a_time_that_occurs_in_one_group_of_rounds_is_noisy() -> None:
+    found = Disturbed(slowdown=lambda search: 1.0 if round_number(search) == 9 else 2.5).measured()
     assert (found.latency_ms.mean, found.rounds) == (pytest.approx(1.0), WHOLE.most_rounds)
     assert found.spread_ms == pytest.approx(1.5)
     assert "the mean is uncertain by 150%" in noise_reasons(found.as_data())
 
 
-def test_what_never_settles_is_counted_and_measuring_ends() -> None:
+def test_unsettled_queries_are_counted_and_measuring_ends() -> None:
     def slowdown(search: int) -> float:
         """Let some of the queries be quicker in every round."""
-        return 0.8 ** round_of(search) if search >= WARM_UP and (search - WARM_UP) % ROUND < 30 else 1.0
+        return 0.8 ** round_number(search) if search >= WARM_UP and (search - WARM_UP) % ROUND < 30 else 1.0
 
     found = Disturbed(slowdown=slowdown).measured()
     assert found.rounds == WHOLE.most_rounds

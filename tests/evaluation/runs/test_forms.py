@@ -1,4 +1,4 @@
-"""Forms of runs: what is accepted is read the same everywhere, what is not is named."""
+"""Formats of runs: all readers agree on accepted files, and other files are named."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_other_files_are_named(tmp_path: Path, content: str | bytes, named: str)
 
 def test_ranks_that_could_be_grades_are_accepted_under_names(tmp_path: Path) -> None:
     content = "1\ta\t1\n1\tb\t2\n2\ta\t1\n"
-    assert "put a line `qid docid rank` in front" in only(check(tmp_path, content)).hint
+    assert "add the header line `qid docid rank`" in only(check(tmp_path, content)).hint
     assert check(tmp_path, "qid docid rank\n" + content).problems == ()
 
 

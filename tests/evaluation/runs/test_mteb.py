@@ -136,6 +136,6 @@ def test_a_query_named_twice_is_one_name_and_is_said(tmp_path: Path) -> None:
     path.write_text('{"default": {"test": {"q:1": {"a": 1, "b": 2}, "q2": {"a": 1}, "q:1": {"c": 1}}}}')
     (problem,) = check_run(path, ScoringTarget()).problems
     assert (problem.code, problem.count) == ("duplicate", 1)
-    assert problem.message == ("1 name that the same object has already, of a query or of a document: q:1")
+    assert problem.message == ("1 repeated name of a query or document within one object: q:1")
     path.write_text('{"a:b": ' + "[" * 1000 + "]" * 1000 + "}")
     assert {each.code for each in check_run(path, ScoringTarget()).problems} == {"json"}

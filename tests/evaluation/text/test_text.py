@@ -61,7 +61,7 @@ def test_the_quick_ways_cut_as_the_general_one(text: str) -> None:
 
 
 def test_classes_are_those_of_unicode() -> None:
-    """Where a later Unicode says otherwise, it changed the character after version 12.1."""
+    """Differences from a later Unicode are characters that changed after version 12.1."""
     properties = {
         "a": r"[\p{WB=ALetter}\u070f]", "h": r"\p{WB=Hebrew_Letter}", "n": r"[\p{WB=Numeric}--\u19da]",
         "k": r"\p{WB=Katakana}", "i": r"[\p{Han}\p{Hiragana}]", "s": r"[\p{LB=SA}\u19da]", "S": r"\p{LB=SA}",

@@ -200,7 +200,7 @@ def test_how_many_searches_were_timed_is_said(client: Client) -> None:
         entry.save()
         cost(entry, depth / 10, searches=searches)
     page = one_line(client.get(f"/systems/{system.slug}/").content.decode())
-    assert 'title="how many were timed, one at a time">Searches</th>' in page
+    assert 'title="number of timed searches">Searches</th>' in page
     assert ('<td class="n">54</td>' in page, '<td class="n">203</td>' in page) == (True, True)
     assert "lesser depths are of fewer searches" in page
     assert (

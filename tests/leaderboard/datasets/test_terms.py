@@ -1,4 +1,4 @@
-"""Tasks, domains and licences: the ones in use are offered, and other spellings of them are remarked."""
+"""Tasks, domains, and licenses: values in use are suggested, and other spellings give a warning."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_a_language_without_an_analyzer_is_remarked(tmp_path: Path) -> None:
     call_command(
         "import_dataset", str(write_folder(tmp_path)), "--slug=tiny", "--language=swahili", stdout=out
     )
-    assert "There is no analyzer for Swahili: BM25 compares words as they are written" in out.getvalue()
+    assert "There is no analyzer for Swahili: BM25 compares lowercased words" in out.getvalue()
     assert "There is no analyzer for Swahili" in describe_bm25(Dataset.objects.get().language)
 
 

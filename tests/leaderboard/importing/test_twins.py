@@ -168,7 +168,7 @@ def test_a_second_draw_under_another_slug_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("curates", [True, False], ids=["a curator", "nobody in particular"])
-def test_who_may_not_read_judgements_learns_no_judged_topic_by_a_twin(tmp_path: Path, curates: bool) -> None:
+def test_a_twin_reveals_no_judged_topic_without_the_right_to_read(tmp_path: Path, curates: bool) -> None:
     draw(write_folder(tmp_path / "drawn", collection()))
     (topic, *_), (unjudged, *_) = sorted(judged("toy-hidden")), sorted(judged("toy"))
     open_half = ImportOptions(slug="guess", hidden=False)
@@ -209,7 +209,7 @@ def test_the_halves_share_the_answers_by_their_topics(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("primary", "told"), [("Foo@3", "'Foo@3' is no measure"), ("Answer@20", "there are no answers")]
+    ("primary", "told"), [("Foo@3", "'Foo@3' is not a known measure"), ("Answer@20", "there are no answers")]
 )
 def test_a_draw_by_a_measure_that_cannot_be_computed_is_refused(
     primary: str, told: str, tmp_path: Path

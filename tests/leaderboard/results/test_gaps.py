@@ -175,7 +175,7 @@ def test_a_kept_page_follows_the_other_half(client: Client, twins: tuple[Dataset
     assert ">significant gap</a>" not in page_text(client, public)
 
 
-def views_of(client: Client, path: str) -> dict[str, Any]:
+def board_views(client: Client, path: str) -> dict[str, Any]:
     """Return the board at `path` as JSON and as CSV rows, without the address and the time that they cite."""
     data = client.get(f"{path}board.json").json()
     named = {name: value for name, value in data.items() if name not in ("as_of", "permalink")}
@@ -198,7 +198,7 @@ def test_a_permalink_keeps_the_gaps_of_its_time(client: Client, twins: tuple[Dat
     qrels.save()
     pass_time()
     paths = [f"/datasets/{dataset.slug}/" for dataset in twins]
-    before = {permalink_of(client, path): views_of(client, path) for path in paths}
+    before = {permalink_of(client, path): board_views(client, path) for path in paths}
     public_data, hidden_data = (view["data"] for view in before.values())
     for data in (public_data, hidden_data):
         gaps = {row["system"]: row["contamination_gap"] for row in data["rows"]}
@@ -206,14 +206,14 @@ def test_a_permalink_keeps_the_gaps_of_its_time(client: Client, twins: tuple[Dat
         assert {"gap", "gap-interval", "gap-shown"} <= {column["key"] for column in data["columns"]}
     assert any("Judged by: Ada" in note for note in public_data["notes"])
     assert any(note.startswith("Sparse labels: 1.2") for note in public_data["notes"])
-    assert {link: views_of(client, link) for link in before} == before
+    assert {link: board_views(client, link) for link in before} == before
 
     score_queries(hidden, "Reader", spread(0.72, 30), system=System.objects.get(name="Reader"))
-    assert {link: views_of(client, link) for link in before} == before
+    assert {link: board_views(client, link) for link in before} == before
     for path in paths:
         newer = permalink_of(client, path)
         assert newer not in before, "the other half has changed"
-        assert views_of(client, newer) == views_of(client, path)
+        assert board_views(client, newer) == board_views(client, path)
     assert gap_of(public, "Reader").value == pytest.approx(0.0)  # type: ignore[union-attr]
     Dataset.objects.filter(pk=hidden.pk).update(state=Dataset.State.PREPARING)
     clear_page_cache()
@@ -236,9 +236,7 @@ def test_a_permalink_has_no_gap_of_a_time_before_the_other_half(client: Client) 
     assert "gap" not in then.split(",")
 
 
-def test_boards_of_the_past_take_the_order_with_gaps_and_without(
-    client: Client, twins: tuple[Dataset, Dataset]
-) -> None:
+def test_past_boards_sort_with_gaps_and_without(client: Client, twins: tuple[Dataset, Dataset]) -> None:
     board = client.get("/api/v1/datasets/public/board/?sort=gap").json()
     past = client.get(f"/datasets/public/at/{board['as_of']}/board.json?sort=gap")
     assert past.json()["rows"] == board["rows"]

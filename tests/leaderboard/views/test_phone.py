@@ -1,4 +1,4 @@
-"""Pages on a phone: everything is legible, and a finger meets what it aims at."""
+"""Pages on a phone: everything is legible, and touch targets are large enough."""
 
 from __future__ import annotations
 

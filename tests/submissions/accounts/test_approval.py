@@ -61,7 +61,7 @@ def test_nobody_signs_up_where_that_is_closed_not_even_somebody_who_is_invited(s
 def test_only_addresses_of_the_named_domains_sign_up(settings: Any) -> None:
     settings.SIGNUP_DOMAINS = ["example.org"]
     for address in ("a@example.com", "a@badexample.org", "a@example.org.evil.net"):
-        assert "Accounts here have addresses at example.org only" in sign_up(address).content.decode()
+        assert "Accounts on this site require an address at example.org" in sign_up(address).content.decode()
     assert not User.objects.exists()
     for address in ("a@example.org", "b@lab.Example.ORG"):
         assert sign_up(address).status_code == 302
@@ -138,7 +138,7 @@ def test_a_new_team_of_an_approved_person_is_not_approved(settings: Any, secret:
     assert api.submit(dataset="secret", team=team.slug).body["code"] == "team_not_approved"
 
 
-def test_an_invitation_is_for_who_verified_the_address(settings: Any) -> None:
+def test_an_invitation_requires_the_verified_address(settings: Any) -> None:
     settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
     owner, ada = make_user("Olga"), make_user("Ada", email="ada@ibm.example")
     invitation, _ = invite(team_of(owner), "ada@ibm.example", owner=False, by=owner)

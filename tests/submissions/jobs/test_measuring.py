@@ -1,4 +1,4 @@
-"""Costs measured again: a job that runs the model of a result once more and publishes no other score."""
+"""Repeated measurements: a job runs the model of a result once more and publishes no other score."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_scorer_records_the_costs_where_retrievers_have_no_judgements(
     assert latency(done.entry) < 9e6
 
 
-def test_what_no_model_made_here_or_is_measured_already_is_refused(small: Dataset) -> None:
+def test_results_without_a_model_and_pending_measurements_are_refused(small: Dataset) -> None:
     with pytest.raises(CannotMeasure, match="not made by a model that ran here"):
         request_measurement(small.entries.get(is_baseline=True))
     done = finished(queue_model(small, make_submission()))

@@ -1,4 +1,4 @@
-"""Judged documents that the corpus lacks: counted as trec_eval counts them, and reported to those who may know."""
+"""Judged documents that the corpus lacks: counted as in trec_eval, and reported to readers of the judgments."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_a_queue_without_a_worker_is_reported(client: Client) -> None:
     dataset = scored_dataset()
     Job.objects.create(kind=Job.Kind.SCORE, queue=Job.Queue.SCORE, dataset=dataset, state=State.QUEUED)
     page = client.get("/status/").content.decode()
-    assert "Part of the site does not work now." in page
+    assert "Part of the site is not working." in page
     assert "No worker is online. Submissions wait until one is." in page
     assert '<td class="n down">0</td>' in page
 
