@@ -104,6 +104,11 @@ _CODES = (
         "The adapter does not fit the base model.",
         "Name the model that the adapter was trained on with `--base`.",
     ),
+    _failure(
+        "choice_needed",
+        "The model's files leave a choice open.",
+        "Give the choice that the message names to `pack`, which keeps it in the archive.",
+    ),
 )
 #: By itself each code; `meaning` and `remedy` are for the model's owner.
 MODEL_FAILURES = {str(code): code for code in _CODES}

@@ -289,7 +289,9 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
         yield DEPTH.problem(message, hint, depth.count, depth.lines)
     if facts.capped:
         longest = number_of(facts.depth, "document")
-        message = f"at most {longest} for a query: {', '.join(facts.capped)} cannot reach their full value"
+        message = (
+            f"at most {longest} for a query: {', '.join(facts.capped)} may be lower than with more documents"
+        )
         hint = f"Send up to {facts.maximum_depth:,} documents a query, or compare by measures with smaller cutoffs."
         yield SHALLOW.problem(message, hint, len(facts.capped))
     if ranks.count:

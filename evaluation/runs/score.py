@@ -23,7 +23,7 @@ from evaluation.kernel.layout import NO_IDS, Ids, padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures.formulas import JudgedRankings, hole_anywhere
 from evaluation.measures.registry import Measure, parse_measure
-from evaluation.runs.problems import RunContents, RunFacts, describe_problems
+from evaluation.runs.problems import EMPTY, RunContents, RunFacts, describe_problems
 from evaluation.runs.top_documents import cut_lines, displayed_documents, ranked_documents
 from evaluation.runs.trec_run import ReadingTask, read_run
 
@@ -202,7 +202,7 @@ def score_run(
     except InvalidContent as error:
         raise InvalidRun(error.report) from error
     report = _report(contents, target, limits)
-    if may_be_empty and not contents.lines:
+    if may_be_empty and {problem.code for problem in report.errors} == {EMPTY}:  # and not damaged
         report = replace(report, problems=())
     if not report.valid:
         raise InvalidRun(report)

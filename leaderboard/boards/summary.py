@@ -171,9 +171,11 @@ def _lead(
         return Part(
             _("Lead"), _("the baseline, alone so far") if alone else _("none (the best is the baseline)")
         )
-    if relative is None:
+    if relative is None and _number(best, DELTA) is None:
         return Part(_("Lead"), _("no baseline to compare with"))
-    label, lead = _("vs %(baseline)s") % {"baseline": board.baseline}, signed_percent(relative)
+    label = _("vs %(baseline)s") % {"baseline": board.baseline}
+    # A baseline that scores 0 has a difference and no relative one.
+    lead = signed(_number(best, DELTA), 3) if relative is None else signed_percent(relative)
     statement = said.of(best.entries[0], measure) if best.entries else UNKNOWN
     if statement.better is None:
         return Part(label, lead if tested else _("%(lead)s, not tested") % {"lead": lead})

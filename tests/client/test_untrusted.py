@@ -210,8 +210,16 @@ def test_a_site_cannot_write_to_the_terminal_but_text(
         "message": ESCAPES,
         "hint": ESCAPES,
     }
-    read = {"lines": 1, "queries": 1, "known_queries": 1, "expanded_bytes": 1, "tags": [], "metadata": {}}
-    report = {"valid": False, "problems": [problem], "statistics": read, "checkpoint": None}
+    read = {
+        "lines": 1,
+        "queries": 1,
+        "known_queries": 1,
+        "depth": 1,
+        "expanded_bytes": 1,
+        "tags": [],
+        "metadata": {},
+    }
+    report = {"valid": False, "problems": [problem], "statistics": read, "checkpoint": None, "pending": []}
     site.all = Answer(report if code == 200 else {"detail": ESCAPES, "problems": [problem]}, code)
     (tmp_path / "run").write_text("x")
     for more in ([], ["--json"]):

@@ -11,8 +11,16 @@ from runboard import Client, Refused
 from runboard.cli import main
 from tests.client.loopback import Answer, Request, playing
 
-READ = {"lines": 1, "queries": 1, "known_queries": 1, "expanded_bytes": 19, "tags": ["tag"], "metadata": {}}
-REPORT = {"valid": True, "problems": [], "statistics": READ, "checkpoint": None}
+READ = {
+    "lines": 1,
+    "queries": 1,
+    "known_queries": 1,
+    "depth": 1,
+    "expanded_bytes": 19,
+    "tags": ["tag"],
+    "metadata": {},
+}
+REPORT = {"valid": True, "problems": [], "statistics": READ, "checkpoint": None, "pending": []}
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "leaderboard.Acceptance:approve", "leaderboard.Acceptance:withdraw",
     "leaderboard.Team:approve", "leaderboard.Team:withdraw_approval", "leaderboard.User:approve", "approve_teams",
     "adopt_history", "api_token", "backup", "database_rights", "import_benchmark", "load_reported", "make_curator",
+    "measure_again",
     "restore_backup", "reset_second_factor", "runboard", "send_store", "sweep", "team", "worker",
 }  # fmt: skip
 
@@ -395,7 +396,7 @@ FLOWS: Mapping[str, Flow] = {
     },
     **{
         f"leaderboard.Entry:{action}": partial(_act_on_rows, label="leaderboard.Entry", action=action)
-        for action in ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
+        for action in ("make_baseline", "measure_again", "quarantine", "restore", "unpublish", "withdraw")
     },
     "leaderboard.Round:reveal_round": partial(_act_on_rows, label="leaderboard.Round", action="reveal_round"),
     **{

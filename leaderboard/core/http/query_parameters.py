@@ -18,8 +18,20 @@ from leaderboard.core.http.middleware import Middleware
 
 #: Parameters that mail programs and social networks append to every link that passes through them.
 TRACKING = {
-    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
-    *("fbclid", "gclid", "msclkid", "mc_cid", "mc_eid"),
+    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id", "utm_source_platform"),
+    *(
+        "fbclid",
+        "gclid",
+        "gbraid",
+        "wbraid",
+        "gad_source",
+        "msclkid",
+        "yclid",
+        "twclid",
+        "ttclid",
+        "li_fat_id",
+    ),
+    *("mc_cid", "mc_eid", "igshid", "_ga", "_gl", "ref", "si"),
 }
 #: The packages whose views declare their parameters.
 _OWN = ("leaderboard.", "submissions.")

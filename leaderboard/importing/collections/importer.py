@@ -16,7 +16,7 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.text import analyser_for
 from evaluation.text.languages import known_language_code
-from leaderboard.core.audit import record
+from leaderboard.core.audit import actor, record
 from leaderboard.core.permissions import opened_despite_agreement
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.files import offered_files
@@ -31,7 +31,12 @@ from leaderboard.importing.collections.baseline_run import (
 from leaderboard.importing.collections.inspection import InspectedCollection, check_split, inspect
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress, open_source
-from leaderboard.importing.collections.splits import check_overlap, permit_comparison, withheld_splits
+from leaderboard.importing.collections.splits import (
+    NOT_COMPARED,
+    check_overlap,
+    permit_comparison,
+    withheld_splits,
+)
 from leaderboard.importing.collections.storing import (
     StoredContent,
     create_version,
@@ -41,7 +46,7 @@ from leaderboard.importing.collections.storing import (
     store_content,
 )
 from leaderboard.importing.collections.twins import check_twin
-from leaderboard.judgements.disclosure import record_compared
+from leaderboard.judgements.disclosure import may_see_counts, record_compared
 from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore, under_way
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels, WorkRequest
 from leaderboard.models.datasets import Protection
@@ -281,6 +286,10 @@ def _record(
     if run is not None and qrels is None:
         message = "a baseline run is scored on judgements, and there are none yet"
         raise InvalidContent.of(problem("baseline", message, "Name the run when you import the judgements."))
+    # Its score would tell who cannot read the stored judgements which topics they judge.
+    guessed = run is not None and judged is None and dataset.hidden and not dataset.runs_only
+    if guessed and not may_see_counts(dataset, actor().person):
+        raise InvalidContent.of(NOT_COMPARED)
     named = run is not None and name_run_on_board(dataset, run)
     if run is not None and not named and request_baseline_run(dataset, run):
         requested = True

@@ -151,7 +151,7 @@ def evaluate_run(
     """
     text = read_text(stored.sha256) if stored.size <= IN_MEMORY else None
     run = run_path(stored.sha256) if text is None else text
-    scored = _score(run, dataset, qrels, progress, may_be_empty=True)
+    scored = _score(run, dataset, qrels, progress, may_be_empty=not stored.size)
     verify_scored(stored.sha256, qrels, scored, partial(progress, 1.0), text)
     return scored
 

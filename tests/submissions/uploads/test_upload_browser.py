@@ -142,7 +142,7 @@ def test_a_form_with_small_files_shows_its_way_and_can_be_stopped(
     run = tmp_path / "run.txt"
     run.write_text(run_text())
     fill_form(page, run)
-    expect(page.get_by_text("It can be scored.")).to_be_visible()
+    expect(page.get_by_text("It can be scored")).to_be_visible()
     held: list[Route] = []
     page.route("**/submit/**", lambda route: held.append(route))
     page.get_by_role("button", name="Submit", exact=True).click()
