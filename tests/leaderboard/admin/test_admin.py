@@ -170,7 +170,7 @@ def test_another_language_is_one_code_and_makes_bm25_again(tmp_path: Path, curat
     refused = save(curator, page, language="germn")
     assert "Did you mean de (German)?" in refused.content.decode()
     assert save(curator, page, language="German").status_code == 302
-    assert "BM25 baseline is made again" in curator.get(page).content.decode()
+    assert "BM25 baseline will be rebuilt" in curator.get(page).content.decode()
     dataset.refresh_from_db()
     assert dataset.language == "de"
     assert WorkRequest.objects.get(kind=WorkRequest.Kind.BASELINE).dataset == dataset
