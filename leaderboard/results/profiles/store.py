@@ -124,10 +124,12 @@ def _basis(dataset: Dataset) -> dict[str, Any]:
 
 
 def _open_judgements(dataset: Dataset) -> Qrels | None:
-    """The judgements, where everyone may have them: their key and checksum. Hidden ones are not even read."""
+    """Return the current judgements if they are open, with only the columns that a retriever may read, or else None."""
     if dataset.hidden or dataset.current_qrels_id is None:
         return None
-    return Qrels.objects.select_related("version__dataset").get(pk=dataset.current_qrels_id)
+    rows = Qrels.objects.select_related("version__dataset")
+    columns = ("sha256", "version__dataset__hidden", "version__dataset__slug")
+    return rows.only(*columns).get(pk=dataset.current_qrels_id)
 
 
 def _stored(profile: CorpusProfile, work: Path) -> dict[str, Any]:
