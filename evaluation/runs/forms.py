@@ -24,7 +24,8 @@ from evaluation.core.errors import InvalidRun
 from evaluation.runs.columns import DOCUMENT, QUERY, RANK, SCORE, TAG, find_column
 from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, read_header
 from evaluation.runs.json_runs import json_as_lines
-from evaluation.runs.problems import ENCODING, is_trec_eval_result
+from evaluation.runs.problems import ENCODING
+from evaluation.runs.quoting import is_trec_eval_result
 
 #: Number of rows that decide the format of a table, and the share that must fit: damaged rows are reported later.
 _SAMPLED_ROWS, _SHARE_OF_ROWS = 5_000, 0.9

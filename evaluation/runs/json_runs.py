@@ -24,7 +24,8 @@ from evaluation.core.problems import ProblemCode, number_of
 from evaluation.runs.columns import DOCUMENT, QUERY, RANK, find_column
 from evaluation.runs.columns import SCORE as SCORE_NAMES
 from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
-from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE, quote
+from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
+from evaluation.runs.quoting import quote
 
 JSON = ProblemCode("json", "A JSON file that is not a run in a format above.", "See JSON above.",
     about="file")  # fmt: skip
@@ -68,20 +69,12 @@ def json_as_lines(
     if by_line:
         for number, line in enumerate(open_lines(path, limits, limits.max_json_bytes), 1):
             if line.strip():
-                content = bytearray(line.removeprefix(BYTE_ORDER_MARK))
-                lines.add(_parse(content, number))
-        lines.finish()
-        return {}
-    document = _parse(_content(path, limits), None)
-    if not isinstance(document, dict):
+                lines.add(_parse(bytearray(line.removeprefix(BYTE_ORDER_MARK)), number))
+        metadata = {}
+    else:
+        document = _parse(_content(path, limits), None)
+        metadata = lines.name_model(document) if isinstance(document, dict) else {}
         lines.add(document)
-        lines.finish()
-        return {}
-    metadata = document.pop(_META, None) or {}
-    metadata = select_metadata(metadata) if isinstance(metadata, dict) else {}
-    tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG]
-    lines.tag = tag or ("mteb" if _levels(document) >= _SPLITS else lines.tag)
-    lines.add(document)
     lines.finish()
     return {_META: metadata} if metadata else {}
 
@@ -183,6 +176,14 @@ class _TrecLines:
     first: tuple[str, str, float] | None = None
     #: Whether all scores are small whole numbers without ranks, as those of judgements are.
     only_grades: bool | None = None
+
+    def name_model(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Remove MTEB's metadata of the model from the document and return it; its name is the tag of the lines."""
+        metadata = document.pop(_META, None) or {}
+        metadata = select_metadata(metadata) if isinstance(metadata, dict) else {}
+        tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG]
+        self.tag = tag or ("mteb" if _levels(document) >= _SPLITS else self.tag)
+        return metadata
 
     def add(self, document: Any) -> None:
         """Write the results in a JSON value, which is the run or a part of it. Raises InvalidContent."""

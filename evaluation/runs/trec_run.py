@@ -45,10 +45,9 @@ from evaluation.runs.problems import (
     LineCount,
     RunContents,
     has_many_ties,
-    lines_at,
-    lines_to_quote,
     refuse_binary,
 )
+from evaluation.runs.quoting import lines_at, lines_to_quote
 
 Progress = Callable[[float], None]
 #: A line is cut to this before it is called too long.
