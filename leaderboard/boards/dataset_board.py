@@ -15,7 +15,6 @@ from leaderboard.boards.columns.about import ABOUT_SYSTEM, TRAINING, declared_co
 from leaderboard.boards.columns.baseline import BaselineColumns
 from leaderboard.boards.columns.costs import BoardCosts, CostLine, fill_costs
 from leaderboard.boards.columns.judging import judging_notes, left_out_columns, notes_on_judges
-from leaderboard.boards.columns.marks import DOUBTFUL, SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.measures import (
     PRIVATE_PART,
     REVEALED,
@@ -24,9 +23,10 @@ from leaderboard.boards.columns.measures import (
     other_column,
     private_columns,
 )
-from leaderboard.boards.columns.reported import figure_columns, has_doubtful
+from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.columns.significance import SignificanceColumns, any_scored, ignored_filters
 from leaderboard.boards.columns.weighted import fill_weighted
+from leaderboard.boards.dataset_notes import notes_on_results
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import DatasetFacts
 from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, filter_rows, resolved_sorts
@@ -52,7 +52,6 @@ from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.measurements import MeasuredEntry
 from leaderboard.results.kinds import (
     CLOSED,
-    CLOSED_NOTE,
     PRIVATE,
     QUARANTINED,
     REPORTED,
@@ -125,11 +124,10 @@ def dataset_board(
     certainty: BoardCertainty | None = None,
     said: BoardStatements = NOTHING_SAID,
 ) -> Board:
-    """The view of the board that `state` asks for.
+    """Return the view of the board that `state` asks for.
 
-    `measured` is what was measured of the entries, `certainty` how sure their scores are, `said` what may be said of
-    that in words. Private entries are those of the reader's own teams: nothing of the other rows depends on them.
-
+    `measured` has the entries' costs, `certainty` their tests, and `said` what may be said of these in words. Private
+    entries are those of the reader's own teams; no other row depends on them.
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
     """
     shown = [entry for entry in entries if entry.visibility in _SHOWN]
@@ -167,7 +165,7 @@ def dataset_board(
     _leave_out_empty(board, state)
     apply_view(board, state, measure)
     board.notes = [
-        *_notes(facts, rows, board, base.versus),
+        *notes_on_results(facts, rows, board, base.versus),
         *revealed,
         *sure.notes(verdict, scored=scored, hidden=facts.hidden),
         *gaps.notes(bool(of_gaps), base.versus.shown),
@@ -420,51 +418,3 @@ def _kind(entry: EntryRow, current: str) -> str:
     if entry.visibility == "private" and kind != STALE:
         return PRIVATE
     return QUARANTINED if entry.visibility == QUARANTINED else kind
-
-
-def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: BaselineColumns) -> list[str]:
-    kinds = {row.ranked_in for row in rows}
-    notes = [f"Ranked by {board.measure}; equal values share a rank, the earlier submission first."]
-    if REPORTED in kinds:
-        sources = {row.entry.source_key for row in rows if row.ranked_in == REPORTED}
-        papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
-        notes.append(
-            f"Reported: figures taken from {papers}, not recomputed here, and ranked separately from results scored "
-            "here."
-        )
-    if CLOSED in kinds:
-        notes.append(CLOSED_NOTE)
-    if any(row.entry.visibility == "private" for row in rows):
-        notes.append(
-            _(
-                "Private: only your team sees these rows. They are not ranked, do not change other rows, and are in no "
-                "export, figure or feed."
-            )
-        )
-    if STALE in kinds:
-        notes.append(
-            _(
-                "Stale: scored with earlier judgements or an earlier version; not ranked or compared until rescored."
-            )
-        )
-    if QUARANTINED in kinds:
-        notes.append(
-            _(
-                "Quarantined: removed from the ranking by a curator for the reason given; scores are not shown."
-            )
-        )
-    notes += versus.notes(facts.language)
-    if any(row.entry.training == "in-domain" for row in rows):
-        notes.append(_("‡ in-domain: trained on this dataset."))
-    notes += marks.notes(row.entry for row in rows)
-    shown = [column.key for column in board.columns]
-    if board.measure in shown and has_seeds(rows, [board.measure]):
-        notes.append(f"{SEEDS} Tests use each query’s mean over the seeds.")
-    if has_doubtful(rows, board.columns):
-        notes.append(DOUBTFUL)
-    if facts.hidden:
-        of_part = " over the public part of the judged queries" if facts.competition else ""
-        notes.append(f"The judgements are hidden: scores are means{of_part}, published with three decimals.")
-    if any(row.entry.missing_queries for row in rows):
-        notes.append(marks.MISSING_QUERIES)
-    return notes + notes_on_challenges(rows)

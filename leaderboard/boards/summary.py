@@ -9,7 +9,7 @@ changes it, and where some are on it says so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -57,8 +57,7 @@ def summarise(
     reported, rows = not scored, scored or [row for row in valued if row.ranked_in == REPORTED]
     if not rows:
         return None
-    choose: Callable[..., Row] = min if lower_is_better else max
-    best = choose(rows, key=lambda row: row.value(key))
+    best = (min if lower_is_better else max)(rows, key=lambda row: _number(row, key) or 0.0)
     names = Counter(row.entry.system for row in board.rows)
     score, ratio = _number(best, key) or 0.0, _number(best, relative)
     statement = said.of(best.entries[0], measure) if best.entries else UNKNOWN

@@ -247,9 +247,8 @@ def search(
     weight − weight / (1 + frequency × inverse norm), in float32, and terms are added in float64, as in Lucene.
 
     A key has the bits of the float32 score above and the rank of the document below, changed by `mask` (ASCENDING or
-    DESCENDING ids among equal scores), so that greater keys come first. Returns how many keys there are. `sums` holds
-    BLOCK_SIZE values and must be zero, and is zero again afterwards; `keys` has room for more than `wanted`: with
-    two or three times as many, the sieving between is rare.
+    DESCENDING ids among equal scores), so that greater keys come first. Returns the number of keys. `sums` holds
+    BLOCK_SIZE zeros before and after; `keys` has room for more than `wanted`: two or three times make sieving rare.
 
     Indices are unsigned, because numba makes signed ones check for negative values, which costs a third.
     """
