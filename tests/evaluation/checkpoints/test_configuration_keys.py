@@ -141,7 +141,7 @@ def test_keys_without_effect_are_taken_and_others_named(tmp_path: Path) -> None:
 
 
 def test_a_setting_may_be_named_twice(tmp_path: Path) -> None:
-    """As https://huggingface.co/BAAI/bge-multilingual-gemma2 does."""
+    """https://huggingface.co/BAAI/bge-multilingual-gemma2 names its activation and its window twice."""
     folder = save("gemma2", {**DECODERS["gemma2"], "sliding_window": 64}, tmp_path / "raw")
     twice = {"hidden_act": "gelu_pytorch_tanh", "sliding_window_size": 64}
     assert dense(change(folder, **twice)).report.problems == ()

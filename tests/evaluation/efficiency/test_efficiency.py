@@ -18,15 +18,12 @@ from evaluation.collections.beir import Document, Query
 from evaluation.efficiency import (
     PROTOCOL,
     EfficiencyFigures,
-    Hardware,
     Latency,
-    describe,
     measure,
     noise_reasons,
 )
 from evaluation.efficiency.effort import OF_VARIANT, WHOLE, TooSlow, measuring_seconds
-from evaluation.efficiency.hardware import cpu_model
-from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_memory
+from evaluation.efficiency.meters import EnergyMeter
 from evaluation.efficiency.protocol import Instruments, encoding_rate, mean_spread, sample_evenly
 from evaluation.efficiency.timing import Moment, OtherWork, one_thread
 from evaluation.engines import Engine, Resources, Retrieval, SearchResult, retrieve
@@ -450,55 +447,6 @@ def test_figures_that_are_missing_stay_missing_and_unknown_ones_are_dropped() ->
     data = {**figures.as_data(), "build_seconds": None, "favourite_colour": "blue"}
     assert EfficiencyFigures.from_data(data).build_seconds is None
     assert "favourite_colour" not in EfficiencyFigures.from_data(data).as_data()
-
-
-def test_a_hardware_class_is_its_processor_cores_gpu_and_libraries() -> None:
-    here = describe(2)
-    assert here == describe(2)
-    assert here.slug != describe(1).slug
-    assert here.name.endswith(", 2 cores")
-    assert here.details["gpu"] is None
-    assert here.details["libraries"]["numpy"] == np.__version__
-    assert Hardware.from_data(json.loads(json.dumps(here.as_data()))) == here
-    other = {**here.details, "libraries": {"numpy": "1.0"}}
-    assert Hardware.of(other).slug != here.slug
-
-
-def test_a_made_up_slug_is_not_believed() -> None:
-    here = describe(2)
-    assert Hardware.from_data({"slug": "../../etc", "name": "x", "details": here.details}) == here
-    with pytest.raises(ValueError, match="cores"):
-        Hardware.from_data({"details": {"cores": 0}})
-
-
-def test_the_processors_name_comes_without_decoration(tmp_path: Path) -> None:
-    info = tmp_path / "cpuinfo"
-    info.write_text("processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz\n")
-    assert cpu_model(info) == "Intel Xeon Gold 6248"
-    info.write_text("model name\t: AMD EPYC 7763 64-Core Processor\n")
-    assert cpu_model(info) == "AMD EPYC 7763"
-    info.write_text("processor\t: 0\n")
-    assert cpu_model(info)
-
-
-def test_peak_memory_is_the_high_water_mark(tmp_path: Path) -> None:
-    status = tmp_path / "status"
-    status.write_text("Name:\tpython\nVmPeak:\t  900 kB\nVmHWM:\t  123 kB\nVmRSS:\t  100 kB\n")
-    assert peak_memory(status) == 123 * 1024
-    assert peak_memory(tmp_path / "none") > 0
-
-
-def test_a_package_counter_that_starts_again_goes_on(tmp_path: Path) -> None:
-    package = tmp_path / "intel-rapl:0"
-    (tmp_path / "intel-rapl:0:0").mkdir()
-    package.mkdir()
-    (package / "max_energy_range_uj").write_text("10000000\n")
-    (package / "energy_uj").write_text("9000000\n")
-    meter = open_meter("cpu", tmp_path)
-    assert (meter.source, meter.joules()) == ("CPU", 9.0)
-    (package / "energy_uj").write_text("1000000\n")
-    assert meter.joules() == 11.0
-    assert open_meter("cpu", tmp_path / "none").joules() is None
 
 
 def test_a_document_collection_of_one_is_measured_too(tmp_path: Path) -> None:

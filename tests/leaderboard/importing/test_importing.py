@@ -15,7 +15,7 @@ from evaluation.core.errors import InvalidContent
 from evaluation.measures.registry import DEFAULT_MEASURES
 from evaluation.runs.score import check_run
 from leaderboard.core.audit import acting
-from leaderboard.core.storage.runs import open_run, run_path, store_run
+from leaderboard.core.storage.runs import open_run, store_run
 from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
@@ -418,25 +418,6 @@ def test_a_report_names_missing_queries_only_where_everyone_may_see_them(
         assert shallow.code == "shallow"
         assert problem.message.startswith("1 of the 2 queries of the dataset are missing; ")
         assert problem.message.endswith(f"score 0{named}")
-
-
-def test_a_stored_run_is_kept_once_under_the_checksum_of_its_text(tmp_path: Path) -> None:
-    import gzip
-    import hashlib
-
-    text = b"q1 Q0 d1 1 2.5 tag\n" * 1000
-    plain, compressed = tmp_path / "run.txt", tmp_path / "run.gz"
-    plain.write_bytes(text)
-    compressed.write_bytes(gzip.compress(text))
-    assert store_run(plain) == store_run(compressed) == (hashlib.sha256(text).hexdigest(), len(text))
-    marked = tmp_path / "marked.txt"
-    marked.write_bytes(b"\xef\xbb\xbf" + text)
-    assert store_run(marked) == store_run(plain)
-    stored = run_path(store_run(plain).sha256)
-    assert stored.stat().st_size < len(text) / 10
-    assert [path.name for path in stored.parent.iterdir()] == [stored.name]
-    with open_run(stored.name) as stream:
-        assert stream.read() == text
 
 
 def test_a_run_that_is_on_the_board_becomes_the_baseline_itself(tmp_path: Path) -> None:

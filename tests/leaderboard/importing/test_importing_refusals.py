@@ -22,7 +22,7 @@ from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import ZIP_POLICY
 from leaderboard.importing.collections.splits import NOT_COMPARED, shared_pairs
 from leaderboard.judgements.disclosure import COMPARED
-from leaderboard.models import AuditRecord, Dataset, DatasetVersion
+from leaderboard.models import AuditRecord, Dataset, DatasetVersion, WorkRequest
 from tests.factories import make_a_curator, make_user
 from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder, write_zip
 from tests.leaks.opening import clear_kept_judgements, opened_below, private_judgements
@@ -275,6 +275,20 @@ def test_who_may_not_read_judgements_learns_nothing_by_importing_others(
     assert "ask somebody who may read hidden judgements" in NOT_COMPARED.hint
     assert not opened
     assert not AuditRecord.objects.filter(action=COMPARED).exists()
+
+
+@pytest.mark.parametrize("curates", [True, False], ids=["a curator", "nobody in particular"])
+def test_who_may_not_read_judgements_cannot_score_a_baseline_on_them(tmp_path: Path, curates: bool) -> None:
+    import_dataset(write_folder(tmp_path / "hidden"), ImportOptions(slug="tiny"))
+    guess = tmp_path / "guess.txt"
+    guess.write_text("q1 Q0 d1 1 2.5 guess\n")
+    without = write_folder(tmp_path / "without", {"qrels/test.tsv": None, "qrels/train.tsv": None})
+    with acting(make_a_curator() if curates else None):
+        assert problems_of(without, collecting=True, baseline=guess) == (NOT_COMPARED,)
+    assert not WorkRequest.objects.filter(kind=WorkRequest.Kind.SCORE).exists()
+    with acting(make_user("Rita", is_superuser=True), "a baseline"):
+        named = import_dataset(without, ImportOptions(slug="tiny", collecting=True, baseline=guess))
+    assert named.changes == ("files", "baseline run")
 
 
 def test_the_command_compares_in_the_name_of_somebody_who_may_read_judgements(
