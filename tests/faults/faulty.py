@@ -80,8 +80,8 @@ def _follow_jobs(runner: Any) -> None:
 def _follow_scoring(score: Any) -> None:
     real = score._score
 
-    def scored(path: Path, dataset: Any, qrels: Any, progress: Any) -> Any:
-        result = real(path, dataset, qrels, progress)
+    def scored(*arguments: Any, **options: Any) -> Any:
+        result = real(*arguments, **options)
         unchecked = _job.job.kind == "score" and not _job.job.validated
         _come_to("validating" if unchecked else "scoring")
         return result
