@@ -118,6 +118,11 @@ def read_classes(source: ModelFiles) -> tuple[str, ...]:
     return _classes(_stated(source))
 
 
+def read_tokenizer_class(source: ModelFiles) -> object:
+    """Return the tokenizer class that config.json names, None if it names none."""
+    return _stated(source).get("tokenizer_class")
+
+
 def _stated(source: ModelFiles) -> dict[str, Any]:
     """What config.json says, right or wrong."""
     return (read_object(source, NAME, Findings()) if source.has(NAME) else None) or {}

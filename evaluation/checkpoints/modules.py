@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evaluation.checkpoints import tokenizer, weights
+from evaluation.checkpoints import tokenizer, tokenizer_settings, weights
 from evaluation.checkpoints.configuration import ACTIVATIONS, refuse_activation
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings, quoted
@@ -299,8 +299,9 @@ def _with_tokenizer(
         return None
     part |= ModelPart({tokenizer.NAME: words.content})
     if role == SPARSE_STATIC:
+        settings = words.written_settings(words.maximum_length or 512, token_types=False)
         part |= ModelPart(
-            {tokenizer.SETTINGS: words.settings(words.maximum_length or 512, token_types=False)}
+            {tokenizer_settings.NAME: {"tokenizer_class": tokenizer_settings.GENERIC, **settings}}
         )
     return Module(role, part, gives=table.shape[-1], pooling="mean" if role == STATIC else "")
 

@@ -61,7 +61,7 @@ _RULES: Mapping[str, Rule] = {
     "keep_in_fp32_modules": exactly([]),
     "prompts": _PROMPTS,
     "default_prompt_name": text(64),
-    "similarity_fn_name": choice("cosine", "dot", "dot_product", "maxsim", "MaxSim"),
+    "similarity_fn_name": choice("cosine", "dot", "maxsim", "MaxSim"),
     "model_type": choice(
         "SentenceTransformer", "SparseEncoder", "MultiVectorEncoder", "ColBERT", "CrossEncoder"
     ),
@@ -110,13 +110,11 @@ def read_settings(source: ModelFiles, findings: Findings) -> EncoderDefaults:
     refuse_activation(found.get("activation_fn"), findings, shown, "activation_fn", SCORE_ACTIVATIONS)
     values = read_values(found, _RULES, findings, shown)
     remark_on_unknown(found, {*_RULES, "__version__", "activation_fn"}, findings, shown)
-    similarity = {"cosine": "cosine", "dot": "dot", "dot_product": "dot"}.get(
-        values.get("similarity_fn_name", ""), ""
-    )
+    stated = values.get("similarity_fn_name", "")
+    similarity = stated if stated in ("cosine", "dot") else ""
     late = {key: values.get(key) for key in LATE if key in found}  # null can be other than absent
     # PyLate did not say what its models are before they could be several; their similarity alone does.
-    maxsim = values.get("similarity_fn_name", "").casefold() == "maxsim"
-    model_type = values.get("model_type", "ColBERT" if maxsim else "")
+    model_type = values.get("model_type", "ColBERT" if stated.casefold() == "maxsim" else "")
     prompts, default = _prompts(values), values.get("default_prompt_name", "")
     cuts = {key: values[key] for key in CUTS.values() if key in values}
     choices = (values.get(key, "") for key in (POOLING, TEMPLATE))

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation.checkpoints.findings import Findings, quoted
-from evaluation.checkpoints.limits import MOST_VOCABULARY
+from evaluation.checkpoints.limits import MOST_TOKEN, MOST_VOCABULARY
 
 _MOST_MERGES = 1_000_000
-MOST_TOKEN = 2000
 _MOST_WORD = 1000
 #: Of settings: how deep they are nested, how many stand side by side, and how long a map of characters is.
 _MOST_DEPTH, _MOST_SETTINGS, _MOST_TEXT = 10, 64, 4 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evaluation.checkpoints import configuration, tokenizer, weights
+from evaluation.checkpoints import configuration, tokenizer, tokenizer_settings, weights
 from evaluation.checkpoints.configuration import Configuration, read_configuration
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Findings
@@ -103,7 +103,9 @@ class Transformer:
         json = {
             configuration.NAME: self.configuration.written(labels),
             tokenizer.NAME: self.tokenizer.content,
-            tokenizer.SETTINGS: self.tokenizer.settings(self.maximum_length, self.configuration.token_types),
+            tokenizer_settings.NAME: self.tokenizer.written_settings(
+                self.maximum_length, self.configuration.token_types
+            ),
         }
         return ModelPart(json, {weights.NAME: self.tensors})
 
@@ -129,9 +131,9 @@ def read_transformer(
     words = read_tokenizer(source, found.vocabulary if found else None, findings)
     if found is None or tensors is None or words is None:
         return None
-    if "pad_token" not in words.special:
+    if words.settings.get("pad_token") is None:
         what = "it names no pad_token, with which texts are made equally long"
-        findings.refuse("tokenizer_value", source.shown(tokenizer.SETTINGS), what, "pad_token")
+        findings.refuse("tokenizer_value", source.shown(tokenizer_settings.NAME), what, "pad_token")
     return Transformer(
         found,
         head,

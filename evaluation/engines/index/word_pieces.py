@@ -1,4 +1,4 @@
-"""Texts as the numbers of a model's word pieces, by its `tokenizer.json` alone: no model is loaded for that.
+"""Word pieces of texts by a checkpoint's tokenizer, without its model.
 
 `grouped` makes groups of texts that a tokenizer can take at once: what it returns is a hundred times larger than what
 is kept.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.errors import ModelFailure
@@ -45,7 +45,28 @@ def slices(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-_FILE = "tokenizer.json"
+_FILE, _SETTINGS = "tokenizer.json", "tokenizer_config.json"
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Return the `tokenizers.Tokenizer` that the library's class makes of a rebuilt folder's files.
+
+    A folder without settings, as of static embeddings, has its tokenizer in tokenizer.json alone. Raises what the
+    libraries raise, and ValueError for a class of Python code, which ignores tokenizer.json.
+    """
+    if not (folder / _SETTINGS).is_file():
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(folder / _FILE))
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    if not tokenizer.is_fast:
+        name = type(tokenizer).__name__
+        raise ValueError(
+            f"the library's {name} does not use tokenizer.json; save the tokenizer with a fast class"
+        )
+    return tokenizer.backend_tokenizer
 
 
 class WordPieces:
@@ -57,11 +78,9 @@ class WordPieces:
     def __init__(self, checkpoint: Path, threads: int = 1) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true" if threads > 1 else "false")
         os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
-        from tokenizers import Tokenizer
-
-        text = _tokenizer_file(checkpoint).read_text("utf-8")
+        folder = _tokenizer_folder(checkpoint)
         try:
-            self._whole, self._cut = Tokenizer.from_str(text), Tokenizer.from_str(text)
+            self._whole, self._cut = load_tokenizer(folder), load_tokenizer(folder)
         except Exception as error:  # the library raises nothing more precise
             raise ModelFailure("not_loadable", "the checkpoint's tokenizer.json cannot be read") from error
         for tokenizer in (self._whole, self._cut):
@@ -93,10 +112,10 @@ class WordPieces:
         return [encoding.ids for encoding in self._cut.encode_batch(texts)]
 
 
-def _tokenizer_file(checkpoint: Path) -> Path:
+def _tokenizer_folder(checkpoint: Path) -> Path:
     parts = CheckpointDescription.read(checkpoint).parts
     part = checkpoint / ("document" if "document" in parts else parts[0])
     found = sorted(part.rglob(_FILE), key=lambda path: (len(path.parts), "query" in path.parent.name, path))
     if not found:
         raise ModelFailure("not_loadable", "the checkpoint has no tokenizer.json")
-    return found[0]
+    return found[0].parent

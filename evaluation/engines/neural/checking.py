@@ -41,6 +41,7 @@ from evaluation.checkpoints.safetensors import Tensor, read_tensors
 from evaluation.checkpoints.weights import NAME as WEIGHTS
 from evaluation.checkpoints.weights import refuse_shape, sizes
 from evaluation.core.problems import Report
+from evaluation.engines.index.word_pieces import load_tokenizer
 from evaluation.engines.neural.model_types import reads_texts
 
 _CONFIG, _TOKENIZER, _SETTINGS = "config.json", "tokenizer.json", "sentence_bert_config.json"
@@ -232,21 +233,24 @@ def _compare(model: Any, tensors: Mapping[str, Tensor], shown: str, findings: Fi
 
 
 def _check_tokenizer(folder: Path, rows: int | None, shown: str, findings: Findings) -> int | None:
-    """How many tokens tokenizer.json has, or None where the library does not read it or some have no embedding."""
+    """Return how many tokens tokenizer.json has, or None if the library does not read it or ids lack an embedding.
+
+    The library's class may build another tokenizer from it, which must use no other ids either.
+    """
     try:
-        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
-        ids = tokenizer.get_vocab(with_added_tokens=True).values()
+        stored = Tokenizer.from_file(str(folder / _TOKENIZER))
+        ids = stored.get_vocab(with_added_tokens=True).values()
         texts = [*_AWKWARD, *((text, text) for text in _AWKWARD)]
-        used = [max(encoding.ids, default=0) for encoding in tokenizer.encode_batch(texts)]
+        encodings = [*stored.encode_batch(texts), *load_tokenizer(folder).encode_batch(texts)]
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
-    except BaseException as error:  # what the library's own language calls a panic is no Exception
+    except BaseException as error:  # a panic of the library's own language is no Exception
         findings.refuse("tokenizer_value", shown + _TOKENIZER, _said(error))
         return None
-    highest = max([*ids, *used], default=0)
+    highest = max([*ids, *(max(encoding.ids, default=0) for encoding in encodings)], default=0)
     if rows is not None and highest >= rows:
-        what = f"a token has the id {highest:,}, and the model has {rows:,} embeddings"
-        findings.refuse("tokenizer_vocabulary", shown + _TOKENIZER, what)
+        message = f"a token has the id {highest:,}, and the model has {rows:,} embeddings"
+        findings.refuse("tokenizer_vocabulary", shown + _TOKENIZER, message)
     return len(ids)
 
 

@@ -1,0 +1,227 @@
+"""Settings of tokenizers, for the library's own tokenizer class to honor.
+
+The library builds the tokenizer of most classes from the vocabulary and from settings such as `do_lower_case`, whatever
+the other parts of `tokenizer.json` contain. A rebuilt checkpoint therefore names the class, and has all settings that
+change tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from evaluation.checkpoints.configuration import read_tokenizer_class, refuse_code
+from evaluation.checkpoints.files import ModelFiles
+from evaluation.checkpoints.findings import Findings, listed, quoted
+from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.library import library_models
+from evaluation.checkpoints.limits import MOST_TOKEN, MOST_VOCABULARY
+from evaluation.checkpoints.values import (
+    TRUTH,
+    Rule,
+    choice,
+    read_values,
+    refuse_forbidden_keys,
+    remark_on_unknown,
+    text,
+    whole,
+)
+
+NAME, SPECIAL_NAME = "tokenizer_config.json", "special_tokens_map.json"
+SPECIAL_TOKENS = tuple(f"{role}_token" for role in ("unk", "sep", "pad", "cls", "mask", "bos", "eos"))
+MOST_ADDED = 20_000
+ADDED_RULES = {
+    "id": whole(0, MOST_VOCABULARY),
+    "content": text(MOST_TOKEN),
+    **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), TRUTH),
+}
+#: The class that uses tokenizer.json as it is.
+GENERIC = "PreTrainedTokenizerFast"
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+_FLAGS_TEXT = """
+do_lower_case tokenize_chinese_chars strip_accents clean_text keep_accents remove_space split_by_punct
+add_prefix_space split_special_tokens add_bos_token add_eos_token legacy legacy_behaviour predict_timestamps
+"""
+_FLAGS = _FLAGS_TEXT.split()
+_SIDE = choice("left", "right")
+#: Settings that change tokens in some class.
+HONORED: Mapping[str, Rule] = {
+    **dict.fromkeys(_FLAGS, TRUTH),
+    **dict.fromkeys(("extra_ids", "offset", "unk_id"), whole(0, MOST_ADDED)),
+    **dict.fromkeys(
+        ("src_lang", "tgt_lang", "language", "task", "wordpieces_prefix", "mask_token_sent"), text(64)
+    ),
+    "padding_side": _SIDE,
+    "truncation_side": _SIDE,
+}
+#: Tokens that belong to a model without one of the usual roles.
+_OTHER_TOKEN = re.compile(r"[a-z][a-z0-9_]{0,63}_token")
+_LISTS = ("extra_special_tokens", "additional_special_tokens")
+_WITHOUT_EFFECT_TEXT = """
+tokenizer_class do_basic_tokenize never_split name_or_path backend is_local local_files_only
+clean_up_tokenization_spaces added_tokens_decoder special_tokens_map_file sp_model_kwargs model_input_names trim_offsets
+errors max_length stride truncation_strategy pad_to_multiple_of pad_token_type_id processor_class use_fast do_lower
+vocab_type handle_chinese_chars lowercase model_max_length chat_template auto_map spaces_between_special_tokens
+use_default_system_prompt
+"""
+#: Settings that the library needs elsewhere or ignores.
+WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
+
+
+def read_settings(source: ModelFiles, findings: Findings) -> dict[str, Any]:
+    """Return the settings of a folder with the class that they or config.json name.
+
+    Special tokens of the older special_tokens_map.json replace those of tokenizer_config.json if the latter has no
+    `added_tokens_decoder`, as in the library.
+    """
+    settings = _read_file(source, NAME, findings)
+    older = _read_file(source, SPECIAL_NAME, findings)
+    if settings.get("added_tokens_decoder") is None:
+        settings |= {key: older[key] for key in older if key in _LISTS or key.endswith("_token")}
+    name = settings.get("tokenizer_class") or read_tokenizer_class(source)
+    return {**settings, "tokenizer_class": name} if name else settings
+
+
+def _read_file(source: ModelFiles, name: str, findings: Findings) -> dict[str, Any]:
+    """Return the settings in a file, empty without one. Refuse code, and keys that reach outside of the folder."""
+    if not source.has(name):
+        return {}
+    settings = read_object(source, name, findings) or {}
+    shown = source.shown(name)
+    refuse_code(settings.get("auto_map"), findings, shown)
+    checked = {key: settings[key] for key in settings if key not in ("auto_map", "added_tokens_decoder")}
+    refuse_forbidden_keys(checked, findings, shown)
+    others = filter(_OTHER_TOKEN.fullmatch, settings)
+    remark_on_unknown(
+        settings, {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *others}, findings, shown
+    )
+    if settings.get("init_inputs"):
+        findings.refuse("ignored_key", shown, "arguments without a name are not accepted", "init_inputs")
+    return settings
+
+
+def honored_settings(
+    settings: Mapping[str, Any],
+    content: Mapping[str, Any],
+    ids: Mapping[str, int],
+    findings: Findings,
+    shown: str,
+) -> dict[str, Any]:
+    """Return the settings that change tokens, as tokenizer_config.json of the rebuilt model has them.
+
+    Args:
+        settings: What `read_settings` returns.
+        content: tokenizer.json. Its sides of truncation and padding, and its padding token, count where the settings
+            name none.
+        ids: Token to id of the vocabulary and of added tokens.
+        findings: Receives the problems of the settings.
+        shown: Name of the settings' file in messages.
+    """
+    # null is another value than absent for some classes
+    honored: dict[str, Any] = {key: None for key in (*_FLAGS, *SPECIAL_TOKENS) if key in settings}
+    honored |= read_values(settings, HONORED, findings, shown)
+    for part, key in (("truncation", "truncation_side"), ("padding", "padding_side")):
+        side = str(_part(content, part).get("direction")).lower()
+        if honored.get(key) is None and side in ("left", "right"):
+            honored[key] = side
+    padding_token = settings.get("pad_token") or _part(content, "padding").get("pad_token")
+    honored |= _special_tokens({**settings, "pad_token": padding_token}, ids, findings, shown)
+    if honored.get("pad_token") is None and honored.get("eos_token"):  # usual for decoders
+        honored["pad_token"] = honored["eos_token"]
+        message = f"none is named; texts are padded with {quoted(_content(honored['eos_token']))}"
+        findings.remark("keys_left_out", shown, message, "pad_token")
+    if settings.get("added_tokens_decoder") is not None:
+        key = "added_tokens_decoder"
+        honored[key] = _added_tokens(settings[key], ids, findings, shown)
+    if inputs := _read_inputs(settings.get("model_input_names")):
+        honored["model_input_names"] = inputs
+    if name := settings.get("tokenizer_class"):
+        known = isinstance(name, str) and name.removesuffix("Fast") in library_models().tokenizers
+        honored["tokenizer_class"] = name if known else GENERIC
+    return honored
+
+
+def _part(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = content.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _special_tokens(
+    settings: Mapping[str, Any], ids: Mapping[str, int], findings: Findings, shown: str
+) -> dict[str, Any]:
+    """Return the named tokens by role or name, and the lists of further special tokens.
+
+    Refuse a role's token that is not in `ids`. The library would add other tokens; they are left out with a remark.
+    """
+    tokens: dict[str, Any] = {}
+    missing: list[str] = []
+    names = [key for key in settings if key not in SPECIAL_TOKENS and _OTHER_TOKEN.fullmatch(key)]
+    for key in (*SPECIAL_TOKENS, *names):
+        token = _token(settings.get(key), findings, shown, key)
+        if token is None:
+            continue
+        content = _content(token)
+        if content in ids:
+            tokens[key] = token
+        elif key in SPECIAL_TOKENS:
+            message = f"{quoted(content)} is no token of tokenizer.json"
+            findings.refuse("tokenizer_vocabulary", shown, message, key)
+        else:
+            missing.append(content)
+    for key in _LISTS:
+        value = settings.get(key) or []
+        values = list(value.values()) if isinstance(value, dict) else value
+        if not isinstance(values, list) or len(values) > MOST_ADDED:
+            findings.refuse("tokenizer_value", shown, f"it is no list of at most {MOST_ADDED:,} tokens", key)
+            continue
+        read = [token for each in values if (token := _token(each, findings, shown, key)) is not None]
+        missing += [_content(token) for token in read if _content(token) not in ids]
+        if present := [token for token in read if _content(token) in ids]:
+            tokens[key] = present
+    if missing:
+        findings.remark("keys_left_out", shown, f"tokenizer.json has no {listed(missing)}")
+    return tokens
+
+
+def _content(token: str | dict[str, Any]) -> str:
+    return token if isinstance(token, str) else str(token["content"])
+
+
+def _token(value: object, findings: Findings, shown: str, key: str) -> str | dict[str, Any] | None:
+    """Return a token as the library writes it, None for null or for a value that is refused."""
+    if isinstance(value, dict):
+        read = read_values(value, ADDED_RULES, findings, shown, key)
+        if read.get("content"):
+            return {"__type": "AddedToken", **{name: part for name, part in read.items() if name != "id"}}
+    elif value is None or (isinstance(value, str) and 0 < len(value) <= MOST_TOKEN):
+        return value
+    findings.refuse("tokenizer_value", shown, f"{quoted(value)} is no token", key)
+    return None
+
+
+def _added_tokens(
+    decoder: object, ids: Mapping[str, int], findings: Findings, shown: str
+) -> dict[str, dict[str, Any]]:
+    """Return `added_tokens_decoder`, tokens by id. Refuse tokens that tokenizer.json lacks or has with another id."""
+    key = "added_tokens_decoder"
+    if not isinstance(decoder, dict) or len(decoder) > MOST_ADDED:
+        findings.refuse("tokenizer_value", shown, f"it is no object of at most {MOST_ADDED:,} tokens", key)
+        return {}
+    tokens = {}
+    for number, entry in decoder.items():
+        token = read_values(entry, ADDED_RULES, findings, shown, key) if isinstance(entry, dict) else {}
+        content = token.get("content")
+        if content is None or str(ids.get(content)) != number:
+            message = f"{quoted(content)} has another id in tokenizer.json, or is not there"
+            findings.refuse("tokenizer_vocabulary", shown, message, f"{key}.{number}")
+        else:
+            tokens[number] = {name: value for name, value in token.items() if name != "id"}
+    return tokens
+
+
+def _read_inputs(names: object) -> list[str]:
+    """Return the model's inputs in the settings, empty if they are absent or one is unknown to text models."""
+    if not isinstance(names, list) or not all(name in _INPUTS for name in names if isinstance(name, str)):
+        return []
+    return [name for name in _INPUTS if name in names]
