@@ -13,7 +13,9 @@ interrupting them. Rounds continue until the interval of the mean is narrow, or 
 For the interval, rounds are divided into up to five consecutive groups: the spread is the largest increase of the mean
 when one group is left out, so a time that occurred in only one group widens it. `unsettled` counts the queries whose
 two fastest searches differ by more than a tenth, or that were interrupted whenever they waited. `other_work` is the
-share of the machine's processors that other processes used meanwhile.
+share of the machine's processors that other processes used meanwhile. `memory_ms` is the fastest reading of a fixed
+array before warming up and after the last round: it is slower if machines that share the host use its caches and
+memory.
 
 Throughput is over all queries, or 1,000 that are spaced evenly over more, in batches of 64, once, with all threads of
 the job.
@@ -59,6 +61,7 @@ from evaluation.efficiency.timing import (
     one_thread,
     read_moment,
     time_between,
+    time_memory,
 )
 from evaluation.engines import operations
 from evaluation.engines.base import Engine, Retrieval, ShardedEngine
@@ -89,11 +92,13 @@ MeasureProgress = Callable[[float], None]
 class Instruments:
     """The readings that a measurement is made with.
 
-    `clock` reads the clocks of the searching thread, `pause` waits for a number of seconds between rounds, `meter`
-    counts energy (None: the counters of this machine), and `statistics` is the file of the processors' counters.
+    `clock` reads the clocks of the searching thread, `memory` times the reading of a fixed array, `pause` waits for a
+    number of seconds between rounds, `meter` counts energy (None: the counters of this machine), and `statistics` is
+    the file of the processors' counters.
     """
 
     clock: Callable[[], Moment] = read_moment
+    memory: Callable[[], float] = time_memory
     pause: Callable[[float], None] = sleep
     meter: EnergyMeter | None = None
     statistics: Path = STATISTICS
@@ -130,6 +135,7 @@ def measure(
     timed, clock = sample_evenly(queries, effort.queries), instruments.clock
     meter = instruments.meter or open_meter(device)
     with one_thread():
+        memory = instruments.memory()
         flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
         left = budget - sum(warm)
         effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
@@ -137,6 +143,7 @@ def measure(
         engine.clock.seconds.clear()
         rounds = _TimedRounds(engine, timed, effort, device, instruments)
         energy = rounds.run(report, meter)
+        memory = min(memory, instruments.memory())
     left = max(left - rounds.elapsed, 0.0)
     wanted = min(effort.batched, len(queries))
     if (batched := affordable(wanted, left, in_batches)) < wanted:
@@ -150,6 +157,7 @@ def measure(
         **figures,
         **_job_figures(retrieval),
         device=device,
+        memory_ms=1000 * memory,
         queries_per_second=throughput,
         batched=batched if throughput is not None else 0,
         peak_memory_bytes=peak_memory(),

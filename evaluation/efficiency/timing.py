@@ -8,11 +8,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from evaluation.archives.compression import MIB
+
 #: Threads of a timed search. With one thread, other work can be excluded from its time, and BM25 is comparable.
 THREADS = 1
+#: Size of the array that shows how fast caches and memory are, more than a core's own caches have, and readings of it.
+PROBE_BYTES, PROBES = 12 * MIB, 10
 #: The system's counters of the time of its processors.
 STATISTICS = Path("/proc/stat")
 #: Fields of a processor's line in /proc/stat: idle, and waiting for a disk.
@@ -62,6 +70,25 @@ def read_moment() -> Moment:
     thread = resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
     process = resource.getrusage(resource.RUSAGE_SELF)
     return Moment(time.perf_counter(), time.thread_time(), thread.ru_nvcsw, process.ru_nivcsw)
+
+
+def time_memory() -> float:
+    """Return the processor seconds of the fastest of some readings of PROBE_BYTES.
+
+    Other work slows them down through shared caches and memory, even if it runs in another virtual machine, where no
+    counter of this system shows it.
+    """
+    values, seconds = _probe(), []
+    for _ in range(PROBES):
+        start = time.thread_time()
+        values @ values
+        seconds.append(time.thread_time() - start)
+    return min(seconds)
+
+
+@cache
+def _probe() -> npt.NDArray[np.float64]:
+    return np.ones(PROBE_BYTES // 8)
 
 
 class SearchTime(NamedTuple):

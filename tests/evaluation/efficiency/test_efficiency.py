@@ -89,7 +89,8 @@ NO_STATISTICS = Path("/nowhere")
 
 def instruments(clock: Callable[[], Moment], **more: Any) -> Instruments:
     """Return instruments that read `clock`, never wait, and see no other work."""
-    return Instruments(**{"clock": clock, "pause": lambda seconds: None, "statistics": NO_STATISTICS, **more})
+    still = {"memory": lambda: 0.001, "pause": lambda seconds: None, "statistics": NO_STATISTICS}
+    return Instruments(**{"clock": clock, **still, **more})
 
 
 def figures_of(
@@ -115,6 +116,13 @@ def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not
     assert (figures.latency_ms.p50, figures.latency_ms.p95) == (pytest.approx(20), pytest.approx(30))
     assert figures.parts_ms == {"query_encoding": pytest.approx(2.5)}
     assert figures.queries_per_second == pytest.approx(3 / 0.060)
+
+
+def test_memory_is_read_before_and_after_the_searches() -> None:
+    clock = Ticking()
+    readings = iter([0.003, 0.002])
+    read = instruments(clock, memory=readings.__next__)
+    assert measure(Scripted(clock), [Query("q", "0.01")], RETRIEVAL, instruments=read).memory_ms == 2.0
 
 
 def test_of_many_queries_a_hundred_are_timed_that_lie_evenly_over_them_in_ten_rounds() -> None:
