@@ -25,9 +25,9 @@ SIZE = ProblemCode("size", "The file, or its number of queries, is over a limit.
     "are scored: leave out the rest, or split the run by dataset.", about="file")  # fmt: skip
 EXPANSION = ProblemCode("expansion", "The compressed file expands to more than a run plausibly does.",
     "Real runs shrink by a factor of 3 to 7; send this one plain.", about="file")  # fmt: skip
-COMPRESSION = ProblemCode("compression", "The compressed file is damaged, compressed twice, or in a way that is not "
-    "read here.", "One of .gz, .zst, .bz2, once; or a .zip with the usual method, deflate.",
-    about="file")  # fmt: skip
+COMPRESSION = ProblemCode("compression", "The compressed file is damaged or compressed twice, or the file is in a "
+    "format that is not read here.", "One of .gz, .zst, .bz2, once; or a .zip with the usual method, deflate. Write "
+    "other formats as text.", about="file")  # fmt: skip
 LINE_LENGTH = ProblemCode("line_length", "A line is longer than any run's.", "One line per document, see above.",
     about="file")  # fmt: skip
 
@@ -48,10 +48,26 @@ _DAMAGED: tuple[type[Exception], ...] = (
     EOFError, ValueError, OSError, zstandard.ZstdError, cast("type[Exception]", igzip_lib.IsalError),
 )  # fmt: skip
 _REFUSED_MAGIC = {
-    b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"7z\xbc\xaf": "7z", b"%PDF": "PDF",
-    b"Rar!": "rar", b"PAR1\x15": "Parquet", b"\x04\x22\x4d\x18": "lz4", b"LZIP\x01": "lzip",
-    b"\x1f\x9d": "compress (.Z)", b"MSCF\0": "cab",
+    b"\xfd7zXZ\x00": "an xz file", b"PK\x03\x04": "a zip file", b"PK\x05\x06": "a zip file",
+    b"7z\xbc\xaf": "a 7z file", b"%PDF": "a PDF file", b"Rar!": "a rar file", b"PAR1\x15": "a Parquet file",
+    b"\x04\x22\x4d\x18": "an lz4 file", b"LZIP\x01": "an lzip file", b"\x1f\x9d": "a compress (.Z) file",
+    b"MSCF\0": "a cab file", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an Excel file",
+    b"SQLite format 3\0": "an SQLite database", b"\x93NUMPY": "a NumPy file",
+    **{b"\x80" + bytes([protocol]): "a Python pickle" for protocol in range(2, 6)},
+    b"version https://git-lfs.github.com/spec/": "a Git LFS pointer",
 }  # fmt: skip
+_MAGIC_BYTES = max(map(len, _REFUSED_MAGIC))
+_AS_CSV = "Write its rows as CSV with a line of column names"
+#: What to send instead of a refused file, if it is not an archive.
+_INSTEAD = {
+    "a PDF file": "Send the data itself as text, not a document about it.",
+    "a Parquet file": f"{_AS_CSV}, and send that: `frame.to_csv('table.csv', index=False)` in pandas.",
+    "an Excel file": "Save the sheet as CSV, and send that.",
+    "an SQLite database": f"{_AS_CSV}, and send that.",
+    "a NumPy file": f"{_AS_CSV}, with ids of queries and documents, and send that.",
+    "a Python pickle": "Write its content as JSON or CSV, and send that: `json.dump` for a dict, `to_csv` for a frame.",
+    "a Git LFS pointer": "It only names a file. Run `git lfs pull`, and send the file itself.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +220,7 @@ class ExpandedFile:
         if self.stored_bytes > limits.max_stored_bytes:
             raise _too_large(SIZE, "stored", limits.max_stored_bytes)
         file.seek(0)
-        first = file.read(8)
+        first = file.read(_MAGIC_BYTES)
         file.seek(0)
         self._refuse(first)
         self.kind = _kind_of(first) or "plain"
@@ -219,7 +235,7 @@ class ExpandedFile:
     def _refuse(first: bytes) -> None:
         name = next((name for magic, name in _REFUSED_MAGIC.items() if first.startswith(magic)), None)
         if name:
-            raise _not_read(f"{name} file")
+            raise not_read(name)
 
     @property
     def share_read(self) -> float:
@@ -244,12 +260,12 @@ class ExpandedFile:
                 message, "Compress the file again, and check that it was sent whole."
             ) from error
         if self.expanded_bytes == 0 and count and self.kind != "plain":
-            first = bytes(view[:8])
+            first = bytes(view[: min(count, _MAGIC_BYTES)])
             self._refuse(first)
             if _kind_of(first):
                 raise _compression("the file is compressed twice", "Compress it once.")
         if self.expanded_bytes == 0 and bytes(view[257:262]) == b"ustar" and not self.limits.may_be_tar:
-            raise _not_read("tar archive" if self.kind == "plain" else f"tar archive in {self.kind}")
+            raise not_read("a tar archive" if self.kind == "plain" else f"a tar archive in {self.kind}")
         self.expanded_bytes += count
         self._bound()
         return count
@@ -268,9 +284,10 @@ class ExpandedFile:
             )
 
 
-def _not_read(name: str) -> InvalidContent:
+def not_read(name: str) -> InvalidContent:
+    """Return the error for a file in a format that is not read, such as `an Excel file`."""
     hint = "Send plain text, uncompressed or as .gz, .zst, or .bz2. Pack several files into a zip."
-    return _compression(f"this is a {name}, which is not read here", hint)
+    return _compression(f"this is {name}, which is not read here", _INSTEAD.get(name, hint))
 
 
 def _compression(message: str, hint: str) -> InvalidContent:

@@ -231,9 +231,11 @@ _CLUTTER = re.compile(
     r"|.*~|~\$.*|\.~.*|\.#.*|#.*#|.*\.(?:bak|orig|rej|tmp|sw[a-p])",
     re.DOTALL | re.IGNORECASE,
 )
-#: Files that document the others.
-_DOCUMENTATION = re.compile(
-    r"(?:readme|licen[cs]e|copying|notice|citation|changelog|authors)(?:[-_].*)?(?:\.(?:md|txt|rst|html?|pdf|cff|bib))?",
+#: Files that document the others, and those whose extensions are of scripts, settings, logs, documents, and images.
+_COMPANION = re.compile(
+    r"(?:readme|licen[cs]e|copying|notice|citation|changelog|authors)(?:[-_].*)?(?:\.(?:md|txt|rst|html?|pdf|cff|bib))?"
+    r"|makefile|dockerfile|requirements\.txt"
+    r"|.*\.(?:sh|bash|bat|ps1|py|ipynb|ya?ml|toml|ini|cfg|log|md|rst|tex|bib|html?|pdf|png|jpe?g|gif|svg)",
     re.IGNORECASE,
 )
 
@@ -244,10 +246,10 @@ def is_clutter(name: str) -> bool:
     return not _CLUTTER_FOLDERS.isdisjoint(map(str.casefold, folders)) or _CLUTTER.fullmatch(base) is not None
 
 
-def without_documentation(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names without READMEs, licenses, and similar files, or all names if there are no others."""
+def without_companions(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names without READMEs, scripts, images, and similar files, or all names if there are no others."""
     every = tuple(names)
-    return tuple(name for name in every if not _DOCUMENTATION.fullmatch(name.rpartition("/")[2])) or every
+    return tuple(name for name in every if not _COMPANION.fullmatch(name.rpartition("/")[2])) or every
 
 
 def _refuse_doubtful_path(name: str, clutter: bool) -> None:

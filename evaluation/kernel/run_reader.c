@@ -124,7 +124,10 @@ static inline enum outcome score_of(struct reading *reading, const struct fields
 static inline int64_t rank_of(const struct reading *reading, const struct fields *fields)
 {
     int64_t rank = 0;
-    for (size_t position = fields->rank; position < fields->rank_end; position++) {
+    size_t end = fields->rank_end;
+    if (end - fields->rank > 2 && memcmp(reading->text + end - 2, ".0", 2) == 0)
+        end -= 2; /* as pandas writes ranks in a column with missing values */
+    for (size_t position = fields->rank; position < end; position++) {
         uint8_t digit = (uint8_t)(reading->text[position] - '0');
         if (digit > 9)
             return -1;

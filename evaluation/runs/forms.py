@@ -34,7 +34,7 @@ LEAST_DEPTH = 4
 _LONGEST_RANK, _MOST_COLUMNS = 10, 64
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 #: A TREC line; JSON never has two adjacent numbers, such as a rank and a score.
-_TREC_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+\d+\s+[-+.\d]\S*\s+\S+\s*")
+_TREC_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+\d+(\.0)?\s+[-+.\d]\S*\s+\S+\s*")
 _NUMBER = re.compile(rb"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _FRACTION = re.compile(rb"[-+]?\d*\.0*[1-9]\d*([eE][-+]?\d+)?")
 _GRADE = re.compile(rb"(-[12]|\d|10)(\.0*)?")
@@ -64,18 +64,26 @@ class Table:
         cells = _cells(line, self.separator)
         if len(cells) != self.columns:
             return None
-        rank = b"0" if self.rank is None else cells[self.rank].removesuffix(b".0")
+        rank = b"0" if self.rank is None else _whole_rank(cells[self.rank])
         if self.score is not None:
             score = cells[self.score]
         elif rank.isdigit() and len(rank) < _LONGEST_RANK and int(rank) >= self.first_rank:
             score = repr(1 / (int(rank) - self.first_rank + 1)).encode()
         else:
             return None
-        if line.startswith(b"#") and not _NUMBER.fullmatch(score):
-            return None  # a comment
+        if line.startswith(b"#") and not (
+            _NUMBER.fullmatch(score) and (cells[0].strip(b"#") or rank.isdigit())
+        ):
+            return None  # a comment, such as `# k1 is 0.9`
         tag = b"_".join(cells[self.tag].split()) if self.tag is not None else b""
         fields = [cells[self.query], b"Q0", cells[self.document], rank, score, tag or b"run"]
         return b" ".join(fields) + b"\n" if all(len(field.split()) == 1 for field in fields) else None
+
+    def has_query_id(self, line: bytes) -> bool:
+        """Return whether a line has the table's number of cells, and a query id that is not only `#`."""
+        cells = _cells(line, self.separator)
+        query = cells[self.query] if len(cells) == self.columns else b""
+        return len(query.split()) == 1 and query.strip(b"#") != b""
 
 
 #: TREC (None), a table, a JSON document, or JSON Lines.
@@ -98,7 +106,7 @@ def recognize(start: bytes) -> Form:
             return "jsonl" if first.rstrip().endswith(ends) and others.lstrip()[:1] == first[:1] else "json"
     first = next((line for line in io.BytesIO(text) if line.strip() and not line.startswith(b"#")), b"")
     rows = [] if _is_trec(first) else _sample(text)
-    if not rows or _is_trec(rows[0]):
+    if not rows or _is_trec(first or rows[-1]):
         return None
     for separator in (b"\t", b",", b";", None):
         if table := _table(rows, separator):
@@ -124,9 +132,13 @@ def write_as_trec(
     if isinstance(form, str):
         return json_as_lines(source, limits, out, by_line=form == "jsonl")
     assert form is not None
+    below_names = False
     for number, line in enumerate(open_lines(source, limits, MIB)):
         line = line if number else line.removeprefix(BYTE_ORDER_MARK)
         row = b"# " + line + b"\n" if line == form.names else form.as_trec(line)
+        if row is None and below_names and _begins_as_comment(line) and form.has_query_id(line):
+            row = b" " + line + b"\n"  # with a blank, because a damaged row is not a comment
+        below_names |= line == form.names
         out.write(row or line + b"\n")
     return {}
 
@@ -193,16 +205,24 @@ def rewritten(
 
 
 def _sample(text: bytes) -> list[bytes]:
-    """Return the first rows that are not blank, without comments and without an incomplete last line."""
+    """Return the first rows that are not blank, those that begin with `#` last, without an incomplete last line."""
     lines = text.split(b"\n")
     if len(text) >= BLOCK - len(BYTE_ORDER_MARK) and len(lines) > 1:
         del lines[-1]
-    rows = [line for line in lines if line.strip()]
-    return ([line for line in rows if not line.startswith(b"#")] or rows)[:_SAMPLED_ROWS]
+    return sorted(filter(bytes.strip, lines), key=_begins_as_comment)[:_SAMPLED_ROWS]
+
+
+def _begins_as_comment(line: bytes) -> bool:
+    return line.startswith(b"#")
 
 
 def _is_trec(line: bytes) -> bool:
     return len(line.split()) == 6 and is_result(line)
+
+
+def _whole_rank(cell: bytes) -> bytes:
+    """Return a rank without the `.0` that pandas writes if another row of the column is empty."""
+    return cell.removesuffix(b".0")
 
 
 def _cells(line: bytes, separator: bytes | None) -> list[bytes]:
@@ -221,22 +241,35 @@ def _cells(line: bytes, separator: bytes | None) -> list[bytes]:
 def _table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
     """Return the table that the rows form with this separator, or None if they may be something else."""
     first = _cells(rows[0], separator)
-    if not 3 <= len(first) <= _MOST_COLUMNS:
+    if len(first) > _MOST_COLUMNS:
         return None
-    cells = [row for row in (_cells(row, separator) for row in rows) if len(row) == len(first)]
     named = _named_table(first, separator)
     if named is not None:
-        named = replace(named, names=rows[0].removesuffix(b"\r"))
-        return named if len(rows) > 1 and _fits_names(named, rows[1:], cells[1:]) else None
-    if len(cells) < _SHARE_OF_ROWS * len(rows):
-        return None
+        named = replace(named, names=rows[0].removesuffix(b"\r"), first_rank=0)
+        results = _results(named, rows[1:])
+        ranks = {_whole_rank(row[named.rank or 0]) for row in _split(named, results)}
+        return replace(named, first_rank=int(b"0" not in ranks)) if _fits_names(named, results) else None
     for unnamed in _UNNAMED:
-        table = replace(unnamed, separator=separator)
-        if table.columns != len(first):
+        if unnamed.columns != len(first) and not _begins_as_comment(rows[0]):
+            continue
+        table = replace(unnamed, separator=separator, first_rank=0)
+        results = _results(table, rows)
+        cells = _split(table, results)
+        if not cells or len(cells) < _SHARE_OF_ROWS * len(results):
             continue
         if (first_rank := _first_rank(table, cells)) is not None:
             return replace(table, first_rank=first_rank)
     return None
+
+
+def _results(table: Table, rows: Sequence[bytes]) -> list[bytes]:
+    """Return the rows without comments."""
+    return [row for row in rows if not _begins_as_comment(row) or table.as_trec(row)]
+
+
+def _split(table: Table, rows: Sequence[bytes]) -> list[list[bytes]]:
+    """Return the cells of the rows that have as many as the table has columns."""
+    return [cells for row in rows if len(cells := _cells(row, table.separator)) == table.columns]
 
 
 def _named_table(names: Sequence[bytes], separator: bytes | None) -> Table | None:
@@ -249,8 +282,9 @@ def _named_table(names: Sequence[bytes], separator: bytes | None) -> Table | Non
     return Table(separator, len(names), query, document, rank, score, tag)
 
 
-def _fits_names(table: Table, rows: Sequence[bytes], cells: Sequence[Sequence[bytes]]) -> bool:
+def _fits_names(table: Table, rows: Sequence[bytes]) -> bool:
     """Return whether the rows below the column names are results, and neither judgments nor TREC lines."""
+    cells = _split(table, rows)
     if 2 * len(cells) < len(rows) or all(map(_is_trec, rows)):
         return False
     if table.score is None:
@@ -278,10 +312,14 @@ def _first_rank(table: Table, cells: Sequence[Sequence[bytes]]) -> int | None:
             return None
         if table.rank is None:
             fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
-            several = 2 * len(set(numbers)) > len(numbers) and not is_trec_eval_result(cells[0])
+            # Scores may recur in other queries, as 1 / (60 + rank) does. A query's first score is no evidence,
+            # because judgments of one document per query would pass.
+            recurring = len({(row[0], row[2]) for row in cells}) - len({row[0] for row in cells})
+            several = 2 * max(len(set(numbers)), recurring) > len(numbers)
+            several &= not is_trec_eval_result(cells[0])
             return 1 if 2 * fractions > len(numbers) and several else None
     if table.document == 2 and {row[1].upper() for row in cells} in ({b"Q0"}, {b"0"}):
-        return 1 if all(row[3].isdigit() for row in cells) else None
+        return 1 if all(_whole_rank(row[3]).isdigit() for row in cells) else None
     depth, first_rank = _depth(table, cells)
     return first_rank if depth >= (LEAST_DEPTH if table.score is None else 2) else None
 
@@ -290,9 +328,9 @@ def _depth(table: Table, cells: Sequence[Sequence[bytes]]) -> tuple[int, int]:
     """Return the most documents of a query, 0 unless the ranks of each query count up, and the first rank."""
     counts: dict[bytes, int] = {}
     pairs = {(row[table.query], row[table.document]) for row in cells}
-    first_rank = 0 if cells[0][table.rank or 0] == b"0" else 1
+    first_rank = 0 if _whole_rank(cells[0][table.rank or 0]) == b"0" else 1
     for row in cells:
         counts[row[table.query]] = counts.get(row[table.query], 0) + 1
-        if row[table.rank or 0] != str(counts[row[table.query]] + first_rank - 1).encode():
+        if _whole_rank(row[table.rank or 0]) != str(counts[row[table.query]] + first_rank - 1).encode():
             return 0, first_rank
     return (max(counts.values()) if len(pairs) == len(cells) else 0), first_rank

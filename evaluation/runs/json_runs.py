@@ -53,6 +53,8 @@ _FLAT, _SPLITS, _SUBSETS = 2, 3, 4
 _GRADES = range(-2, 5)
 #: Largest number of keys in an object that describes one query or one hit.
 _MOST_KEYS = 32
+#: First characters of numbers. A score in quotes that begins otherwise is not a score.
+_NUMERIC = "+-.0123456789"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -176,6 +178,8 @@ class _TrecLines:
     first: tuple[str, str, float] | None = None
     #: Whether all scores are small whole numbers without ranks, as those of judgements are.
     only_grades: bool | None = None
+    #: Whether queries are under a split, as in MTEB's predictions. Settings are hardly ever nested so.
+    has_splits: bool = False
 
     def name_model(self, document: dict[str, Any]) -> dict[str, Any]:
         """Remove MTEB's metadata of the model from the document and return it; its name is the tag of the lines."""
@@ -197,8 +201,11 @@ class _TrecLines:
         elif isinstance(document, dict):
             levels = _levels(document)
             if levels >= _SPLITS:
-                self.only_grades = False  # no tool writes judgements so
-            for query, hits in _queries(document, levels).items():
+                self.has_splits, self.only_grades = True, False  # no tool writes judgements so
+            queries = _queries(document, levels)
+            for query, hits in queries.items():  # first, because this shows best that a file is not a run
+                _check_hits(query, hits)
+            for query, hits in queries.items():
                 self._add_query(query, hits)
         else:
             raise _invalid(JSON, "the file is neither a JSON object nor a list of objects", _HINT)
@@ -218,8 +225,7 @@ class _TrecLines:
         self._add_query(_identifier(query), nested[0])
 
     def _add_query(self, query: str, hits: Any) -> None:
-        if not isinstance(hits, dict | list):
-            raise _invalid(JSON, f"query {query[:64]!r} has no object of document scores", _HINT)
+        _check_hits(query, hits)
         self._check_id(query)
         ranked = self._ranked(query, hits) if isinstance(hits, dict) else self._listed(query, hits)
         # Lines are written one by one to save memory. The repr of a float reads back as the same value.
@@ -253,7 +259,8 @@ class _TrecLines:
         if isinstance(score, bool) or not isinstance(score, int | float):
             trouble = "no score" if score is None else "a score that is not a number"
             message = f"query {query[:64]!r} has {trouble} for document {document[:64]!r}"
-            raise _invalid(SCORE, message, _HINT_SCORE)
+            may_be_score = score is None or (isinstance(score, str) and score[:1] in _NUMERIC)
+            raise _invalid(SCORE if may_be_score or self.has_splits else JSON, message, _HINT_SCORE)
         if self.only_grades is not False:
             self.only_grades = type(score) is int and score in _GRADES
         if not math.isfinite(score):
@@ -283,6 +290,11 @@ class _TrecLines:
         if self.not_finite > 1:
             message = f"{self.not_finite:,} scores are not finite numbers; {message}"
         raise InvalidContent.of(SCORE.problem(message, _HINT_SCORE, count=self.not_finite))
+
+
+def _check_hits(query: str, hits: Any) -> None:
+    if not isinstance(hits, dict | list):
+        raise _invalid(JSON, f"query {query[:64]!r} has no object of document scores", _HINT)
 
 
 def _key(record: Mapping[str, Any], known: tuple[str, ...]) -> str | None:

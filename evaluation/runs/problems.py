@@ -38,7 +38,7 @@ UNGROUPED = ProblemCode("ungrouped", "The lines of a query are not together, and
 _LINES = "Send a line for each document retrieved, `query Q0 document rank score tag`; check that it is the right file."
 EMPTY = ProblemCode("empty", "The file has no lines.", _LINES, about="file")
 _FORMS = "Send a TREC run as text, plain or as .gz, .zst, or .bz2, a file in another listed format, or a zip of these."
-NOT_TEXT = ProblemCode("not_text", "A file that is no text, such as a picture, a spreadsheet or a pickle.", _FORMS,
+NOT_TEXT = ProblemCode("not_text", "A file that is not text, such as a picture.", _FORMS,
     about="file")  # fmt: skip
 NO_KNOWN_QUERY = ProblemCode("no_known_query", "None of the run's queries is in the dataset.", "Choose the dataset "
     "that the run is for; write query ids as in its queries file.", "Q001 instead of 1", about="file")  # fmt: skip
@@ -72,6 +72,8 @@ UNKNOWN_DOCUMENTS_SHARE = 0.05
 
 #: Above this share of lines with the score of an earlier line of their query, the sender is told what decides ties.
 TIES_SHARE = 0.1
+#: Measures that divide by the number of documents retrieved, so that more documents can raise or lower them.
+_SHARES = ("Hole", "Judged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +290,14 @@ def _order(facts: RunFacts) -> Iterator[Problem]:
         yield DEPTH.problem(message, hint, depth.count, depth.lines)
     if facts.capped:
         longest = number_of(facts.depth, "document")
-        message = (
-            f"at most {longest} for a query: {', '.join(facts.capped)} may be lower than with more documents"
-        )
+        shares = [name for name in facts.capped if name.startswith(_SHARES)]
+        lower = [name for name in facts.capped if name not in shares]
+        changes = [
+            f"{', '.join(names)} may be {change}"
+            for names, change in ((lower, "lower"), (shares, "higher or lower"))
+            if names
+        ]
+        message = f"at most {longest} for a query: {' and '.join(changes)} than with more documents"
         hint = f"Send up to {facts.maximum_depth:,} documents a query, or compare by measures with smaller cutoffs."
         yield SHALLOW.problem(message, hint, len(facts.capped))
     if ranks.count:

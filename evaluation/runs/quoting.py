@@ -109,7 +109,11 @@ def recognize_other(rows: Sequence[bytes]) -> tuple[str, str] | None:
     if not all(map(_is_judgement, cells)):
         return None
     hint = "Send the ranking of a system."
-    if all(len(row) == 3 for row in cells) and cells[0][2] == b"1" and len({row[2] for row in cells}) > 1:
+    if (
+        all(len(row) == 3 for row in cells)
+        and cells[0][2] in (b"1", b"1.0")
+        and len({row[2] for row in cells}) > 1
+    ):
         hint += " If the third column is a rank, as in MS MARCO's runs, add the header line `qid docid rank`."
     return "relevance judgements (qrels)", hint
 

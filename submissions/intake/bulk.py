@@ -11,7 +11,7 @@ from pathlib import Path
 
 from django.db import transaction
 
-from evaluation.archives.zip import is_clutter, without_documentation
+from evaluation.archives.zip import is_clutter, without_companions
 from evaluation.core.problems import Problem, ProblemCode, Report
 from evaluation.runs.naming import first_tag, run_name, without_endings
 from leaderboard.judgements.disclosure import record_compared
@@ -19,6 +19,7 @@ from leaderboard.models import Architecture, Dataset, System, Team, User
 from leaderboard.systems.records import SystemFields
 from submissions.core.errors import FileReport, Refused
 from submissions.intake.files import NO_FILE, PAIRING, IncomingFile
+from submissions.intake.recognition import without_metadata
 from submissions.intake.runs import accept_submission
 from submissions.models import Submission
 from submissions.models.work import new_identifier
@@ -54,14 +55,16 @@ def import_runs(
     architecture: Architecture,
     participants: Path | None = None,
     public: bool = True,
-) -> list[Submission]:
-    """Submit every file of the folder as the run of a system of its own, which is called by its tag.
+) -> tuple[list[Submission], list[str]]:
+    """Submit every run of the folder for a system of its own, which is named by the run's tag.
 
-    `participants` is a CSV that says of each run by whom it is. Raises BulkRefused with all problems of all files, and
-    then nothing is stored.
+    `participants` is a CSV that says of each run by whom it is. Returns the submissions, and the names of files that
+    are not runs. Raises BulkRefused with all problems of all files, and then nothing is stored.
     """
-    names = (path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    files = sorted(folder / name for name in without_documentation(filterfalse(is_clutter, names)))
+    visible = (path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    names = sorted(filterfalse(is_clutter, visible))
+    runs = without_metadata({name: folder / name for name in without_companions(names)})
+    files = list(runs.values())
     if not files:
         raise BulkRefused(
             [_report(folder.name, NO_FILE, "the folder has no files", "Name the folder of the runs.")]
@@ -86,7 +89,7 @@ def import_runs(
                 ]
         if wrong:
             raise BulkRefused(wrong)
-    return taken
+    return taken, [name for name in names if name not in runs]
 
 
 def _system_of(

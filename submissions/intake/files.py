@@ -12,25 +12,26 @@ from pathlib import Path
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, open_blocks
+from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, not_read, open_blocks
 from evaluation.archives.zip import (
     TOO_MANY_FILES,
     ZipAllowance,
     ZipPolicy,
     is_zip,
     open_archive,
-    without_documentation,
+    without_companions,
 )
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode, Report
 from evaluation.runs.forms import recognize
 from evaluation.runs.problems import EMPTY
+from evaluation.runs.quoting import quote
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.disk import disk_errors
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset, DatasetVersion, User
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.recognition import datasets_of
+from submissions.intake.recognition import datasets_of, without_metadata
 from submissions.uploads.handler import HashedUpload
 from submissions.uploads.service import completed_upload
 from submissions.uploads.storage import path_of
@@ -48,6 +49,9 @@ SEVERAL_DATASETS = ProblemCode("several_datasets", "The ids of a file are those 
 TOO_LARGE_TO_CHECK_AT_ONCE = ProblemCode("too_large_to_check_at_once", "The file is too large to be checked while "
     "you wait.", "Submit it, and a worker checks it; or check it on your own machine, as above.",
     severity="warning")  # fmt: skip
+LEFT_OUT = ProblemCode("left_out", "Files of a zip that are not runs, such as READMEs, scripts, and metadata.",
+    "Nothing to do. If one is a run, name it <dataset>.txt.", "run.sh", about="file",
+    severity="warning")  # fmt: skip
 
 #: Runs in one submission.
 MOST_FILES = 64
@@ -55,7 +59,7 @@ MOST_FILES = 64
 REQUEST_FACTOR = 8
 
 ZIP_POLICY = ZipPolicy(
-    max_members=MOST_FILES,
+    max_members=16 * MOST_FILES,  # runs are counted without the files beside them
     members_hint=f"Pack at most {MOST_FILES}, a run, or the seeds of one, for each dataset.",
     expansion_hint="Real run files shrink by a factor of 3 to 7; send the files one by one if these are real.",
     max_ratio=FileLimits().max_ratio,
@@ -80,7 +84,10 @@ class IncomingFile:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """One run file for one dataset; `seed` is its label where the dataset has several, see `seed_labels`."""
+    """One run file for one dataset; `seed` is its label where the dataset has several, see `seed_labels`.
+
+    `left_out` describes the files of its zip that are not runs. It is empty for all but the first run of the zip.
+    """
 
     name: str
     path: Path
@@ -88,6 +95,7 @@ class RunFile:
     version: DatasetVersion
     seed: str = ""
     sha256: str | None = None
+    left_out: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,9 @@ class CheckedFile:
     def file_report(self) -> FileReport:
         """The verdict under the file's name, or the notice that the file is too large to have one at once."""
         report = self.report or Report((_too_large_to_check(self.run.dataset.slug),))
+        if self.run.left_out:
+            remark = LEFT_OUT.problem(self.run.left_out, LEFT_OUT.remedy)
+            report = replace(report, problems=(*report.problems, remark))
         return FileReport(self.run.name, self.run.dataset.slug, report)
 
 
@@ -221,16 +232,12 @@ def _names_in_zips(files: Sequence[IncomingFile]) -> dict[Path, tuple[str, ...]]
 
 def _names_in(file: IncomingFile) -> tuple[str, ...]:
     with open_archive(file.path, ZIP_POLICY) as archive:
-        names = without_documentation(archive.names)
+        names = without_companions(archive.names)
+    if "xl/workbook.xml" in names:
+        raise not_read("an Excel file")
     if not names:
         hint = "Pack one run for each dataset: <dataset>.txt."
         raise InvalidContent.of(EMPTY.problem("the zip holds no files", hint))
-    if file.dataset and len(names) > 1:
-        raise Refused.of(
-            PAIRING,
-            f"{file.name} holds {len(names)} files, and one dataset ({file.dataset}) was given for it.",
-            "Name the files in the zip <dataset>.txt, or <dataset>.<seed>.txt, and leave the dataset out.",
-        )
     return names
 
 
@@ -239,13 +246,22 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
     folder.mkdir()
     try:
         with open_archive(file.path, policy, shared) as archive:
-            members = {
-                name: folder / str(number) for number, name in enumerate(without_documentation(archive.names))
-            }
+            names = without_companions(archive.names)
+            members = {name: folder / str(number) for number, name in enumerate(names)}
             archive.extract(members)
     except InvalidContent as error:
         raise Refused.for_files([FileReport(file.name, file.dataset or "", error.report)]) from error
-    return [_run_file(file, f"{file.name}/{name}", name, path) for name, path in members.items()]
+    members = without_metadata(members)
+    if file.dataset and len(members) > 1:
+        raise Refused.of(
+            PAIRING,
+            f"{file.name} holds {len(members)} files, and one dataset ({file.dataset}) was given for it.",
+            "Name the files in the zip <dataset>.txt, or <dataset>.<seed>.txt, and leave the dataset out.",
+        )
+    first, *others = (_run_file(file, f"{file.name}/{name}", name, path) for name, path in members.items())
+    companions = ", ".join(quote(name.encode()) for name in archive.names if name not in members)
+    left_out = f"{file.name} has files that are not runs and were left out: {companions}"
+    return [replace(first, left_out=left_out if companions else ""), *others]
 
 
 def _run_file(file: IncomingFile, shown_name: str, name: str, path: Path) -> RunFile:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
@@ -9,7 +11,8 @@ from django.conf import settings
 
 from evaluation.archives.compression import BLOCK, FileLimits, open_blocks
 from evaluation.core.errors import InvalidContent
-from evaluation.runs.forms import recognize, write_as_trec
+from evaluation.runs.forms import recognize, trec_text, write_as_trec
+from evaluation.runs.json_runs import JSON
 from evaluation.runs.problems import UNKNOWN_DOCUMENTS_SHARE, no_lines, refuse_binary
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset
@@ -19,6 +22,12 @@ DOCUMENTS = 2_000
 #: Topics that the file and the dataset share, over all that either has: at least so many. Topics alone are weak
 #: evidence, since many collections number theirs from 1.
 LEAST_ALIKE, LEAST_ALIKE_WITHOUT_CORPUS = 0.1, 0.5
+#: JSON files that describe a run, or its results.
+_METADATA = re.compile(
+    r"(?:.*/)?(?:meta(?:data)?|config(?:uration)?|(?:hyper)?param(?:eter)?s|hparams|settings|arg(?:ument)?s"
+    r"|package(?:-lock)?|environment|results|metrics|scores|evaluation)\.json",
+    re.IGNORECASE,
+)
 
 
 def datasets_of(path: Path) -> list[Dataset]:
@@ -42,6 +51,26 @@ def datasets_of(path: Path) -> list[Dataset]:
             # A corpus that has the documents says more than topics do.
             found.setdefault((corpus is not None, alike), []).append(dataset)
     return found[max(found)] if found else []
+
+
+def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
+    """Return the files, by name, without JSON that is metadata by its name and no run, or all if there are no others.
+
+    A file whose JSON is damaged may be a run and remains.
+    """
+    kept = {
+        name: path for name, path in files.items() if not (_METADATA.fullmatch(name) and _is_no_run(path))
+    }
+    return kept or dict(files)
+
+
+def _is_no_run(path: Path) -> bool:
+    """Return whether a file is valid JSON, but in no format of runs."""
+    try:
+        with trec_text(path):
+            return False
+    except InvalidContent as error:
+        return all(problem.code == JSON and not problem.lines for problem in error.report.problems)
 
 
 def _ids(path: Path) -> tuple[set[str], list[str]]:

@@ -264,6 +264,7 @@ def _queue_jobs(submission: Submission, arrivals: Sequence[_StoredFile], run_tag
         run, report, stored = arrival.run, arrival.report, arrival.stored
         payload: dict[str, Any] = {"run_tag": run_tag} if run_tag else {}
         log = [f"Received {run.name} for {run.dataset}{f' as seed {run.seed}' if run.seed else ''}."]
+        log += [f"{run.left_out}."] if run.left_out else []
         if report is None or stored is None:
             log.append("The file is large: a worker will validate and score it in one pass.")
         else:

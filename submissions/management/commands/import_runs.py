@@ -47,13 +47,16 @@ class Command(CurationCommand):
         if not options["folder"].is_dir():
             raise CommandError(f"{options['folder']} is a file: name the folder of the runs.")
         try:
-            taken = import_runs(
+            taken, left_out = import_runs(
                 options["folder"], dataset, submitter=person, team=team, participants=options["participants"],
                 architecture=Architecture(options["architecture"]), public=not options["private"],
             )  # fmt: skip
         except BulkRefused as refused:
             raise CommandError(_described(refused)) from refused
-        return f"{len(taken):,} runs are submitted for {dataset.name}; one notice tells how they ended."
+        remark = f" Left out, as not runs: {', '.join(left_out)}." if left_out else ""
+        return (
+            f"{len(taken):,} runs are submitted for {dataset.name}; one notice tells how they ended.{remark}"
+        )
 
 
 def _described(refused: BulkRefused) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.archives.zip import ZipPolicy, is_zip, open_archive, without_documentation
+from evaluation.archives.zip import ZipPolicy, is_zip, open_archive, without_companions
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from tests.fuzz.bombs import BOMBS, zip_of
@@ -87,8 +87,28 @@ def test_backslashes_of_windows_stand_between_folders(tmp_path: Path) -> None:
 
 def test_descriptions_beside_other_files_are_told_by_their_names() -> None:
     names = ["README.md", "runs/LICENSE", "readme_first.txt", "CITATION.cff", "nfcorpus.txt", "licensed.txt"]
-    assert without_documentation(names) == ("nfcorpus.txt", "licensed.txt")
-    assert without_documentation(["readme.txt"]) == ("readme.txt",)
+    assert without_companions(names) == ("nfcorpus.txt", "licensed.txt")
+    assert without_companions(["readme.txt"]) == ("readme.txt",)
+
+
+def test_companions_of_other_files_are_told_by_their_extensions() -> None:
+    companions = (
+        "run.sh", "src/train.PY", "paper.pdf", "notes.md", "plot.png", "logs/demo.log", "params.yaml", "a.yml",
+        "pyproject.toml", "runs/search.ipynb", "report.html", "LICENSE", "Makefile", "requirements.txt",
+    )  # fmt: skip
+    runs = (
+        "demo.txt",
+        "demo.run",
+        "metadata.json",
+        "a.py.txt",
+        "b.log.gz",
+        "md",
+        "c.tsv",
+        "sh.csv",
+        "d.jsonl",
+    )
+    assert without_companions([*companions, *runs]) == runs
+    assert without_companions(companions) == companions
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import pickle
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,13 +91,40 @@ def test_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
     assert refused(written(tmp_path, bytes(data)))[0] == "compression"
 
 
-@pytest.mark.parametrize(("content", "name"), [
-    (lzma.compress(RUN), "xz"), (b"PK\x03\x04" + RUN, "zip"), (gzip.compress(lzma.compress(RUN)), "xz"),
+CSV = "Write its rows as CSV with a line of column names"
+PICKLE = "Write its content as JSON or CSV, and send that: `json.dump` for a dict, `to_csv` for a frame."
+TEXT = "Send plain text, uncompressed or as .gz, .zst, or .bz2. Pack several files into a zip."
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+@pytest.mark.parametrize(("content", "name", "hint"), [
+    (lzma.compress(RUN), "an xz file", TEXT), (b"PK\x03\x04" + RUN, "a zip file", TEXT),
+    (b"PAR1\x15\x04\x15", "a Parquet file",
+     f"{CSV}, and send that: `frame.to_csv('table.csv', index=False)` in pandas."),
+    *((pickle.dumps(RUN, protocol), "a Python pickle", PICKLE) for protocol in range(2, 6)),
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n", "a Git LFS pointer",
+     "It only names a file. Run `git lfs pull`, and send the file itself."),
+    (b"%PDF-1.7\n", "a PDF file", "Send the data itself as text, not a document about it."),
+    (b"SQLite format 3\0\x10\0", "an SQLite database", f"{CSV}, and send that."),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an Excel file", "Save the sheet as CSV, and send that."),
+    (b"\x93NUMPY\1\0v\0{", "a NumPy file", f"{CSV}, with ids of queries and documents, and send that."),
 ])  # fmt: skip
-def test_other_kinds_are_named(tmp_path: Path, content: bytes, name: str) -> None:
-    code, message = refused(written(tmp_path, content))
-    assert code == "compression"
-    assert f"a {name} file" in message
+def test_other_kinds_are_named_with_what_to_send(
+    tmp_path: Path, content: bytes, name: str, hint: str, compress: Callable[[bytes], bytes]
+) -> None:
+    (problem,) = check_run(written(tmp_path, compress(content)), ScoringTarget()).problems
+    assert problem.code == "compression"
+    assert problem.message == f"this is {name}, which is not read here"
+    assert problem.hint == hint
+
+
+@pytest.mark.parametrize("query", ["PAR1", "version", "SQLite", "NUMPY"])
+def test_query_ids_that_begin_as_other_kinds_do_are_read(tmp_path: Path, query: str) -> None:
+    for separator in (" ", "\t"):
+        line = separator.join((query, "Q0", "d1", "1", "2.5", "tag")).encode()
+        report = check_run(written(tmp_path, line), ScoringTarget(query_ids=[query]))
+        assert report.problems == ()
+        assert report.statistics.known_queries == 1
 
 
 def test_a_file_compressed_twice_is_refused(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def rows(form: str, separator: str = "\t") -> str:
             quoted = document.replace('"', '""')
             cell = f'"{quoted}"' if '"' in document and separator in ",;" else document
             fields = {"q": query, "d": cell, "r": rank, "z": rank - 1, "s": score, "0": "Q0", "t": "tag"}
+            fields |= {"f": float(rank), "g": float(rank - 1)}
             lines.append(separator.join(str(fields[each]) for each in form))
     return "\n".join(lines) + "\n"
 
@@ -58,6 +59,11 @@ ACCEPTED = {
     "MS MARCO, ranks from 0": rows("qdz"),
     "MS MARCO with scores": rows("qdrs"),
     "MS MARCO with spaces": rows("qdr", " "),
+    "MS MARCO, ranks with a decimal point": rows("qdf"),
+    "MS MARCO, ranks from 0 with a decimal point": rows("qdg", ","),
+    "MS MARCO with scores, ranks with a decimal point": rows("qdfs", " "),
+    "without a tag, ranks with a decimal point": rows("q0dfs"),
+    "TREC as CSV, ranks with a decimal point": rows("q0dfst", ","),
     "MS MARCO as CSV": rows("qdr", ","),
     "MS MARCO with a comment": "# made by hand\n" + rows("qdr"),
     "MS MARCO in CR LF and with a byte order mark": "\ufeff" + rows("qdr").replace("\n", "\r\n"),
@@ -69,6 +75,7 @@ ACCEPTED = {
     "columns with names": "qid,docid,rank,score\n" + rows("qdrs", ","),
     "columns with names in quotes": '"query_id";"doc_id";"score"\n' + rows("qds", ";"),
     "columns with names and ranks alone": "query-id\tpassage-id\trank\n" + rows("qdr"),
+    "columns with names and ranks from 0 alone": "query-id\tpassage-id\trank\n" + rows("qdz"),
     "PyTerrier": "qid,docid,docno,rank,score,query\n" + "".join(
         f'{query},{number},{name},{number},{score},"first, of 2 words"\n'.replace('a"b', '"a""b"')
         for query, scores in SCORES.items() for number, (name, score) in enumerate(scores.items())
@@ -145,6 +152,24 @@ def test_the_order_of_queries_that_begin_with_a_number_sign_changes_no_score(tmp
         assert scored.means == {"nDCG@10": pytest.approx(0.6815495, abs=1e-6)}
 
 
+@pytest.mark.parametrize(("start", "form", "separator"), [
+    ("qid\tdocid\trank\tscore\n", "qdrs", "\t"), ("query,doc,score\n", "qds", ","), ("qid docid rank\n", "qdr", " "),
+    ("qid\tdocid\trank\n", "qdz", "\t"), ("# ours\nquery;doc;score\n# two, words\n", "qds", ";"),
+    ("# made by hand\n", "qdr", "\t"), ("# made by hand\n", "q0drst", " "), ("", "qdr", "\t"),
+])  # fmt: skip
+def test_results_count_where_all_queries_begin_with_a_number_sign(
+    tmp_path: Path, start: str, form: str, separator: str
+) -> None:
+    content = start + rows(form, separator).replace("\n2", "\n#2")
+    qrels = Qrels.from_dict({"#1": {"d3": 1}, "#2": {"d4": 1}})
+    path = tmp_path / "run"
+    path.write_text(content)
+    scored = score_run(path, ScoringTarget(qrels), ["RR"])
+    assert scored.report.problems == ()
+    assert scored.report.statistics.lines == 8
+    assert scored.per_query[:, 0].tolist() == [1.0, 0.5]
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [("#1 Q0 d 1 nan tag", "score"), ("#1 Q0 d 1 2", "fields"), ("#1 Q0 d 1 2 a b", "fields")],
@@ -191,6 +216,60 @@ def test_ranks_that_could_be_grades_are_accepted_under_names(tmp_path: Path) -> 
     assert check(tmp_path, "qid docid rank\n" + content).problems == ()
 
 
+@pytest.mark.parametrize("row", ["#1,d1,", "#1,d1,nan", "#1,d1,high"])
+def test_a_damaged_row_below_names_is_reported_and_no_comment(tmp_path: Path, row: str) -> None:
+    content = f"query,doc,score\n# two, words, here\n{row}\n#1,d2,8.5\n#1,d3,7.5\n"
+    problem = only(check(tmp_path, content, query_ids=["#1"]))
+    assert (problem.code, problem.lines) == ("fields", (3,))
+    assert row in problem.message
+
+
+def test_a_comment_below_names_may_have_as_many_words_as_columns(tmp_path: Path) -> None:
+    report = check(tmp_path, "qid docid rank\n# by hand\n1 a 1\n1 b 2\n2 a 1\n")
+    assert report.problems == ()
+    assert report.statistics.lines == 3
+
+
+def test_ranks_with_a_decimal_point_that_could_be_grades_have_the_same_hint(tmp_path: Path) -> None:
+    problem = only(check(tmp_path, "1\ta\t1.0\n1\tb\t2.0\n2\ta\t1.0\n"))
+    assert "add the header line `qid docid rank`" in problem.hint
+
+
+@pytest.mark.parametrize("depth", [3, 20])
+def test_scores_that_recur_over_queries_are_recognized_without_names(tmp_path: Path, depth: int) -> None:
+    """Reciprocal rank fusion writes 1 / 61, 1 / 62, and so on, for every query."""
+    path, queries = tmp_path / "run", [f"q{number}" for number in range(9)]
+    hits = ((query, rank) for query in queries for rank in range(1, depth + 1))
+    path.write_text("".join(f"{query}\td{rank}\t{1 / (60 + rank)}\n" for query, rank in hits))
+    qrels = Qrels.from_dict({query: {f"d{1 + number % 3}": 1} for number, query in enumerate(queries)})
+    scored = score_run(path, ScoringTarget(qrels), ["RR"])
+    assert scored.report.problems == ()
+    assert scored.report.statistics.lines == 9 * depth
+    assert scored.per_query[:, 0].tolist() == pytest.approx([1, 1 / 2, 1 / 3] * 3)
+
+
+@pytest.mark.parametrize("grades", [("0.5",), ("0.33", "0.5", "0.67", "0.5", "0.33", "0.5")])
+def test_fractional_grades_without_names_are_no_run(tmp_path: Path, grades: tuple[str, ...]) -> None:
+    lines = [f"{query}\td{place}\t{grade}\n" for query in range(9) for place, grade in enumerate(grades)]
+    assert only(check(tmp_path, "".join(lines), query_ids=())).code == "fields"
+
+
+@pytest.mark.parametrize("query", ["{1}", "[1]"])
+def test_a_rank_with_a_decimal_point_is_no_json(tmp_path: Path, query: str) -> None:
+    report = check(
+        tmp_path, GOOD.replace("1 Q0", f"{query} Q0").replace(" 1 ", " 1.0 "), query_ids=[query, "2"]
+    )
+    assert report.valid
+    assert report.statistics.known_queries == 2
+
+
+def test_ranks_with_a_decimal_point_that_agree_with_scores_have_no_warning(tmp_path: Path) -> None:
+    lines = "".join(f"1 Q0 {name} {rank}.0 {4 - rank} t\n" for rank, name in enumerate("abc", 1))
+    assert "rank_order" not in {problem.code for problem in check(tmp_path, lines).problems}
+    swapped = lines.replace("a 1.0", "a 2.0", 1).replace("b 2.0", "b 1.0")
+    assert "rank_order" in {problem.code for problem in check(tmp_path, swapped).problems}
+
+
 def test_problems_of_a_table_name_its_lines(tmp_path: Path) -> None:
     damaged = "# ours\nqid,docid,score\n1,a,2.5\n1,b\n1,a,1.5\n2,a,high\n2,b,0.5\n"
     problems = {problem.code: problem.lines for problem in check(tmp_path, damaged).errors}
@@ -205,13 +284,23 @@ def test_problems_of_a_table_name_its_lines(tmp_path: Path) -> None:
     ('{"qid": "1", "docid": "a", "score": 0.5}\n{"qid": "1", "docid": "b", "score": NaN}\n',
      "query '1' has the score NaN for document 'b'"),
     ('{"1": {"d1": "0.5"}}', "query '1' has a score that is not a number for document 'd1'"),
-    ('{"1": {"d1": true}}', "query '1' has a score that is not a number for document 'd1'"),
     ('{"1": ["d1", "d2"]}', "query '1' has no score for document 'd1'"),
     ('{"1": {"d1": null}}', "query '1' has no score for document 'd1'"),
 ])  # fmt: skip
 def test_scores_of_json_are_named_by_query_and_document(tmp_path: Path, content: str, message: str) -> None:
     problem = only(check(tmp_path, content))
     assert problem.code == "score"
+    assert problem.message == message
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ('{"1": {"d1": true}}', "query '1' has a score that is not a number for document 'd1'"),
+    ('{"model": {"name": "bm25"}}', "query 'model' has a score that is not a number for document 'name'"),
+    ('{"datasets": ["a", "b"], "model": "bm25"}', "query 'model' has no object of document scores"),
+])  # fmt: skip
+def test_json_of_settings_is_named_as_no_run(tmp_path: Path, content: str, message: str) -> None:
+    problem = only(check(tmp_path, content))
+    assert problem.code == "json"
     assert problem.message == message
 
 

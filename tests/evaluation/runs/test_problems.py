@@ -415,23 +415,46 @@ def plain_check(line: bytes, seen: set[tuple[bytes, bytes]]) -> str | None:
 
 
 def test_measures_that_read_deeper_than_the_run_are_named(tmp_path: Path) -> None:
-    measures = ("nDCG@10", "R@100", "AP", "R@1000", "Judged@20")
+    measures = (
+        "nDCG@10",
+        "R@100",
+        "AP",
+        "RR",
+        "RBP",
+        "Rprec",
+        "Hole@100",
+        "Judged@20",
+        "R@1000",
+        "Judged@60",
+    )
     run = tmp_path / "run.txt"
     run.write_text(
         "".join(f"{query} Q0 d{n} {n} {100 - n} tag\n" for query in "12" for n in range(query == "1", 50))
     )
     report = check_run(run, ScoringTarget(query_ids=["1", "2"], measures=measures))
     problem = only(report)
-    assert (problem.severity, problem.code, problem.count) == ("warning", "shallow", 2)
-    assert (
-        problem.message
-        == "at most 50 documents for a query: R@100, R@1000 may be lower than with more documents"
+    assert (problem.severity, problem.code, problem.count) == ("warning", "shallow", 6)
+    assert problem.message == (
+        "at most 50 documents for a query: R@100, AP, Rprec, R@1000 may be lower and Hole@100, Judged@60 may be higher "
+        "or lower than with more documents"
     )
     assert report.valid
     assert report.statistics.depth == 50
     # The longest ranking decides, and a corpus has no more documents than it has.
-    for documents, shallow in ((50, ()), (51, ("R@100", "R@1000"))):
+    capped = ("R@100", "AP", "Rprec", "Hole@100", "R@1000", "Judged@60")
+    for documents, shallow in ((50, ()), (51, capped)):
         ids = DocumentIds.build([f"d{n}" for n in range(documents)], tmp_path / "ids")
         assert ScoringTarget(measures=measures, document_ids=ids).capped_measures(50) == shallow
     assert ScoringTarget(measures=measures).capped_measures(1000) == ()
     assert ScoringTarget(measures=measures, candidates_only=True).capped_measures(50) == ()
+
+
+def test_a_share_of_the_documents_retrieved_may_rise_or_fall(tmp_path: Path) -> None:
+    run = tmp_path / "run.txt"
+    run.write_text("".join(f"1 Q0 d{n} {n} {100 - n} tag\n" for n in range(5)))
+    for measures, names in ((("Hole@10",), "Hole@10"), (("RR", "Hole(beir)@10"), "Hole(beir)@10")):
+        problem = only(check_run(run, ScoringTarget(query_ids=["1"], measures=measures)))
+        assert problem.message == (
+            f"at most 5 documents for a query: {names} may be higher or lower than with more documents"
+        )
+    assert check_run(run, ScoringTarget(query_ids=["1"], measures=("RR", "P@5"))).problems == ()

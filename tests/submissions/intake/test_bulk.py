@@ -93,11 +93,15 @@ def test_each_run_is_by_its_participant_and_one_notice_tells_of_all(
     assert "Delft" in client.get("/api/v1/datasets/demo/board/").content.decode()
 
 
-def test_a_readme_and_what_systems_add_are_no_runs(demo: Dataset, folder: Path, curator: User) -> None:
-    for name in ("README.md", "desktop.ini", "one.txt~"):
+def test_companions_of_the_runs_are_left_out_and_named(
+    demo: Dataset, folder: Path, curator: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("README.md", "run.sh", "desktop.ini", "one.txt~"):
         (folder / name).write_text("no run")
+    (folder / "metadata.json").write_text('{"model": "BM25"}')
     bring(folder, "demo", curator)
     assert Submission.objects.count() == 3
+    assert "Left out, as not runs: README.md, metadata.json, run.sh." in capsys.readouterr().out
 
 
 def test_a_bulk_of_one_run_is_told_of_as_one(demo: Dataset, tmp_path: Path, curator: User) -> None:

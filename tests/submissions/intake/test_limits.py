@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 from django.test import Client
+from django.utils.html import escape
 
 from leaderboard.models import Dataset
 from submissions.models import Job, Submission
@@ -218,6 +220,89 @@ def test_descriptions_beside_the_runs_of_a_zip_are_left_out(demo: Dataset, api: 
     assert [job["dataset"] for job in answer.body["jobs"]] == ["demo"]
     alone = api.submit(dataset=None, file=upload(zipped({"README.md": "# Runs"}), "runs.zip"))
     assert "README.md" in alone.problem("unknown_dataset")["message"]
+
+
+COMPANIONS = {
+    "README.md": "# Runs", "run.sh": "#!/bin/sh\n", "paper.pdf": "%PDF-1.7\n", "logs/demo.log": "indexing\n",
+    "params.yaml": "k1: 0.9\n", "metadata.json": '{"model": "BM25", "date": "2026-01-01"}',
+    "src/config.json": '{"k1": 0.9, "b": 0.4}', "params.json": '{"datasets": ["demo"], "seed": 1}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dataset", ["demo", None])
+def test_companions_of_the_runs_in_a_zip_are_left_out_with_a_remark(
+    demo: Dataset, api: Api, signed_in: Client, dataset: str | None
+) -> None:
+    content = zipped({**COMPANIONS, "demo.txt": run_text()})
+    message = f"runs.zip has files that are not runs and were left out: {', '.join(COMPANIONS)}"
+    fields = {} if dataset is None else {"dataset": dataset}
+    checked = api.post("check/", file=upload(content, "runs.zip"), **fields)
+    assert checked.body["valid"] is True
+    assert checked.body["statistics"]["lines"] == 240
+    assert checked.problem("left_out") == {
+        "severity": "warning", "code": "left_out", "count": 1, "message": message, "lines": [],
+        "hint": "Nothing to do. If one is a run, name it <dataset>.txt.",
+    }  # fmt: skip
+    page = signed_in.post("/submit/", {"action": "check", "several": upload(content, "runs.zip"), **fields})
+    assert escape(message) in page.content.decode()
+    sent = api.submit(dataset=dataset, file=upload(content, "runs.zip"))
+    assert [job["dataset"] for job in sent.body["jobs"]] == ["demo"]
+    work()
+    (job,) = Job.objects.all()
+    assert job.state == "done"
+    assert f"{message}." in job.log
+
+
+def test_the_remark_on_a_zip_is_made_once(demo: Dataset, secret: Dataset, api: Api) -> None:
+    content = zipped({"run.sh": "", "demo.txt": run_text(), "secret.txt": run_text()})
+    assert api.submit(dataset=None, file=upload(content, "runs.zip")).status == 201
+    assert [job.log.count("run.sh") for job in Job.objects.order_by("pk")] == [1, 0]
+
+
+@pytest.mark.parametrize("content", [
+    '{"q1": {"d1": 0.5', '{"q1": {"d1": NaN}}', '{"q1": {"d1": "0.5"}}', '{"q1": ["d1"]}', '{"bm25": {"k1": 0.9}}',
+    "q1 Q0 d1 1 high mine\n", "",
+])  # fmt: skip
+def test_json_that_may_be_a_run_is_never_left_out(demo: Dataset, api: Api, content: str) -> None:
+    answer = api.submit(
+        dataset=None, file=upload(zipped({"demo.txt": run_text(), "results.json": content}), "runs.zip")
+    )
+    assert answer.status == 400
+    assert "results.json" in str(answer.body)
+    assert not Submission.objects.exists()
+
+
+def test_a_run_named_as_results_is_scored_and_other_json_is_refused(
+    demo: Dataset, secret: Dataset, api: Api
+) -> None:
+    run = json.dumps({query: {f"d{rank}": 9.5 - rank for rank in range(1, 9)} for query in QUERIES})
+    sent = api.submit(file=upload(zipped({"results.json": run, "config.json": '{"k1": 0.9}'}), "runs.zip"))
+    assert sent.status == 201
+    assert Job.objects.get().file_name == "runs.zip/results.json"
+    other = api.submit(
+        dataset=None, file=upload(zipped({"demo.txt": run_text(), "model.json": '{"k1": 0.9}'}), "a.zip")
+    )
+    assert other.problem("json")["message"] == "query 'k1' has no object of document scores"
+
+
+def test_many_companions_leave_room_for_runs(demo: Dataset, api: Api) -> None:
+    plots = {f"plot-{number}.png": "x" for number in range(99)}
+    content = zipped({**plots, "demo.txt": run_text()})
+    assert api.submit(dataset=None, file=upload(content, "runs.zip")).status == 201
+
+
+def test_an_excel_file_is_no_zip_of_runs(demo: Dataset, api: Api) -> None:
+    content = zipped(
+        {
+            "[Content_Types].xml": "<Types/>",
+            "xl/workbook.xml": "<workbook/>",
+            "xl/worksheets/sheet1.xml": "<x/>",
+        }
+    )
+    for dataset in ("demo", None):
+        problem = api.submit(dataset=dataset, file=upload(content, "run.xlsx")).problem("compression")
+        assert problem["message"] == "this is an Excel file, which is not read here"
+        assert problem["hint"] == "Save the sheet as CSV, and send that."
 
 
 def test_a_zip_of_windows_powershell_is_read(demo: Dataset, api: Api) -> None:
