@@ -102,6 +102,8 @@ def run_pack(arguments: argparse.Namespace) -> int:
             _print_report(validation.report)
             rebuilt = scratch / "rebuilt"
             described = rebuild(validation, rebuilt)
+            if arguments.template:
+                _check_template(described.kind)
             _check_deeply(rebuilt)
             from evaluation.engines.prompts import prompt_remarks
 
@@ -119,6 +121,16 @@ def run_pack(arguments: argparse.Namespace) -> int:
         write_archive(rebuilt, out, arguments.headers)
     print(_summary(out, described))
     return 0
+
+
+def _check_template(kind: CheckpointKind) -> None:
+    """Raise ModelFailure if no engine asks a model of this kind with a prompt template."""
+    from evaluation.engines import ENGINES
+
+    kinds = ENGINES["cross-encoder"].checkpoints
+    if kind not in kinds:
+        message = f"--template is for {' and '.join(kinds)} models, and this is a {kind}; pack it without --template"
+        raise ModelFailure("invalid_parameter", message)
 
 
 def _check_deeply(rebuilt: Path) -> None:

@@ -1,9 +1,9 @@
 """Reading test collections in BEIR layout: `corpus.jsonl` and `queries.jsonl`, plain or gzip, as a stream.
 
 One JSON object a line. A document has `_id`, `text` and optionally `title`; a query has `_id` and `text`. Whole
-numbers are read as their decimal text, a missing or null text as empty. Documents with empty text are kept. Blank
-lines are skipped. Problems are collected over the whole file, so that the sender sees every class of problem at once,
-with its count and its first five lines.
+numbers are read as their decimal text, a text that is missing, null, or NaN as empty. Documents with empty text are
+kept. Blank lines are skipped. Problems are collected over the whole file, so that the sender sees every class of
+problem at once, with its count and its first five lines.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _iterate_records(
         except orjson.JSONDecodeError:
             if not line.strip():
                 continue
-            record = _parse_leniently(line, number, findings)
+            record = parse_leniently(line, number, findings)
             if record is None:
                 continue
         if problem := _normalize(record):
@@ -270,15 +270,15 @@ def _normalize(record: Any) -> str | None:
 
 
 def as_text(value: Any) -> str | None:
-    """Return an id or text as a string, empty for null, the digits of a whole number, and None for anything else."""
+    """Return an id or text as a string: empty for null and NaN, digits for a whole number, None for anything else."""
     if isinstance(value, str):
         return value
-    if value is None:
+    if value is None or value != value:  # pandas writes a missing value as NaN
         return ""
     return str(value) if type(value) is int else None
 
 
-def _parse_leniently(line: bytes, number: int, findings: FileProblems) -> Any:
+def parse_leniently(line: bytes, number: int, findings: FileProblems) -> Any:
     """Parse what orjson refuses but Python's json writes: lone surrogates (replaced by U+FFFD) and NaN."""
     try:
         text = line.decode("utf-8")

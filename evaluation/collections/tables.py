@@ -22,6 +22,7 @@ from evaluation.collections.beir import (
     FileProblems,
     as_text,
     iterate_lines,
+    parse_leniently,
 )
 from evaluation.collections.other_formats import (
     Record,
@@ -170,11 +171,9 @@ def _text(path: Path, line: int, value: Any) -> str:
 
 def has_other_names(path: Path, part: str) -> bool:
     """Return whether `corpus.jsonl` or `queries.jsonl` names ids and texts differently from BEIR, by its first line."""
-    line = next((line for _, line in iterate_lines(path, FileProblems(path.name)) if line.strip()), b"")
-    try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return False
+    problems = FileProblems(path.name)
+    line = next((line for _, line in iterate_lines(path, problems) if line.strip()), b"")
+    record = parse_leniently(line, 1, problems)
     named = isinstance(record, dict) and column_places(tuple(record), ("_id", _text_column(part))) is not None
     return named and not ("_id" in record and "text" in record)
 
@@ -189,6 +188,8 @@ def _columns(
         for column in (*needed, *optional):
             place = _place(cells, column)
             value = None if place is None else row[cells[place]]
+            if value != value:  # pandas writes a missing value as NaN
+                value = None
             if column in needed and (place is None or (value is None and not column.endswith("text"))):
                 name = column.removeprefix("query ")
                 what = f"no value in a column {name} (there are {', '.join(map(str, row))})"
@@ -230,7 +231,7 @@ def _json(path: Path) -> Iterator[Row]:
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError:
-            row = None
+            row = parse_leniently(line, number, problems)
         if not isinstance(row, dict):
             raise wrong(path, [number], "a line that is not one JSON object", "Write one object a line.")
         yield number, row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -52,12 +52,14 @@ class JudgementLine(NamedTuple):
 class _Form(NamedTuple):
     """The columns of query, document, and grade in a table; the separator is empty for white space.
 
-    `width` is the exact number of fields, 0 under a header, where further columns are ignored.
+    `width` is the exact number of fields, 0 under a header, where further columns are ignored. `quoted` is True if
+    double quotes enclose fields. In tables separated by commas or semicolons they always may.
     """
 
     separator: str
     places: tuple[int, ...]
     width: int
+    quoted: bool = False
 
 
 def whole_grade(text: str) -> int | None:
@@ -71,19 +73,25 @@ def judgement_lines(
 ) -> Iterator[JudgementLine]:
     """Yield the judgments in a file's lines, and note other lines in `problems`.
 
-    The first line decides the format of all. `clean` is applied to the cells of tables under a header.
+    The first line decides the format of all. `clean` is applied to the cells of tables under a header. Double quotes
+    around fields are removed if the header or the first row has them.
     """
     texts = _decoded(lines, problems)
+    form = None
     for number, text in texts:
         if not text.strip():
             continue
-        form = _header(text)
+        if form is None:
+            form = _header(text)
+            if form is not None:
+                continue
+            form = _headless(text)
+            clean = clean if form is None else str
         if form is not None:
-            yield from _table(texts, form, problems, clean)
-            return
-        form = _headless(text)
-        if form is not None:
-            yield from _table(chain([(number, text)], texts), form, problems, str)
+            cells = _split(text, form.separator)
+            quoted = form.quoted or _is_quoted([cells[place] for place in form.places if place < len(cells)])
+            form = form._replace(quoted=quoted)
+            yield from _table(chain([(number, text)], texts), form, problems, clean)
             return
         problems.note(_line_problem(text), number)
 
@@ -107,15 +115,25 @@ def _fields(text: str) -> list[str]:
     return [field.decode() for field in text.encode().split()]
 
 
+def _split(text: str, separator: str) -> list[str]:
+    return text.split(separator) if separator else _fields(text)
+
+
+def _is_quoted(cells: Sequence[str]) -> bool:
+    """Return whether at least two cells are in double quotes: a single one may be an id that has quotes."""
+    stripped = [cell.strip() for cell in cells]
+    return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in stripped) > 1
+
+
 def _header(text: str) -> _Form | None:
     for separator in ("\t", ",", ";", ""):
-        cells = text.split(separator) if separator else _fields(text.removeprefix("#"))
+        cells = _split(text if separator else text.removeprefix("#"), separator)
         places = column_places(cells, _COLUMNS)
         if places is not None:
-            return _Form(separator, places, 0 if separator else len(cells))
+            return _Form(separator, places, 0 if separator else len(cells), _is_quoted(cells))
     names = text.lower().split("\t")
     if len(names) == 3 and "-id" in names[0] and whole_grade(names[2].strip()) is None:
-        return _Form("\t", (0, 1, 2), 3)  # BEIR's layout in other words
+        return _Form("\t", (0, 1, 2), 3, _is_quoted(names))  # BEIR's layout in other words
     return None
 
 
@@ -132,7 +150,7 @@ def _headless(text: str) -> _Form | None:
     if len(fields) == 3 and text.count("\t") == 2:
         return _Form("\t", (0, 1, 2), 3)
     if len(fields) == 4:
-        return _Form("", (0, 2, 3), 4)
+        return _Form("\t" if text.count("\t") == 3 and _is_quoted(fields) else "", (0, 2, 3), 4)
     if len(fields) == 3 and whole_grade(fields[2]) is not None and fields[1].upper() not in ("0", "Q0"):
         return _Form("", (0, 1, 2), 3)
     return None
@@ -152,7 +170,7 @@ def _line_problem(text: str) -> str:
 def _table(
     texts: Iterator[tuple[int, str]], form: _Form, problems: LineProblems, clean: Callable[[str], str]
 ) -> Iterator[JudgementLine]:
-    for number, cells in _rows(texts, form.separator, problems):
+    for number, cells in _rows(texts, form, problems):
         if len(cells) <= max(form.places) or (form.width and len(cells) != form.width):
             problems.note("fields", number)
             continue
@@ -161,13 +179,13 @@ def _table(
 
 
 def _rows(
-    texts: Iterator[tuple[int, str]], separator: str, problems: LineProblems
+    texts: Iterator[tuple[int, str]], form: _Form, problems: LineProblems
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, cells) of each row that is not blank; a row that spans lines has the number of its first line."""
-    if separator in ("", "\t"):
+    if form.separator in ("", "\t") and not form.quoted:
         for number, text in texts:
             if text.strip():
-                yield number, text.split("\t") if separator else _fields(text)
+                yield number, _split(text, form.separator)
         return
     first = last = 0
 
@@ -177,7 +195,7 @@ def _rows(
             first, last = first or number, number
             yield text + "\n"
 
-    rows = csv.reader(feed(), delimiter=separator, strict=True, skipinitialspace=True)
+    rows = csv.reader(feed(), delimiter=form.separator or " ", strict=True, skipinitialspace=True)
     while True:
         first = 0
         try:

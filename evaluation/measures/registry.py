@@ -5,6 +5,7 @@ Of the names of a measure, ir_measures' is the canonical one; those of trec_eval
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Family:
     #: Whether it looks for answers in the documents' texts.
     reads_texts: bool = False
     higher_is_better: bool = True
+    #: Number of documents that the measure needs if it has no cutoff.
+    depth: int = 0
 
     @property
     def key(self) -> str:
@@ -50,6 +53,9 @@ class Family:
         return f"{self.name}({self.parameter}){self.unit}".lower()
 
 
+_HIGHEST_CUTOFF = 100_000
+#: More documents change RBP by p^depth at most. Boards show four decimals at most.
+_RBP_RESIDUAL = 0.00005
 _JARVELIN = "Järvelin & Kekäläinen, TOIS 20(4), 2002"
 _TREC = "Buckley & Voorhees, in TREC: Experiment and Evaluation in Information Retrieval, 2005"
 _BEIR = "Thakur et al., BEIR, NeurIPS Datasets and Benchmarks 2021"
@@ -65,6 +71,7 @@ def rank_biased_precision(persistence: float) -> Family:
         "(1 − p) Σ_{i≤k} rel_i · p^{i−1}",
         "Moffat & Zobel, TOIS 27(1), 2008", "optional", parameter=f"p={persistence:g}",
         aliases=("RBP@{k}", "RBP") if persistence == 0.8 else (),
+        depth=math.ceil(math.log(_RBP_RESIDUAL, persistence)),
     )  # fmt: skip
 
 
@@ -86,14 +93,14 @@ _ALL = (
         "Σ_{i≤k} g_i / log₂(i + 1), divided by the same sum over the ideal ranking; g_i is the grade at rank i",
         _JARVELIN, "optional", binary=False,
         aliases=("ndcg_cut_{k}", "ndcg_cut.{k}", "NDCG@{k}", "ndcg_at_{k}", "ndcg", "NDCG"),
-        trec_eval=("ndcg_cut_{k}", "ndcg"),
+        trec_eval=("ndcg_cut_{k}", "ndcg"), depth=_HIGHEST_CUTOFF,
     ),
     Family(
         "nDCG", formulas.ndcg_exponential,
         "nDCG with gains that double with each grade, as web search uses it.",
         "Σ_{i≤k} (2^{g_i} − 1) / log₂(i + 1), divided by the same sum over the ideal ranking",
         "Burges et al., ICML 2005", "optional", binary=False, parameter="dcg='exp-log2'",
-        aliases=("ndcg_burges@{k}", "ndcg_burges"),
+        aliases=("ndcg_burges@{k}", "ndcg_burges"), depth=_HIGHEST_CUTOFF,
     ),
     Family(
         "AP", formulas.average_precision,
@@ -101,7 +108,7 @@ _ALL = (
         "(1 / R) Σ_{i≤k} rel_i · P@i; R is the number of relevant documents",
         _TREC, "optional",
         aliases=("map_cut_{k}", "map_cut.{k}", "MAP@{k}", "map_at_{k}", "map", "MAP", "average_precision"),
-        trec_eval=("map_cut_{k}", "map"),
+        trec_eval=("map_cut_{k}", "map"), depth=_HIGHEST_CUTOFF,
     ),
     Family(
         "RR", formulas.reciprocal_rank,
@@ -156,12 +163,14 @@ _ALL = (
     Family(
         "Rprec", formulas.r_precision, "Precision at as many documents as are relevant.", "(1 / R) Σ_{i≤R} rel_i",
         _TREC, "none", aliases=("R-prec", "RPrec", "r_precision", "R-precision"), trec_eval=("Rprec",),
+        depth=_HIGHEST_CUTOFF,
     ),
     Family(
         "Bpref", formulas.bpref,
         "How seldom judged non-relevant documents stand above relevant ones; unjudged documents are passed over.",
         "(1 / R) Σ_{relevant r retrieved} (1 − min(N above r, R) / min(N, R)); N counts judged non-relevant documents",
         "Buckley & Voorhees, SIGIR 2004", "none", aliases=("bpref",), trec_eval=("bpref",),
+        depth=_HIGHEST_CUTOFF,
     ),
     rank_biased_precision(0.8),
     Family(
@@ -200,7 +209,6 @@ DEFAULT_MEASURES = (
     "nDCG@10", "nDCG@100", "AP", "RR@10", "R@100", "R@1000", "R_cap@100", "P@10", "Success@5", "Success@20", "Hole@10",
 )  # fmt: skip
 
-_HIGHEST_CUTOFF = 100_000
 _CUTOFF = r"(?:@|_at_|_cut_|_cut\.|_|\.)"
 #: Name, parameters, cutoff and its unit, as in `P(rel=2)@10`, `P@10(rel=2)`, `precision_at_10`, or ranx' `P@10-l2`.
 _NAME = re.compile(
@@ -210,6 +218,13 @@ _NAME = re.compile(
 #: ranx writes RBP(p=0.95) as rbp.95.
 _RANX_RBP = re.compile(r"rbp\.([0-9]{1,4})(?![0-9])", re.IGNORECASE)
 _PERSISTENCE = re.compile(r"p=(0?\.[0-9]{1,4})")
+#: Parameters of ir_measures with their default values → keys of the families that have them.
+_DEFAULTS = {
+    "dcg='log2'": ("ndcg()",),
+    "judged_only=false": (
+        "ndcg()", "ndcg(dcg='exp-log2')", "ap()", "rr()", "p()", "r()", "success()", "rprec()",
+    ),
+}  # fmt: skip
 _LEVEL = re.compile(r"rel\s*=\s*([0-9]{1,4})")
 
 
@@ -239,8 +254,11 @@ class Measure:
 
     @property
     def depth(self) -> int:
-        """Number of documents of a ranking that it reads; 0 if unlimited or counted in other units."""
-        return 0 if self.family.unit else self.cutoff or 0
+        """Number of documents of a ranking that it needs; 0 if any number is enough, or the unit is not documents.
+
+        Judgments do not change this number, so that a warning about a shallow run reveals nothing of hidden ones.
+        """
+        return 0 if self.family.unit else self.cutoff or self.family.depth
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -318,10 +336,14 @@ def _parse_any(text: str) -> Measure | None:
             level = int(found.group(1))
         else:
             others.append(part.replace('"', "'").replace(" ", "").lower())
+    defaults = [part for part in others if part in _DEFAULTS]
+    others = [part for part in others if part not in _DEFAULTS]
     family = FAMILIES.get(f"{name.lower()}({','.join(others)}){unit or ''}") or _rank_biased(name, others)
     if family is None and not others and not unit:
         family = _BY_NAME.get(_bare(name))
-    if family is None or (cutoff and family.cutoff == "none") or (level is not None and not family.binary):
+    if family is None or any(family.key not in _DEFAULTS[part] for part in defaults):
+        return None
+    if (cutoff and family.cutoff == "none") or (level is not None and not family.binary):
         return None
     return Measure(family, int(cutoff) if cutoff else None, level)
 

@@ -132,7 +132,7 @@ class AnswerTexts:
                 document = _parsed(line)
                 if (name := str(document["_id"])) in asking:
                     text = document.get("text")
-                    text = "" if text is None else str(text)
+                    text = "" if text is None or text != text else str(text)  # null or NaN
                     words = _words(text)
                     lengths[name] = len(words)
                     for query in asking[name]:

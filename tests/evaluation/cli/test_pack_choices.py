@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,14 @@ from evaluation.checkpoints.archives import validate_archive
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from tests.evaluation.engines.test_rerankers import PROGRAMS
 from tests.evaluation.tiny_families import byte_tokenizer, save_transformer
-from tests.evaluation.tiny_models import tiny_dense, tiny_masked_language_model
+from tests.evaluation.tiny_models import (
+    tiny_cross_encoder,
+    tiny_dense,
+    tiny_masked_language_model,
+    tiny_splade,
+    tiny_static,
+    tiny_t5,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +86,31 @@ def test_the_template_of_a_language_model(tmp_path: Path, capsys: pytest.Capture
     assert main(["pack", "reranker", "--template", "qwen3-reranker"]) == 0
     described = read_archive(tmp_path / "reranker.tar.zst")
     assert (described.kind, described.template) == (CheckpointKind.CROSS_ENCODER, "qwen3-reranker")
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(tiny_dense, "sentence-encoder"), (tiny_static, "static-embeddings"), (tiny_splade, "sparse-encoder")],
+)
+def test_a_template_for_a_model_that_takes_none_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], Path], kind: str
+) -> None:
+    make(tmp_path / "model")
+    assert main(["pack", "model", "--template", "monot5", "--no-trial"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"error: invalid_parameter: --template is for cross-encoder and seq2seq models, and this is a {kind}; pack it "
+        "without --template"
+    )
+    assert not (tmp_path / "model.tar.zst").exists()
+
+
+@pytest.mark.parametrize("make", [tiny_cross_encoder, tiny_t5])
+def test_a_template_for_another_model_that_takes_one_is_stored(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    make(tmp_path / "model")
+    assert main(["pack", "model", "--template", "mmonot5", "--no-trial"]) == 0
+    assert read_archive(tmp_path / "model.tar.zst").template == "mmonot5"
 
 
 def test_a_template_that_the_model_brings_stays_recognized(tmp_path: Path) -> None:

@@ -78,7 +78,9 @@ def test_a_lone_surrogate_becomes_a_replacement_character(tmp_path: Path) -> Non
         ('{"_id": true, "text": "a"}', "not_a_string"),
         ('{"_id": 123456789012345678901, "text": "a"}', "not_a_string"),
         ('{"_id": "x", "text": 7.5}', "not_a_string"),
-        ('{"_id": "x", "text": NaN}', "not_a_string"),
+        ('{"_id": NaN, "text": "a"}', "missing_id"),
+        ('{"_id": "x", "text": Infinity}', "not_a_string"),
+        ('{"_id": "x", "title": -Infinity, "text": "a"}', "not_a_string"),
         ('{"_id": "x", "text": ["a"]}', "not_a_string"),
         ('{"_id": "x", "title": false, "text": "a"}', "not_a_string"),
         ('{"_id": "x", "contents": "a"}', "missing_text"),
@@ -110,6 +112,21 @@ def test_null_texts_and_whole_numbers_are_read(tmp_path: Path) -> None:
     path = write(tmp_path, "\n".join(lines))
     assert list(read_corpus(path)) == [("7", "", ""), ("2", "", ""), ("3", "20", "0")]
     assert list(read_queries(path)) == [("7", ""), ("2", ""), ("3", "0")]
+
+
+def test_nan_is_read_as_null(tmp_path: Path) -> None:
+    lines = (
+        '{"_id": "1", "title": "a", "text": NaN}\n'
+        '{"_id": "2", "title": NaN, "text": "b c"}\n'
+        '{"_id": "3", "text": NaN}\n'
+    )
+    path = write(tmp_path, lines)
+    assert list(read_corpus(path)) == [("1", "a", ""), ("2", "", "b c"), ("3", "", "")]
+    assert list(read_queries(path)) == [("1", ""), ("2", "b c"), ("3", "")]
+    found, nulls = check_corpus(path), check_corpus(write(tmp_path, lines.replace("NaN", "null")))
+    assert (found.documents, found.empty_documents, found.mean_words) == (3, 1, 1.0)
+    assert (nulls.empty_documents, nulls.mean_words) == (1, 1.0)
+    assert check_queries(write(tmp_path, lines, "queries.jsonl")).empty_queries == 2
 
 
 @pytest.mark.parametrize("field", ["abstract", "contents"])

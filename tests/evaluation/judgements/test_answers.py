@@ -221,6 +221,14 @@ def test_lines_that_are_nested_as_deep_as_is_accepted_are_verified(tmp_path: Pat
     assert (ends.tolist(), lengths.tolist()) == ([2], [2])
 
 
+def test_a_text_that_is_nan_has_no_words_to_verify(tmp_path: Path) -> None:
+    files = tmp_path / "answers.jsonl", tmp_path / "corpus.jsonl"
+    files[0].write_text('{"_id": "q1", "answers": ["nan"]}\n')
+    files[1].write_text('{"_id": "d1", "text": NaN}\n{"_id": "d2", "text": "my nan"}\n')
+    ends, lengths = AnswerTexts(*files).read({"q1": ["d1", "d2"]}, lambda: None)["q1"]
+    assert (ends.tolist(), lengths.tolist()) == ([0, 2], [0, 2])
+
+
 def test_a_file_has_a_bounded_number_of_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_check, "MOST", 3)
     file = tmp_path / "answers.jsonl"

@@ -92,6 +92,34 @@ def test_ids_with_commas_semicolons_and_other_spaces_are_whole(tmp_path: Path) -
     }
 
 
+@pytest.mark.parametrize("separator", ["\t", ","])
+@pytest.mark.parametrize("names", ["query-id corpus-id score", '"query-id" "corpus-id" "score"', ""])
+@pytest.mark.parametrize("rows", ["q1 d1 2,q1 d2 0,q2 d1 1", '"q1" "d1" "2","q1" "d2" "0","q2" "d1" "1"',
+                                  '"q1" "d1" 2,"q1" "d2" 0,"q2" "d1" 1'])  # fmt: skip
+def test_fields_in_double_quotes(tmp_path: Path, separator: str, names: str, rows: str) -> None:
+    lines = [line.replace(" ", separator) for line in (names, *rows.split(",")) if line]
+    assert read(tmp_path, "\r\n".join(lines) + "\r\n").as_dict() == READ
+
+
+@pytest.mark.parametrize(
+    ("content", "ids"),
+    [
+        # Numbers without quotes, as pandas writes them with csv.QUOTE_NONNUMERIC.
+        ('"query-id"\t"corpus-id"\t"score"\n1\t"d1"\t1\n1\t"d 2"\t0\n'.replace(" ", "_"), ["d1", "d_2"]),
+        ('"1"\t"d""1"""\t"1"\n"1"\t"d2"\t"0"\n', ['d"1"', "d2"]),
+        ('"query-id"\t"corpus-id"\t"score"\n1\td"1"\t1\n1\td"2\t1\n', ['d"1"', 'd"2']),
+        ('"1"\t"0"\t"d1"\t"1"\n"1"\t"0"\t"d""2"\t"1"\n', ['d"2', "d1"]),
+        ('"query-id" "corpus-id" "score"\n"1" "d1" 1\n', ["d1"]),
+        # Nothing else in these files is in quotes, so that the ids have them.
+        ('query-id\tcorpus-id\tscore\n1\t"d1"\t1\n1\t"d""2"""\t1\n1\t"d3\t1\n', ['"d""2"""', '"d1"', '"d3']),
+        ('1\t"d1"\t1\n1\td"2"\t1\n', ['"d1"', 'd"2"']),
+        ('1 0 "d1" 1\n1 0 d"2" 1\n', ['"d1"', 'd"2"']),
+    ],
+)
+def test_quotes_within_ids_remain(tmp_path: Path, content: str, ids: list[str]) -> None:
+    assert list(read(tmp_path, content).as_dict()["1"]) == ids
+
+
 @pytest.mark.parametrize(
     ("content", "code", "line"),
     [
@@ -107,6 +135,7 @@ def test_ids_with_commas_semicolons_and_other_spaces_are_whole(tmp_path: Path) -
         ("1 Q0 d1 1 12.5 tag\n", "run", 1),
         ("1 0 184\n", "fields", 1),
         ("qid\tdocid\trel\nq1\td1\n", "fields", 2),
+        ('"qid"\t"docid"\t"rel"\n"q1"\t"d1"\t"1"\n"q1"\t"d\\"2"\t"1"\n', "fields", 3),
     ],
 )
 def test_other_files_are_named_with_their_line(tmp_path: Path, content: str, code: str, line: int) -> None:

@@ -31,8 +31,7 @@ def test_spellings(spelling: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "", "nDCG@0", "nDCG@x", "P", "R", "Bpref@10", "nDCG(rel=2)@10", "Accuracy@5", "nDCG(dcg='log2')@10", "AP@1000000",
-    "@10",
+    "", "nDCG@0", "nDCG@x", "P", "R", "Bpref@10", "nDCG(rel=2)@10", "Accuracy@5", "AP@1000000", "@10",
     "Hole(other)@10", "RBP(p=1)", "RBP(p=1.5)", "RBP(p=0.0)", "RBP(p=-0.5)", "RBP(q=0.5)", "RBP(p=0.12345)",
     "P(p=0.5)@10",
 ])  # fmt: skip
@@ -61,6 +60,41 @@ def test_names_that_are_none(text: str) -> None:
 ])  # fmt: skip
 def test_spellings_of_other_tools(spelling: str, name: str) -> None:
     assert parse_measure(spelling).name == name
+
+
+@pytest.mark.parametrize(("spelling", "name"), [
+    ("nDCG(dcg='log2')@10", "nDCG@10"), ('nDCG(dcg="log2")@10', "nDCG@10"), ("nDCG(dcg='log2')", "nDCG"),
+    ("nDCG(judged_only=False, dcg='log2')@10", "nDCG@10"), ("nDCG@10(judged_only=False)", "nDCG@10"),
+    ("nDCG(dcg='exp-log2',judged_only=False)@10", "nDCG(dcg='exp-log2')@10"),
+    ("AP(judged_only=False)", "AP"), ("MAP(judged_only=False)@100", "AP@100"), ("RR(judged_only=False)@10", "RR@10"),
+    ("P(judged_only=False)@5", "P@5"), ("R(judged_only=False)@100", "R@100"), ("Rprec(judged_only=False)", "Rprec"),
+    ("Success(judged_only=False)@5", "Success@5"),
+    # A dataset may have another level of relevance than 1, the default of ir_measures.
+    ("P(judged_only=False,rel=1)@5", "P(rel=1)@5"), ("RR(rel=1)", "RR(rel=1)"),
+])  # fmt: skip
+def test_default_values_of_ir_measures_may_be_stated(spelling: str, name: str) -> None:
+    assert parse_measure(spelling).name == name
+
+
+@pytest.mark.parametrize("text", [
+    "nDCG(judged_only=True)@10", "nDCG(gains={0:0,1:2})@10", "nDCG(gains={0:0,1:2},judged_only=False)@10",
+    "AP(dcg='log2')", "nDCG(dcg='log2',dcg='exp-log2')@10", "Bpref(judged_only=False)", "RBP(judged_only=False)",
+    "Hole(judged_only=False)@10", "R(judged_only=False)@5kt",
+])  # fmt: skip
+def test_other_values_and_parameters_of_other_measures_are_refused(text: str) -> None:
+    with pytest.raises(UnknownMeasureError, match="is not supported"):
+        parse_measure(text)
+
+
+@pytest.mark.parametrize(("name", "depth"), [
+    ("nDCG@10", 10), ("RR@10", 10), ("Hole@20", 20), ("Judged@20", 20), ("Upper(RR)@10", 10),
+    # (1 − p) Σ_{i>d} p^{i−1} = p^d is below 0.00005 from this depth on.
+    ("RBP", 45), ("RBP(p=0.95)", 194), ("RBP(p=0.95)@20", 20),
+    ("RR", 0), ("R@5kt", 0),
+    ("nDCG", 100_000), ("nDCG(dcg='exp-log2')", 100_000), ("AP", 100_000), ("Rprec", 100_000), ("Bpref", 100_000),
+])  # fmt: skip
+def test_how_many_documents_a_measure_needs(name: str, depth: int) -> None:
+    assert parse_measure(name).depth == depth
 
 
 @pytest.mark.parametrize(("name", "close"), [

@@ -325,6 +325,32 @@ def test_json_lines_with_other_names_are_taken(
     assert asked == ("q1", "what")
 
 
+def test_nan_in_json_lines_with_other_names_is_read_as_null(tmp_path: Path) -> None:
+    corpus = '{"docid": 1, "title": NaN, "contents": "wings"}\n{"docid": 2, "title": "t", "contents": NaN}\n'
+    files = {"corpus.jsonl": corpus, "queries.jsonl": '{"qid": "q1", "query": "what"}'}
+    imported = take(write(tmp_path, {**files, "qrels.csv": "qid,docid,rel\nq1,1,1\n"}))
+    documents = list(read_corpus(path_of(Area.FILES, imported.version.corpus_sha256)))
+    assert documents == [("1", "", "wings"), ("2", "t", "")]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"docid": NaN, "contents": "a"}', "no value in a column _id (there are docid, contents)"),
+        ('{"docid": 2, "contents": Infinity}', "'inf' is neither a text nor a whole number"),
+    ],
+)
+def test_other_values_that_are_not_finite_are_refused_with_their_line(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    files = {
+        "corpus.jsonl": f'{{"docid": 1, "contents": "wings"}}\n{line}\n',
+        "queries.csv": CSV["queries.csv"],
+    }
+    problem = refused(write(tmp_path, {**files, "qrels.csv": CSV["qrels.csv"]}))
+    assert (problem.message, problem.lines) == (f"corpus.jsonl: {message}", (2,))
+
+
 @pytest.mark.parametrize(
     ("document", "code"),
     [
