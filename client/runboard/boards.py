@@ -8,10 +8,12 @@ import pandas as pd
 
 from runboard import answers
 
-#: Numeric columns that replace a text column, such as “0.330–0.424”. They are present in every frame.
+#: Numeric columns that replace a column of tests, such as “0.330–0.424”. They are present in every frame, also while
+#: the site computes the tests.
 _NUMBERS = {
     "interval": ("low", "high"),
     "ranks": ("rank_low", "rank_high"),
+    "p-best": ("p-best",),
     "delta-interval": ("delta_low", "delta_high"),
     "p-baseline": ("p-baseline", "p_baseline_corrected"),
     "wins": ("wins", "ties", "losses"),
@@ -30,9 +32,10 @@ def as_frame(board: answers.Board) -> pd.DataFrame:
     # Columns that this board lacks come last, so that no column is missing on any board.
     keys += [key for key in _NUMBERS if key not in keys]
     shown = [name for key in keys for name in _NUMBERS.get(key, (key,))]
-    own = (board["measure"], "delta")
-    others = dict.fromkeys(f"{key}_{end}" for row in board["rows"] for key in row["intervals"] if key not in own
-                           for end in ("low", "high"))  # fmt: skip
+    # On a benchmark, each dataset's score may have an interval.
+    scores = [column["key"] for column in board["columns"] if column["group_slug"] == "effectiveness"]
+    own = (board["measure"], *_NUMBERS)
+    others = [f"{key}_{end}" for key in scores if key not in own for end in ("low", "high")]
     names = list(dict.fromkeys([*_FACTS, *shown, *others]))
     frame = pd.DataFrame([_record(row) for row in board["rows"]], columns=names)
     for name in frame.columns.difference(["baseline", "doubtful"]):

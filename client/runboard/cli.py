@@ -19,7 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from runboard.answers import Submission
-from runboard.client import ENDED, Client
+from runboard.client import ENDED, Client, has_ended
 from runboard.errors import Refused, SiteUnavailable, in_words, library_missing
 from runboard.login import checked_token, write_login
 from runboard.terminal import say
@@ -284,11 +284,23 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
-    return _show(_client(arguments).cancel(arguments.submission), arguments.json)
+    site = _client(arguments)
+    before = site.status(arguments.submission)
+    status = _show(site.cancel(arguments.submission), arguments.json)
+    if has_ended(before):
+        told = f"{before['id']} had already ended ({before['state']}), so there was nothing to cancel."
+        say(told, file=sys.stderr)
+    return status
 
 
 def _withdraw(arguments: argparse.Namespace) -> int:
-    return _show(_client(arguments).withdraw(arguments.submission, arguments.why), arguments.json)
+    site = _client(arguments)
+    before = site.status(arguments.submission)
+    status = _show(site.withdraw(arguments.submission, arguments.why), arguments.json)
+    if before["state"] == "withdrawn":
+        reason = before["withdrawal_reason"]
+        say(f"{before['id']} was already withdrawn. Its reason is still “{reason}”.", file=sys.stderr)
+    return status
 
 
 def _show(submission: Submission, as_json: bool) -> int:

@@ -126,11 +126,12 @@ class Client:
     def board(self, slug: str, **view: Any) -> pd.DataFrame:
         """Return the board of a dataset or benchmark, one row per result.
 
-        Columns are the API's keys, so they do not change when other systems are submitted. Cells that the page
-        writes as text are numbers: `low` and `high` are the ends of the score's interval, `delta_low` and `delta_high`
-        those of the difference from the baseline, `rank_low` and `rank_high` the range of ranks, and `wins`, `ties`,
-        and `losses` counts. Numbers are unrounded, and percentages are fractions (0.1 is 10%). Ranks count among the
-        rows with the same `ranked_among`. `attrs` has the title, summary, measure, and permalink of the board.
+        Columns are the API's keys. Filters and other submissions do not change them; a column without values is empty.
+        Cells that the page writes as text are numbers: `low` and `high` are the ends of the score's interval,
+        `delta_low` and `delta_high` those of the difference from the baseline, `rank_low` and `rank_high` the range of
+        ranks, and `wins`, `ties`, and `losses` counts. Numbers are unrounded, and percentages are fractions (0.1 is
+        10%). Ranks count among the rows with the same `ranked_among`. `attrs` has the title, summary, measure, and
+        permalink of the board.
 
         `view` is the query string of the board's page: `sort="AP"`, `architecture="dense"`, `max_mean_latency=20`.
         Raises Refused if the site has no such board.

@@ -200,7 +200,10 @@ class BoardSerializer(Answer):
     permalink = serializers.CharField()
     hardware = MachineSerializer(allow_null=True)
     hardware_choices = MachineSerializer(many=True)
-    columns = ColumnSerializer(many=True)
+    columns = ColumnSerializer(
+        many=True,
+        help_text="The same for every filter of rows; `values` are null in a column without values.",
+    )
     certainty = CertaintySettingsSerializer(allow_null=True)
     summary = SummarySerializer(allow_null=True)
     verdict = VerdictSerializer(allow_null=True)

@@ -76,7 +76,8 @@ VIEW_PARAMETERS = [
         "columns",
         str,
         many=True,
-        description=f"Keys of columns, or one of {', '.join(PRESETS)}. Without it every column is given.",
+        description=f"Keys of columns, or one of {', '.join(PRESETS)}. Without it every column is given, "
+        "whichever rows the view has.",
     ),
     OpenApiParameter("exact", bool, description="Of the page: an answer always has all published decimals."),
     OpenApiParameter("pin", str, many=True, description="Slugs of systems that stand on top."),

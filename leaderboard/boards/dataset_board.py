@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import NamedTuple
 
 from django.utils.translation import gettext_noop as _
 
+from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
-from leaderboard.boards.columns.about import ABOUT_SYSTEM, TRAINING, declared_columns
+from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED, SIZE, TRAINING
 from leaderboard.boards.columns.baseline import BaselineColumns
 from leaderboard.boards.columns.costs import BoardCosts, CostLine, fill_costs
-from leaderboard.boards.columns.judging import judging_notes, left_out_columns, notes_on_judges
+from leaderboard.boards.columns.judging import LEFT_OUT_COLUMN, judging_notes, notes_on_judges
 from leaderboard.boards.columns.measures import (
     PRIVATE_PART,
     REVEALED,
@@ -29,7 +30,7 @@ from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.dataset_notes import notes_on_results
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import DatasetFacts
-from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, filter_rows, resolved_sorts
+from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, filter_rows, leave_out_empty
 from leaderboard.boards.model import (
     ABOUT,
     DELTA,
@@ -68,7 +69,7 @@ from leaderboard.results.significance.types import (
     MeasureCertainty,
     verdict_of,
 )
-from leaderboard.results.values import is_about_judging
+from leaderboard.results.values import JUDGED_MEASURES, is_about_judging
 from leaderboard.systems.baselines import BM25
 
 
@@ -162,7 +163,8 @@ def dataset_board(
     revealed = [REVEALED] if any(column.group == PRIVATE_PART for column in board.columns) else []
     board.summary = _summary(board, facts, state)
     board.compared = sum(row.certainty is not None and row.certainty.delta is not None for row in board.rows)
-    _leave_out_empty(board, state)
+    found = filter_rows(board, board.rows, state)
+    leave_out_empty(board, found or board.rows, state, measure, every_kind=bool(found))
     apply_view(board, state, measure)
     board.notes = [
         *notes_on_results(facts, rows, board, base.versus),
@@ -244,14 +246,18 @@ def _shared_board(
     versus = BaselineColumns.of(shown, current, facts.name)
     sure = SignificanceColumns.of(certainty, measure, versus.shown)
     before_costs = [*_focus_columns(measure, sure, versus.head), *private_columns(shown, measure)]
-    after_costs = [other_column(name) for name in measures if name != measure]
-    after_costs += left_out_columns(sure.found)
+    expected, judged = {*measures, *facts.measures}, facts.qrels_id is not None and not facts.hidden
+    if judged:
+        expected.update([*JUDGED_MEASURES, upper_bound_of(facts.primary_measure) or ""])
+    after_costs = [other_column(name) for name in _measures(facts, [expected]) if name != measure]
+    after_costs += [LEFT_OUT_COLUMN] if judged else []
     of_public = gaps.gap_columns(versus.shown) if of_gaps is not None else ()
     last = [
         *of_public,
         *ABOUT_SYSTEM,
         TRAINING,
-        *declared_columns(shown, (each.parameters for each in shown)),
+        *DECLARED,
+        SIZE,
         *_PUBLISHED,
     ]
     lines = list(_lines(facts, shown, measure, current, sure.found, of_gaps))
@@ -283,20 +289,6 @@ def _without_numbers(entry: EntryRow) -> EntryRow:
     )
 
 
-def _leave_out_empty(board: Board, state: BoardState) -> None:
-    """Leave out the columns that no row of the view fills, but for what it is ordered by."""
-    needed = {sort.key for sort in resolved_sorts(board, state, board.measure)} | {board.measure}
-    rows = filter_rows(board, board.rows, state)
-    if not rows:
-        return
-    needed.update(key for row in rows for key, cell in row.cells.items() if cell.text)
-    board.columns = [
-        column
-        for column in board.columns
-        if column.key in needed or any(row.values.get(column.key) is not None for row in rows)
-    ]
-
-
 def _bm25(entries: Sequence[EntryRow], current: str) -> int | None:
     """The entry of our own BM25 that present results are compared with."""
     found = (
@@ -314,9 +306,9 @@ def _current_group(facts: DatasetFacts, entries: Sequence[EntryRow]) -> str:
     return present_group(facts.version_id, facts.qrels_id, public)
 
 
-def _measures(facts: DatasetFacts, scores: Sequence[Mapping[str, float]]) -> list[str]:
+def _measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> list[str]:
     """The dataset's measures that any row has; the primary one is always there, those of judging come last."""
-    had = set().union(*scores)
+    had = set[str]().union(*scores)
     own = [name for name in facts.measures or [facts.primary_measure] if name in had]
     return add_judged_measures(own or [facts.primary_measure], had, hidden=facts.hidden)
 

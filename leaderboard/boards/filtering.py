@@ -8,9 +8,19 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
 
+from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.costs import describe_costs
 from leaderboard.boards.facets import OF_DATASETS, count_facets, matches_facet, offered_facets
-from leaderboard.boards.model import EFFECTIVENESS, Board, Column, Counted, Row, Value
+from leaderboard.boards.model import (
+    EFFECTIVENESS,
+    JUDGED_SHARE,
+    OTHER_MEASURES,
+    Board,
+    Column,
+    Counted,
+    Row,
+    Value,
+)
 from leaderboard.boards.presets import choose_columns
 from leaderboard.boards.state import FACETS, ROWS_OF_A_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
@@ -136,6 +146,29 @@ def count_rows(rows: Sequence[Row]) -> Counted:
     return count_facets([row.facets for row in rows]), called
 
 
+def leave_out_empty(
+    board: Board, rows: Sequence[Row], state: BoardState, default: str, *, every_kind: bool
+) -> None:
+    """Drop columns without a value in `rows` from pages, unless the view sorts or filters by them.
+
+    Without `every_kind`, only figures and further measures are dropped. `data_columns` keeps every column.
+    """
+    board.data_columns = board.columns
+    needed = {default, *(sort.key for sort in resolved_sorts(board, state, default))}
+    needed.update(bounds.key for bounds in state.ranges)
+    needed.update(key for row in rows for key, cell in row.cells.items() if cell.text)
+
+    def stays(column: Column) -> bool:
+        if column.key in needed or not (
+            every_kind or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
+        ):
+            return True
+        values = (row.values.get(column.key) for row in rows)
+        return any(values) if column == SIZE else any(value is not None for value in values)
+
+    board.columns = [column for column in board.columns if stays(column)]
+
+
 def _take_page(board: Board, every: Sequence[Row], found: Sequence[Row], state: BoardState) -> None:
     """The pinned rows, then the page's. Pins survive filters, and come again on every page; their ranks are their own.
 
@@ -174,6 +207,8 @@ def _hide_groups(board: Board, state: BoardState) -> None:
     for column in board.columns:
         if column.group_slug:
             board.groups.setdefault(column.group_slug, column.group_label)
+    every = board.data_columns or board.columns
+    board.data_columns = [column for column in every if column.group_slug not in state.hidden]
     board.columns = [column for column in board.columns if column.group_slug not in state.hidden]
 
 

@@ -353,6 +353,8 @@ class Board:
     #: The columns that a page shows, and the presets that it offers, by name and label.
     shown: list[Column] = field(default_factory=list)
     presets: Sequence[tuple[str, str]] = ()
+    #: The columns of CSV, JSON, and the API: `columns` and those that no row of the view fills.
+    data_columns: list[Column] = field(default_factory=list)
     #: What the whole board says, in one sentence or two, and the column that a complete row has a value of.
     summary: Summary | None = None
     complete_by: str = ""

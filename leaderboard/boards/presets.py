@@ -7,6 +7,7 @@ have every column unless the address chooses some.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from django.utils.functional import Promise
@@ -69,6 +70,8 @@ _WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
 
 def choose_columns(board: Board, state: BoardState) -> None:
     """Choose what a page of the board shows, and offer its presets; exports follow only where the address chooses."""
+    if state.columns:
+        board.data_columns = _chosen(replace(board, columns=board.data_columns), state)
     board.shown = _chosen(board, state)
     board.presets = [
         (name, str(preset.label))

@@ -124,7 +124,9 @@ def test_the_columns_of_a_frame_are_keys_and_numbers(client: Client, small: Data
     work()
     work()  # the tests of the whole board
     after = client.board("small")
-    assert set(before.columns) <= set(after.columns)
+    assert set(before.columns) == set(after.columns)
+    for view in ({"q": "bm25"}, {"q": "nothing"}, {"cpu_only": 1}, {"zero_shot": 1}, {"max_AP": 0.0}):
+        assert list(client.board("small", **view).columns) == list(after.columns), view
     assert after.columns.is_unique
     assert "95% interval" not in after
     assert list(after["ranked_among"]) == ["scored", "scored"]
@@ -147,9 +149,17 @@ def test_a_benchmark_is_a_frame_and_an_export_like_a_dataset(
     benchmark = Benchmark.objects.create(slug="both", name="Both")
     for dataset in (small, make_published(tmp_path / "other", "other")):
         BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset)
-    client.submit(["small"], [run], system="Mine", architecture="dense")
+    before = client.board("both")
+    client.submit(["small"], [run], system="Mine", architecture="dense", parameter_count=7)
     work()
-    board = client.board("both").set_index("slug")
+    work()  # the tests of the whole board
+    after = client.board("both")
+    assert list(after.columns) == list(before.columns)
+    assert list(after.columns[-4:]) == ["small_low", "small_high", "other_low", "other_high"]
+    assert after["small_low"].notna().all()
+    for view in ({"q": "bm25"}, {"q": "nothing"}, {"zero_shot": 1}, {"provenance": "reported"}):
+        assert list(client.board("both", **view).columns) == list(after.columns), view
+    board = after.set_index("slug")
     assert board["small"].dtype == board["other"].dtype == board["mean"].dtype == "float64"
     assert board["coverage"].to_dict() == {"bm25": 2, "mine": 1}
     assert (board["wins"]["mine"], board["losses"]["mine"], board["wins"].dtype) == (1, 0, "Int64")
@@ -169,6 +179,26 @@ def test_a_submission_is_withdrawn_or_cancelled(
     assert "one: withdrawn" in capsys.readouterr().out
     assert list(client.board("small")["system"]) == ["BM25"]
     assert main(["withdraw", first, "--why", " "]) == 1
+
+
+def test_a_command_says_that_a_submission_was_already_withdrawn_or_had_ended(
+    logged_in: None, client: Client, small: Dataset, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent = client.submit(["small"], [run], system="Mine", architecture="dense")["id"]
+    work()
+    assert main(["cancel", sent, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["state"] == "done"
+    assert printed.err == f"{sent} had already ended (done), so there was nothing to cancel.\n"
+    withdraw = ["withdraw", sent, "--why"]
+    assert main([*withdraw, "a wrong file"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*withdraw, "another reason"]) == 0
+    assert capsys.readouterr().err == f"{sent} was already withdrawn. Its reason is still “a wrong file”.\n"
+    assert main(["cancel", sent]) == 0
+    assert (
+        capsys.readouterr().err == f"{sent} had already ended (withdrawn), so there was nothing to cancel.\n"
+    )
 
 
 def test_a_hint_follows_the_message_that_it_belongs_to(client: Client, small: Dataset, run: Path) -> None:

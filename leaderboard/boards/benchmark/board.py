@@ -23,16 +23,15 @@ from leaderboard.boards.benchmark.columns import (
 )
 from leaderboard.boards.benchmark.costs import LineCosts, is_usual
 from leaderboard.boards.benchmark.lines import BoardLines, available_measures, board_lines
-from leaderboard.boards.benchmark.rows import NOTE, fill_common, private_rows, rows_of, uses_common_mean
+from leaderboard.boards.benchmark.rows import NOTE, fill_common, private_rows, rows_of
 from leaderboard.boards.benchmark.significance import add_significance
-from leaderboard.boards.columns.about import declared_columns
 from leaderboard.boards.columns.baseline import difference_to, notes_on_baselines
 from leaderboard.boards.columns.marks import DOUBTFUL, SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.reported import has_doubtful
 from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, resolved_sorts
+from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, leave_out_empty, resolved_sorts
 from leaderboard.boards.model import Board, Column, Row
 from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.boards.summary import summarise
@@ -137,12 +136,8 @@ def _columns(
         over_all,
         state.view,
         difference=difference_to(_baseline_names(base)),
-        common=_needs_common(base.tables, state),
         weighted=bool(state.weights),
         costs=costs.columns,
-        declared=declared_columns(
-            (line.about for line in base.lines), (line.parameters for line in base.lines)
-        ),
     )
 
 
@@ -161,11 +156,6 @@ def _baseline_names(base: BoardLines) -> set[str]:
     return names | {BM25.name} if reported else names
 
 
-def _needs_common(tables: Tables, state: BoardState) -> bool:
-    """Whether a mean over common datasets says anything: where all rows are complete, it is their mean."""
-    return uses_common_mean(state) or not tables.complete
-
-
 def _view(
     facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState, own: Sequence[Row]
 ) -> Column:
@@ -178,10 +168,11 @@ def _view(
     if state.sorts:
         assign_ranks(board.rows, ranked_by.key, lower_is_better=ranked_by.better == "lower")
     said_enough = COMMON not in columns or fill_common(facts, board, tables, state)
-    if own:
-        board.rows, board.counted = [*board.rows, *own], None
+    leave_out_empty(board, board.rows, state, default, every_kind=False)
     if not said_enough:
         board.columns = [column for column in board.columns if column.key != COMMON]
+    if own:
+        board.rows, board.counted = [*board.rows, *own], None
     board.complete_by = _complete_by(board, facts, sort if sort == COMMON or sort in datasets else MEAN)
     board.summary = summarise(
         board,

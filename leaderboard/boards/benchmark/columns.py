@@ -12,7 +12,7 @@ from django.utils.translation import gettext_noop as _
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import Tables, plain
 from leaderboard.boards.benchmark.lines import BenchmarkLine
-from leaderboard.boards.columns.about import ABOUT_SYSTEM
+from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED, SIZE
 from leaderboard.boards.columns.weighted import WEIGHTED, weighted_column
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.model import EFFECTIVENESS, SYSTEM, Cell, Column, Kind, Value
@@ -87,15 +87,13 @@ def columns_of(
     view: str,
     *,
     difference: str,
-    common: bool,
     weighted: bool,
     costs: Sequence[Column],
-    declared: Sequence[Column],
 ) -> list[Column]:
     """All columns. One counted dataset is its own mean and needs no aggregates but the difference."""
     good = better(measure)
     several = facts.all_counted > 1
-    means = _means(facts, good, common=common) if several else []
+    means = _means(facts, good) if several else []
     aggregated = [*means, *_differences(facts, good, difference, several=several)]
     return [
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.about.system),
@@ -108,7 +106,8 @@ def columns_of(
         *map(over_all.filled, _RANKS if several else ()),
         *costs,
         *ABOUT_SYSTEM,
-        *declared,
+        *DECLARED,
+        SIZE,
     ]
 
 
@@ -118,13 +117,13 @@ def over(facts: BenchmarkFacts) -> str:
     return f"over {counted} of {every} datasets" if counted < every else f"over {every} datasets"
 
 
-def _means(facts: BenchmarkFacts, good: Direction, *, common: bool) -> list[Column]:
+def _means(facts: BenchmarkFacts, good: Direction) -> list[Column]:
     counted, every = len(facts.counted), facts.all_counted
     some = f"{counted} of {every}" if counted < every else ""
     mean = f"mean {over(facts)}, of complete rows only"
     return [
         Column(MEAN, _("Mean"), OVER_ALL, "score", good, unit=some, note=mean),
-        *([Column(COMMON, _("Common mean"), OVER_ALL, "score", good)] if common else []),
+        Column(COMMON, _("Common mean"), OVER_ALL, "score", good),
         Column(
             COVERAGE, _("Coverage"), OVER_ALL, "count", note=_("how many of the counted datasets the row has")
         ),

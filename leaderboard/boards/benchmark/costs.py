@@ -61,13 +61,10 @@ class LineCosts(NamedTuple):
         )
         with_baseline(shown.measured, next(bm25, None))
         stated_on, by_line = _stated(facts, rows)
-        keys = [line.key[:2] for line in lines]
-        figures = figure_columns([(by_line[key], {}) for key in keys if key in by_line])
-        columns = [
-            *cost_columns(shown.measured.values(), shown.machine, shown.dataset, state.corpus),
-            *(_stated_for(column, stated_on) for column in figures),
-        ]
-        return cls(shown, by_line, columns)
+        measured = cost_columns(shown.measured.values(), shown.machine, shown.dataset, state.corpus)
+        taken = [column.key for column in measured]
+        figures = figure_columns([(each, {}) for each in by_line.values()], taken)
+        return cls(shown, by_line, [*measured, *(_stated_for(column, stated_on) for column in figures)])
 
     def place(self, lines: Sequence[SystemLine], rows: Sequence[Row]) -> None:
         """Put the costs of each line into its row."""

@@ -133,9 +133,10 @@ LEAST_COMMON = 2
 
 
 def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> bool:
-    """The means over the datasets that all rows of the view have, which the column's head then names.
+    """Fill the means over the datasets that all rows of the view have, which the column's head then names.
 
-    Whether the column says enough to stay: a mean over one dataset of many says little, unless the view names it.
+    Return whether a page shows the column. If all rows are complete, it repeats the mean, and a mean over one dataset
+    of many says little, unless the view names it.
     """
     ranges = tuple(each for each in state.ranges if each.key != COMMON)
     looked_at = {
@@ -149,12 +150,9 @@ def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: Boar
         common_column(column, facts.counted, found.places) if column.key == COMMON else column
         for column in board.columns
     ]
-    return len(found.places) >= LEAST_COMMON or len(facts.counted) <= LEAST_COMMON or uses_common_mean(state)
-
-
-def uses_common_mean(state: BoardState) -> bool:
-    """Whether the view orders or filters by the mean over common datasets."""
-    return COMMON in {sort.key for sort in state.sorts} | {each.key for each in state.ranges}
+    says_enough = len(found.places) >= LEAST_COMMON or len(facts.counted) <= LEAST_COMMON
+    named = COMMON in {sort.key for sort in state.sorts} | {each.key for each in state.ranges}
+    return named or (says_enough and not tables.complete)
 
 
 NOTE = (

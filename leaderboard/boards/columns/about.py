@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from django.utils.translation import gettext_noop as _
@@ -74,9 +74,9 @@ TRAINING = Column(
     note=SELF_REPORTED,
     cell=lambda line: TRAININGS.get(line.about.training) if line.about.training else None,
 )
-#: By the name of what is declared.
-DECLARED = {
-    each.name: Column(
+#: Numbers that teams declare.
+DECLARED = tuple(
+    Column(
         each.key,
         each.head,
         ABOUT,
@@ -87,7 +87,7 @@ DECLARED = {
     )
     for each in DECLARED_NUMBERS
     if each.key
-}
+)
 #: The number of the model's weights, counted here or declared.
 SIZE = Column(
     "parameters",
@@ -98,14 +98,3 @@ SIZE = Column(
     note=_("counted here, else self-reported; 0 for lexical systems"),
     cell=lambda line: None if line.parameters is None else line.parameters / 1e6,
 )
-
-
-def declared_columns(systems: Iterable[Any], sizes: Iterable[int | None]) -> Sequence[Column]:
-    """Return the columns that any of the systems has values for, and the size column if any size is known."""
-    every = list(systems)
-    declared = [
-        column
-        for name, column in DECLARED.items()
-        if any(getattr(system, name) is not None for system in every)
-    ]
-    return [*declared, *([SIZE] if any(sizes) else [])]

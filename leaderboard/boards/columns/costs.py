@@ -279,22 +279,16 @@ def estimated_index(documents: int) -> CostColumn:
 def cost_columns(
     measured: Iterable[MeasuredEntry], machine: Machine | None, dataset: str = "", corpus: int = 0
 ) -> list[Column]:
-    """The columns that any of the measurements has a value for; `dataset` is named where the board has several.
+    """Return the columns of costs, whether or not any was measured; `dataset` is named if the board has several.
 
     With a `corpus` of so many documents, the size of its index is estimated beside the measured one.
     """
-    if machine is None:
-        return []
-    found, offered = list(measured), list(COSTS)
+    offered = list(COSTS)
     if corpus:
         place = next(number for number, each in enumerate(offered) if each.key == "index-bytes")
         offered.insert(place + 1, estimated_index(corpus))
-    group, currency = cost_group(machine, dataset), currency_of(found)
-    return [
-        _column(each, group, currency)
-        for each in offered
-        if any(each.value(one) is not None for one in found)
-    ]
+    group, currency = cost_group(machine, dataset), currency_of(measured)
+    return [_column(each, group, currency) for each in offered]
 
 
 def _column(each: CostColumn, group: str, currency: str) -> Column:
@@ -360,9 +354,10 @@ def _title(key: str, measured: MeasuredEntry) -> str:
     return ""
 
 
-def cost_group(machine: Machine, dataset: str = "") -> str:
-    """What the columns' common head says."""
-    return f"{EFFICIENCY} on {machine.name}" + (f", {dataset}" if dataset else "")
+def cost_group(machine: Machine | None, dataset: str = "") -> str:
+    """Return the common head of the columns."""
+    on_machine = f" on {machine.name}" if machine else ""
+    return f"{EFFICIENCY}{on_machine}{f', {dataset}' if dataset else ''}"
 
 
 def spread_of_latency(measured: MeasuredEntry) -> str:
@@ -441,7 +436,7 @@ class BoardCosts(NamedTuple):
         on_machine = with_baseline({one.entry_id: one for one in measured if one.machine == machine}, bm25)
         columns = cost_columns(on_machine.values(), machine, corpus=state.corpus)
         if state.weights:
-            columns.append(weighted_column(cost_group(machine) if machine else EFFICIENCY))
+            columns.append(weighted_column(cost_group(machine)))
         elsewhere = {one.entry_id for one in measured}.difference(on_machine)
         return cls(machine, machines, on_machine, len(elsewhere), columns)
 

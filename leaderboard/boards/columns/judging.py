@@ -20,7 +20,7 @@ LEFT_OUT = "own-team-left-out"
 #: A dataset with fewer judged relevant documents for a topic has sparse labels: much that is relevant is unjudged.
 SPARSE = 2
 
-_COLUMN = Column(
+LEFT_OUT_COLUMN = Column(
     LEFT_OUT,
     _("Own team left out"),
     JUDGED_SHARE,
@@ -29,12 +29,6 @@ _COLUMN = Column(
     note=_("the score without the documents that are judged only because this team’s runs found them"),
     cell=lambda line: None if line.certainty is None else line.certainty.without_own,
 )
-
-
-def left_out_columns(found: MeasureCertainty | None) -> Sequence[Column]:
-    """The column of scores without a team's own finds, where pools are known and any team fed one."""
-    known = found is not None and any(one.without_own is not None for one in found.entries.values())
-    return [_COLUMN] if known else []
 
 
 def judging_notes(rows: Sequence[Row], measure: str, found: MeasureCertainty | None) -> Iterator[str]:

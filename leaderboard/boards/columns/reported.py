@@ -82,7 +82,7 @@ def _column(key: FigureKey, split: set[str], taken: set[str]) -> Column:
     label = f"{key.name[:1].upper()}{key.name[1:]}" + (f", {key.hardware}" if key.hardware else "")
     slug = slugify(f"{key.name} {key.hardware}") or "figure"
     return Column(
-        key=slugify(f"{slug} {key.unit}") if slug in taken else slug,
+        key=slugify(f"{slug} {key.unit or 'reported'}") if slug in taken else slug,
         label=label,
         group=EFFICIENCY if key.name in COSTS else REPORTED_BESIDE,
         kind="figure",

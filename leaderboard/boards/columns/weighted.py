@@ -55,8 +55,10 @@ def fill_weighted(
     """
     weights = dict(state.weights)
     wanted = {name: COST_COLUMNS[name] for name in weights if name in COST_COLUMNS}
-    shown = {column.key for column in board.columns}
-    unmeasured = [name for name, key in wanted.items() if key not in shown]
+    filled = {
+        key for row in board.rows for key in wanted.values() if row[key].text or row[key].value is not None
+    }
+    unmeasured = [name for name, key in wanted.items() if key not in filled]
     if unmeasured:
         return [f"No weighted score: nothing here has a measured {' or '.join(unmeasured)}."]
     sign = -1.0 if lower_is_better else 1.0

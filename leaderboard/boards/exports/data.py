@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -20,7 +21,8 @@ def to_json_text(board: Board, cited: Citation) -> str:
 
 
 def to_json(board: Board, cited: Citation) -> dict[str, Any]:
-    """The board as plain values."""
+    """Return the board as plain values, with the same columns whichever rows the view has."""
+    board = replace(board, columns=board.data_columns)
     return {
         "title": board.title,
         "measure": board.measure,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from leaderboard.boards.exports.cells import Citation, key_of
-from leaderboard.boards.model import DELTA, Board, Column, Row, Value, reason_gone
+from leaderboard.boards.model import DELTA, EFFECTIVENESS, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.plain import safe_cell
 from leaderboard.results.kinds import QUARANTINED
@@ -17,7 +18,7 @@ from leaderboard.results.kinds import QUARANTINED
 LEADING = ("rank", "ranked_among")
 #: What every row says after them.
 TRAILING = ("configuration", "baseline", "training", "comparison_group", "missing_queries", "doubtful")
-#: And, where a board shows measured costs, how they were measured.
+#: And how costs were measured.
 MEASURED = (
     "hardware",
     "protocol",
@@ -44,10 +45,12 @@ Part = tuple[Sequence[str], Callable[[Row], Sequence[Value]]]
 def to_csv(board: Board, cited: Citation) -> str:
     """The board as CSV text: empty cells are missing values, differences are columns of their own.
 
-    CSV has no place beside its table, so every row says of which board and view it is, and where that stays.
+    The columns are the same whichever rows the view has. CSV has no place beside its table, so every row says of which
+    board and view it is, and where that stays.
     """
     from pandas import DataFrame, concat
 
+    board = replace(board, columns=board.data_columns)
     of_board = (board.measure, board.view or VIEWS[0], cited.moment, cited.url)
     parts: list[Part] = [(LEADING, _leading_cells), (TRAILING, partial(_trailing_cells, board))]
     parts += [*_beside(board), (OF_BOARD, lambda row: of_board)]
@@ -79,24 +82,30 @@ def _trailing_cells(board: Board, row: Row) -> Sequence[Value]:
 
 
 def _beside(board: Board) -> list[Part]:
-    """Further columns that the board's rows have: their names, and what makes their cells."""
+    """Further columns: their names, and what makes their cells."""
     found: list[Part] = []
     ends = {id(row): intervals(board, row) for row in board.rows}
-    known = set().union(*ends.values())
-    for key in (column.key for column in board.columns if column.key in known):
-        found.append(((f"{key} interval low", f"{key} interval high"), partial(_interval_cells, ends, key)))
-    if board.machine:
-        found.append((MEASURED, _measured_cells))
+    if board.certainty is not None or board.found_with is not None:
+        for key in filter(None, map(_key_with_interval, board.columns)):
+            found.append(
+                ((f"{key} interval low", f"{key} interval high"), partial(_interval_cells, ends, key))
+            )
+    found.append((MEASURED, _measured_cells))
     if board.certainty is not None:
         found.append((tested_columns(board.measure), partial(_tested_cells, board.certainty.settings.alpha)))
         found.append((RANK_ENDS, _rank_cells))
-    if any(row.entry.seed_count and row[column.key].spread for row in board.rows for column in board.columns):
-        found.append((SEEDS, partial(_seed_cells, board.measure)))
-    if any(row.ranked_in == QUARANTINED for row in board.rows):
-        found.append((UNDER_QUARANTINE, _quarantine_cells))
-    if any(_gone(row) for row in board.rows):
-        found.append((GONE, _gone_cells))
+    found += [
+        (SEEDS, partial(_seed_cells, board.measure)),
+        (UNDER_QUARANTINE, _quarantine_cells),
+        (GONE, _gone_cells),
+    ]
     return found
+
+
+def _key_with_interval(column: Column) -> str:
+    """Return the key of a column whose cells may have intervals, else an empty text."""
+    is_score = column.group.startswith(EFFECTIVENESS) and column.kind not in ("count", "figure")
+    return column.key if is_score or column.key == DELTA else ""
 
 
 def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:

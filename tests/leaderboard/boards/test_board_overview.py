@@ -134,8 +134,9 @@ def test_exports_and_api_have_every_column_unless_some_are_chosen(client: Client
         return [column["key"] for column in client.get(address + query).json()["columns"]]
 
     api = "/api/v1/datasets/demo/board/"
-    every = heads(text(client, "/datasets/demo/?columns=all"))
-    assert keys("") == keys("?columns=all") == keys("", api) == every
+    shown = heads(text(client, "/datasets/demo/?columns=all"))
+    assert keys("") == keys("?columns=all") == keys("", api)
+    assert [key for key in keys("") if key in shown] == shown
     assert keys("?columns=AP") == keys("?columns=AP", api) == ["system", "nDCG@10", "AP"]
     assert client.get("/datasets/demo/board.csv?columns=AP").content.decode().count("licence") == 0
     assert "MIT" not in text(client, "/datasets/demo/board.tex")

@@ -14,10 +14,19 @@ from django.db.models import F
 from django.test import Client
 
 from leaderboard.api.board_answers import BoardSerializer
+from leaderboard.core.audit import acting
 from leaderboard.core.cache.pages import clear_page_cache
-from leaderboard.models import BoardChange
-from leaderboard.results.publishing.visibility import withdraw_entries
-from tests.leaderboard.entries import make_system, score, scored_dataset
+from leaderboard.models import Benchmark, BoardChange, Entry
+from leaderboard.results.publishing.visibility import quarantine, withdraw_entries
+from tests.leaderboard.entries import (
+    cost,
+    machine,
+    make_system,
+    record_boards,
+    score,
+    score_seeds,
+    scored_dataset,
+)
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
@@ -150,20 +159,22 @@ def test_a_system_without_anything_public_has_no_page(client: Client) -> None:
     assert client.get(f"/api/v1/systems/{system.slug}/").status_code == 404
 
 
-def test_the_measure_in_focus_and_its_difference_stand_first_and_no_column_is_empty(client: Client) -> None:
+def test_the_measure_in_focus_and_its_difference_stand_first_and_no_column_of_a_page_is_empty(
+    client: Client,
+) -> None:
     dataset = scored_dataset(measures=["nDCG@10", "R@100", "Hole@10"])
     score(dataset, "BM25", baseline=True, ndcg=0.25, recall=0.5)
     score(dataset, "Dense", ndcg=0.5, recall=0.75, **{"Hole@10": 0.1})
 
     def keys(query: str) -> list[str]:
-        board = client.get(f"/datasets/{dataset.slug}/board.json{query}").json()
-        return [column["key"] for column in board["columns"]]
+        page = client.get(f"/datasets/{dataset.slug}/?columns=all&{query}").content.decode()
+        return re.findall(r'id="by-([^"]+)"', page)
 
     about = ["architecture", "provenance", "by", "training-data", "published", "submission"]
     assert keys("") == ["system", "nDCG@10", "delta", "relative", "R@100", "Judged@10", "Hole@10", *about]
-    assert keys("?measure=R@100")[:5] == ["system", "R@100", "delta", "relative", "nDCG@10"]
-    assert "Hole@10" not in keys("?q=bm25")  # no row that is shown has it
-    assert "Hole@10" in keys("?q=bm25&sort=Hole@10")
+    assert keys("measure=R@100")[:5] == ["system", "R@100", "delta", "relative", "nDCG@10"]
+    assert "Hole@10" not in keys("q=bm25")  # no row that is shown has it
+    assert "Hole@10" in keys("q=bm25&sort=Hole@10")
     page = client.get(f"/datasets/{dataset.slug}/?columns=all").content.decode()
     groups = re.findall(r'colspan="(\d)"[^>]*><span><em>([^<]+)', page)
     assert groups == [
@@ -173,6 +184,44 @@ def test_the_measure_in_focus_and_its_difference_stand_first_and_no_column_is_em
         ("2", "Judged"),
         ("6", "About"),
     ]
+
+
+def columns_of_data(client: Client, address: str, query: str = "") -> list[list[str]]:
+    """The columns of the API's answer and of the CSV, which must be those of the JSON export, too."""
+    answered = client.get(f"/api/v1{address}board/{query}").json()
+    keys = [column["key"] for column in answered["columns"]]
+    assert keys == [column["key"] for column in client.get(f"{address}board.json{query}").json()["columns"]]
+    assert all(["system", *row["values"]] == keys for row in answered["rows"])
+    return [keys, next(csv.reader(io.StringIO(client.get(f"{address}board.csv{query}").content.decode())))]
+
+
+def test_no_filter_and_no_submission_changes_the_columns_of_data(client: Client) -> None:
+    dataset, other = scored_dataset(measures=["nDCG@10", "R@100"]), scored_dataset()
+    benchmark = Benchmark.objects.create(slug="both", name="Both")
+    benchmark.datasets.add(dataset, other)
+    addresses = [f"/datasets/{dataset.slug}/", "/benchmarks/both/"]
+    bm25 = make_system("BM25")
+    for each in (dataset, other):
+        score(each, bm25, baseline=True, ndcg=0.25)
+    before = [columns_of_data(client, address) for address in addresses]
+    declared = {"maximum_length": 512, "parameter_count": 7, "licence": "MIT"}
+    judged = {"Hole@10": 0.1, "Judged@10": 0.9, "Upper(nDCG)@10": 1.0}
+    entry = score(dataset, make_system("Dense", **declared), ndcg=0.5, recall=0.5, **judged)
+    cost(entry, 2.0, hardware=machine(gpu="NVIDIA H200"), peak_gpu_memory_bytes=7)
+    Entry.objects.filter(pk=entry.pk).update(training=Entry.Training.IN_DOMAIN)
+    score_seeds(dataset, "Seeds", {"ndcg": 0.3}, {"ndcg": 0.4})
+    with acting(None):
+        quarantine(score(dataset, "Bad", ndcg=0.9), "wrong")
+    record_boards()
+    for address, columns in zip(addresses, before, strict=True):
+        for query in (
+            "", "?q=bm25", "?q=nothing", "?q=bm25&pin=system-1", "?cpu-only=1", "?zero-shot=1", "?min-parameters=1",
+            "?provenance=reported", "?q=bm25&sort=energy",
+        ):  # fmt: skip
+            assert columns_of_data(client, address, query) == columns, address + query
+    for query in ("?columns=maximum-length", "?columns=effectiveness", "?hide=about"):
+        chosen = columns_of_data(client, addresses[0], query)
+        assert columns_of_data(client, addresses[0], f"{query}&q=bm25") == chosen, query
 
 
 def test_the_line_under_the_second_value_ends_with_its_digits(client: Client) -> None:

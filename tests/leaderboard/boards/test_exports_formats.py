@@ -416,6 +416,9 @@ def test_exports_have_all_rows_and_leave_out_hidden_columns(client: Client) -> N
         "by",
         "weights",
         "licence",
+        "declared-parameters",
+        "maximum-length",
+        "parameters",
     }
     page = client.get("/benchmarks/beir/?hide=about").content.decode()
     for ending in ("csv", "json", "md", "tex", "bib"):

@@ -82,6 +82,8 @@ def mentions(client: Client, addresses: Iterator[str] | list[str], at_least: int
             continue
         answered += 1
         text = visible(b"".join(response).decode())
+        # Costs are compared with BM25, whatever the baseline is.
+        text = text.replace("× BM25", "").replace("mean latency over BM25's", "")
         lines = [text[max(0, at.start() - 60) : at.end() + 30] for at in re.finditer(r"\bBM25\b", text)]
         if lines:
             found[address] = lines

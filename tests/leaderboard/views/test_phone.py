@@ -65,6 +65,20 @@ def test_the_team_is_legible_on_every_row(phone: Page) -> None:
         assert shown >= min(whole, line - 2)
 
 
+def test_a_long_name_of_the_baseline_is_followed_by_its_team(phone: Page) -> None:
+    dataset, name = (
+        scored_dataset(slug="demo"),
+        "Okapi BM25 with Porter stemming, k1 = 0.9, b = 0.4, over titles and abstracts",
+    )
+    score(dataset, make_system(name), ndcg=0.3, baseline=True)
+    phone.goto("/datasets/demo/")
+    gap = phone.locator(".board tbody .name").evaluate(
+        """cell => cell.querySelector("small").getBoundingClientRect().top
+          - cell.querySelector("a").getBoundingClientRect().bottom"""
+    )
+    assert gap < 4
+
+
 @pytest.mark.usefixtures("_board")
 def test_rows_are_pinned_and_compared_with_a_finger(phone: Page) -> None:
     phone.goto("/datasets/demo/")
