@@ -24,7 +24,6 @@ class Effort:
 
     Throughput is measured over at most `batched` queries. There are `rounds` of timed searches unless these take
     `seconds`; if the interval of their mean is not narrow then, rounds continue up to `most_rounds` or `most_seconds`.
-    `pause` is the number of seconds between rounds, so that a short disturbance does not affect all of them.
     """
 
     warm_up: int
@@ -35,7 +34,6 @@ class Effort:
     seconds: float
     most_rounds: int
     most_seconds: float
-    pause: float
 
     def within(self, seconds: float, search: float, queries: int) -> Effort:
         """As much of it as fits into `seconds` where one search takes `search`, for so many queries. Raises TooSlow."""
@@ -63,7 +61,6 @@ WHOLE = Effort(
     seconds=10.0,
     most_rounds=40,
     most_seconds=30.0,
-    pause=0.3,
 )
 #: For what a system gives beside its main result: model and index are warm from the retrieval.
 OF_VARIANT = Effort(
@@ -75,7 +72,6 @@ OF_VARIANT = Effort(
     seconds=2.0,
     most_rounds=8,
     most_seconds=4.0,
-    pause=0.1,
 )
 
 

@@ -28,7 +28,6 @@ _PERHAPS = (
     "flops_per_query",
     "flops_per_document",
     "other_work",
-    "memory_ms",
 )
 #: Fields that measurements under earlier protocols lack, and their values.
 _SINCE = {"stored_runs": 0, "rounds": 1, "unsettled": 0, "batched": 0, "interruptions": 0}
@@ -69,8 +68,8 @@ class EfficiencyFigures:
     The searches were made in `rounds` with `threads` threads; `spread_ms` is the uncertainty of the mean latency,
     from the differences of groups of rounds, and None under protocol v1, which had one round. `unsettled` counts the
     queries whose fastest search no other one confirms, or that were always disturbed; `interruptions` counts the times
-    that the kernel preempted the process, `other_work` is the share of the machine's processors that other processes
-    used meanwhile, and `memory_ms` is the fastest reading of a fixed array.
+    that the kernel preempted the process, and `other_work` is the share of the machine's processors that other
+    processes used meanwhile.
 
     `job_seconds` are those of indexing the corpus and searching all queries, where this job did both.
     `flops_per_query` and `flops_per_document` are floating point operations of a search and of encoding a document, as
@@ -100,7 +99,6 @@ class EfficiencyFigures:
     unsettled: int = 0
     interruptions: int = 0
     other_work: float | None = None
-    memory_ms: float | None = None
     batched: int = 0
     parts_ms: Mapping[str, float] = field(default_factory=dict)
     job_seconds: float | None = None

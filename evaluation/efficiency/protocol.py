@@ -7,15 +7,16 @@ excluded: a thread that never waited by itself needed only its own processor tim
 those on a GPU, count with all their elapsed time. Results are not cached. A system's first stage and the encoding of
 the query are part of its time, and reported separately.
 
-There are at least 200 searches and two rounds, and ten rounds if these take less than ten seconds, with pauses
-between them, because other work can slow searches down for several seconds through shared caches and memory without
-interrupting them. Rounds continue until the interval of the mean is narrow, or until forty rounds or thirty seconds.
-For the interval, rounds are divided into up to five consecutive groups: the spread is the largest increase of the mean
-when one group is left out, so a time that occurred in only one group widens it. `unsettled` counts the queries whose
-two fastest searches differ by more than a tenth, or that were interrupted whenever they waited. `other_work` is the
-share of the machine's processors that other processes used meanwhile. `memory_ms` is the fastest reading of a fixed
-array before warming up and after the last round: it is slower if machines that share the host use its caches and
-memory.
+Before each timed search the processor's caches are filled with other data, so that the index and the model are read
+from memory, as when queries arrive one by one. Otherwise a search is up to four times faster if other work on the host,
+also in other virtual machines, happens to leave a shared cache to it.
+
+There are at least 200 searches and two rounds, and ten rounds if these take less than ten seconds. Rounds continue
+until the interval of the mean is narrow, or until forty rounds or thirty seconds. For the interval, rounds are divided
+into up to five consecutive groups: the spread is the largest increase of the mean when one group is left out, so a time
+that occurred in only one group widens it. `unsettled` counts the queries whose two fastest searches differ by more than
+a tenth, or that were interrupted whenever they waited. `other_work` is the share of the machine's processors that other
+processes used meanwhile.
 
 Throughput is over all queries, or 1,000 that are spaced evenly over more, in batches of 64, once, with all threads of
 the job.
@@ -41,7 +42,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,10 @@ from evaluation.efficiency.timing import (
     THREADS,
     Moment,
     OtherWork,
+    evict_caches,
     one_thread,
     read_moment,
     time_between,
-    time_memory,
 )
 from evaluation.engines import operations
 from evaluation.engines.base import Engine, Retrieval, ShardedEngine
@@ -92,14 +92,12 @@ MeasureProgress = Callable[[float], None]
 class Instruments:
     """The readings that a measurement is made with.
 
-    `clock` reads the clocks of the searching thread, `memory` times the reading of a fixed array, `pause` waits for a
-    number of seconds between rounds, `meter` counts energy (None: the counters of this machine), and `statistics` is
-    the file of the processors' counters.
+    `clock` reads the clocks of the searching thread, `evict` empties the caches before a timed search, `meter` counts
+    energy (None: the counters of this machine), and `statistics` is the file of the processors' counters.
     """
 
     clock: Callable[[], Moment] = read_moment
-    memory: Callable[[], float] = time_memory
-    pause: Callable[[float], None] = sleep
+    evict: Callable[[], None] = evict_caches
     meter: EnergyMeter | None = None
     statistics: Path = STATISTICS
 
@@ -135,15 +133,14 @@ def measure(
     timed, clock = sample_evenly(queries, effort.queries), instruments.clock
     meter = instruments.meter or open_meter(device)
     with one_thread():
-        memory = instruments.memory()
         flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
+        memory = peak_memory()  # before caches are filled with other data
         left = budget - sum(warm)
         effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
         timed = sample_evenly(queries, effort.queries)
         engine.clock.seconds.clear()
         rounds = _TimedRounds(engine, timed, effort, device, instruments)
         energy = rounds.run(report, meter)
-        memory = min(memory, instruments.memory())
     left = max(left - rounds.elapsed, 0.0)
     wanted = min(effort.batched, len(queries))
     if (batched := affordable(wanted, left, in_batches)) < wanted:
@@ -157,10 +154,9 @@ def measure(
         **figures,
         **_job_figures(retrieval),
         device=device,
-        memory_ms=1000 * memory,
         queries_per_second=throughput,
         batched=batched if throughput is not None else 0,
-        peak_memory_bytes=peak_memory(),
+        peak_memory_bytes=memory,
         peak_gpu_memory_bytes=peak_gpu_memory() if device == "cuda" else None,
         parameters=parameters_of(checkpoint),
         energy_joules_per_query=energy,
@@ -299,6 +295,7 @@ class _TimedRounds:
         self._device, self._instruments = device, instruments
         self._confirmed = np.zeros(len(timed), dtype=bool)
         self._seconds: list[list[float]] = []
+        self._joules = 0.0
         self.elapsed = 0.0
         self.interruptions = 0
         self.other_work: float | None = None
@@ -333,14 +330,11 @@ class _TimedRounds:
 
     def run(self, report: MeasureProgress, meter: EnergyMeter) -> float | None:
         """Search in rounds and return the joules of a search. Progress is reported between timed searches."""
-        joules, others = meter.joules(), OtherWork(self._instruments.statistics)
-        every = max(1, self._effort.searches // len(self._timed) // self._effort.rounds)
+        others = OtherWork(self._instruments.statistics)
         while not self._is_enough():
-            if self._seconds and len(self._seconds) % every == 0:
-                self._instruments.pause(self._effort.pause)
-            self._round(report)
-        self.other_work, after = others.share(), meter.joules()
-        return None if joules is None or after is None else max(after - joules, 0.0) / self.times().size
+            self._round(report, meter)
+        self.other_work = others.share()
+        return max(self._joules, 0.0) / self.times().size if meter.counters else None
 
     def _is_enough(self) -> bool:
         effort, rounds = self._effort, len(self._seconds)
@@ -354,13 +348,16 @@ class _TimedRounds:
         settled = self.unsettled() <= MOST_UNSETTLED * len(self._timed)
         return settled and mean_spread(self.times()) <= NARROW * mean
 
-    def _round(self, report: MeasureProgress) -> None:
+    def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
         done, wanted = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
         seconds, clock = [], self._instruments.clock
         for number, query in enumerate(self._timed):
+            self._instruments.evict()
+            joules = meter.joules() or 0.0
             start = clock()
             _search(self._engine, [query])
             end = clock()
+            self._joules += (meter.joules() or 0.0) - joules
             timing = time_between(start, end, device=self._device)
             seconds.append(timing.seconds)
             self.elapsed += timing.elapsed

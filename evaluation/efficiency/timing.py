@@ -19,8 +19,11 @@ from evaluation.archives.compression import MIB
 
 #: Threads of a timed search. With one thread, other work can be excluded from its time, and BM25 is comparable.
 THREADS = 1
-#: Size of the array that shows how fast caches and memory are, more than a core's own caches have, and readings of it.
-PROBE_BYTES, PROBES = 12 * MIB, 10
+#: Size of an array that fills shared caches twice, if the system does not report their size or they are smaller.
+EVICTED_BYTES = 64 * MIB
+_MOST_EVICTED_BYTES = 512 * MIB
+#: The caches of the first processor, with files of their sizes, such as 32768K.
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 #: The system's counters of the time of its processors.
 STATISTICS = Path("/proc/stat")
 #: Fields of a processor's line in /proc/stat: idle, and waiting for a disk.
@@ -72,23 +75,21 @@ def read_moment() -> Moment:
     return Moment(time.perf_counter(), time.thread_time(), thread.ru_nvcsw, process.ru_nivcsw)
 
 
-def time_memory() -> float:
-    """Return the processor seconds of the fastest of some readings of PROBE_BYTES.
+def evict_caches() -> None:
+    """Read more memory than the caches hold, so that the next search reads its index and model from memory.
 
-    Other work slows them down through shared caches and memory, even if it runs in another virtual machine, where no
-    counter of this system shows it.
+    Otherwise its time depends on how much of a shared cache other work leaves to it, also in other virtual machines on
+    the same host, which no counter of this system shows.
     """
-    values, seconds = _probe(), []
-    for _ in range(PROBES):
-        start = time.thread_time()
-        values @ values
-        seconds.append(time.thread_time() - start)
-    return min(seconds)
+    _filler().sum()
 
 
 @cache
-def _probe() -> npt.NDArray[np.float64]:
-    return np.ones(PROBE_BYTES // 8)
+def _filler() -> npt.NDArray[np.float64]:
+    texts = (path.read_text(encoding="ascii").strip() for path in _CACHES.glob("index*/size"))
+    sizes = [int(text[:-1]) * 1024 for text in texts if text.endswith("K") and text[:-1].isdigit()]
+    size = max(EVICTED_BYTES, 2 * max(sizes, default=0))
+    return np.ones(min(size, _MOST_EVICTED_BYTES) // 8)
 
 
 class SearchTime(NamedTuple):

@@ -190,7 +190,6 @@ HEAD = [
     "unsettled",
     "interruptions",
     "other work",
-    "memory ms",
     "BM25 ms",
     "± BM25",
 ]
@@ -212,7 +211,6 @@ def _row(number: int, job: Job, loops: list[Any]) -> list[str]:
         f"{own['unsettled']} of {own['queries']}",
         str(own["interruptions"]),
         _share(own["other_work"]),
-        f"{own['memory_ms']:.3f}",
         f"{bm25['latency_ms']['mean']:.4f}",
         f"{bm25['spread_ms']:.4f}",
         _share(bm25["other_work"]),

@@ -18,7 +18,7 @@ from leaderboard.results.history.entry_rows import EntryRow
 Key = TypeVar("Key")
 #: From how many jobs on it is known what BM25 usually takes.
 FEWEST_JOBS = 3
-#: The relative deviation of BM25 from its usual latency, and of memory from quiet jobs, above which times are doubtful.
+#: The relative deviation of BM25 from its usual latency above which times are doubtful.
 OFF = 0.15
 
 
@@ -35,8 +35,7 @@ class MeasuredEntry(NamedTuple):
 
     `figures` and `baseline` are as `evaluation.efficiency.Figures.as_data` gives them, `measured_at` is ISO text, and
     `per_hour` what the machine costs today, None where nobody said. `baseline_off` is by what share BM25 took another
-    time in the job than it usually takes on the dataset and the machine, 0 where nobody knows yet. `memory_ms` is the
-    time of reading memory there in a quiet job, 0 if it is not known yet.
+    time in the job than it usually takes on the dataset and the machine, 0 where nobody knows yet.
     """
 
     dataset_id: int
@@ -51,7 +50,6 @@ class MeasuredEntry(NamedTuple):
     per_hour: float | None = None
     currency: str = ""
     baseline_off: float = 0.0
-    memory_ms: float = 0.0
 
     def as_data(self) -> dict[str, Any]:
         """Everything that was measured, as the API and exports give it."""
@@ -68,7 +66,7 @@ class MeasuredEntry(NamedTuple):
     def as_stored(self) -> dict[str, Any]:
         """What a stored row has of it: not what the row says already, nor what follows from other rows."""
         values = self._asdict()
-        for name in ("dataset_id", "entry_id", "system_id", "configuration", "baseline_off", "memory_ms"):
+        for name in ("dataset_id", "entry_id", "system_id", "configuration", "baseline_off"):
             del values[name]
         return {**values, "machine": list(self.machine)}
 
@@ -94,11 +92,6 @@ class MeasuredEntry(NamedTuple):
             reasons += [f"for BM25, {reason}" for reason in noise_reasons(self.baseline)]
         if self.baseline_off > OFF:
             reasons.append(f"BM25 was {100 * self.baseline_off:.0f}% off its usual latency here")
-        slowest = max(figures.get("memory_ms") or 0.0 for figures in (self.figures, self.baseline))
-        if slowest > (1 + OFF) * self.memory_ms > 0:
-            reasons.append(
-                f"memory was {100 * (slowest / self.memory_ms - 1):.0f}% slower than in quiet jobs"
-            )
         return f"busy machine: {'; '.join(reasons)}" if reasons else ""
 
     @property
@@ -117,45 +110,26 @@ def median_latency(latencies: Iterable[float]) -> float | None:
 Place = tuple[int, str, str]
 
 
-class JobSpeed(NamedTuple):
-    """The speed of a machine in a job: mean latency of BM25 and time of reading memory, in ms, None if not measured."""
-
-    place: Place
-    baseline: float | None
-    memory: float | None
-
-
-def add_usual_speed(
-    measured: Sequence[MeasuredEntry], jobs: Iterable[JobSpeed] | None = None
+def add_baseline_deviation(
+    measured: Sequence[MeasuredEntry], latencies: Iterable[tuple[Place, float | None]] | None = None
 ) -> list[MeasuredEntry]:
-    """Return the measurements with the deviation of BM25 from its usual latency, and the time of memory in a quiet job.
+    """Return the measurements, each with the relative deviation of BM25 from its usual latency in the same place.
 
-    That is the lower quartile, which a single wrong reading hardly moves. Both are over all `jobs` in the same place,
-    by default over the jobs of these measurements, and not known from fewer than FEWEST_JOBS.
+    `latencies` are those of BM25 in all jobs; by default, those in the jobs of these measurements.
     """
-    if jobs is None:
-        jobs = [JobSpeed(_place(one), one.baseline_latency, one.figures.get("memory_ms")) for one in measured]
-    latencies: dict[Place, list[float]] = {}
-    memory: dict[Place, list[float]] = {}
-    for place, latency, seconds in jobs:
+    if latencies is None:
+        latencies = [(_place(one), one.baseline_latency) for one in measured]
+    took: dict[Place, list[float]] = {}
+    for place, latency in latencies:
         if latency is not None:
-            latencies.setdefault(place, []).append(latency)
-        if seconds:
-            memory.setdefault(place, []).append(seconds)
-    quiet = {
-        place: sorted(taken)[-(-(len(taken) - 1) // 4)]
-        for place, taken in memory.items()
-        if len(taken) >= FEWEST_JOBS
-    }
-    usual = {place: median_latency(taken) for place, taken in latencies.items()}
+            took.setdefault(place, []).append(latency)
+    usual = {place: median_latency(found) for place, found in took.items()}
 
-    def deviation(one: MeasuredEntry) -> float:
+    def off(one: MeasuredEntry) -> float:
         usually, latency = usual.get(_place(one)), one.baseline_latency
         return abs(latency / usually - 1) if latency is not None and usually else 0.0
 
-    return [
-        one._replace(baseline_off=deviation(one), memory_ms=quiet.get(_place(one), 0.0)) for one in measured
-    ]
+    return [one._replace(baseline_off=off(one)) for one in measured]
 
 
 def _place(one: MeasuredEntry) -> Place:
@@ -179,10 +153,8 @@ def _with_usual_baseline(measured: list[MeasuredEntry]) -> list[MeasuredEntry]:
     rows = Measurement.objects.filter(
         entry__visibility=Entry.Visibility.PUBLIC,
         entry__dataset__in={one.dataset_id for one in measured},
-    ).values_list(
-        "entry__dataset_id", "hardware__slug", "protocol", "baseline__latency_ms__mean", "figures__memory_ms"
-    )
-    return add_usual_speed(measured, [JobSpeed((row[0], row[1], row[2]), row[3], row[4]) for row in rows])
+    ).values_list("entry__dataset_id", "hardware__slug", "protocol", "baseline__latency_ms__mean")
+    return add_baseline_deviation(measured, [((row[0], row[1], row[2]), row[3]) for row in rows])
 
 
 _OF_ENTRY = ("entry__dataset_id", "entry_id", "entry__system_id", "entry__configuration")
@@ -221,7 +193,7 @@ def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[Measured
         for entry in entries
         for one in entry.measured
     ]
-    return add_usual_speed(sorted(found, key=lambda one: (one.measured_at, one.entry_id)))
+    return add_baseline_deviation(sorted(found, key=lambda one: (one.measured_at, one.entry_id)))
 
 
 def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any, tuple[float, str]]:

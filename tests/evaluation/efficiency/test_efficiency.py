@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,7 @@ NO_STATISTICS = Path("/nowhere")
 
 def instruments(clock: Callable[[], Moment], **more: Any) -> Instruments:
     """Return instruments that read `clock`, never wait, and see no other work."""
-    still = {"memory": lambda: 0.001, "pause": lambda seconds: None, "statistics": NO_STATISTICS}
-    return Instruments(**{"clock": clock, **still, **more})
+    return Instruments(**{"clock": clock, "evict": lambda: None, "statistics": NO_STATISTICS, **more})
 
 
 def figures_of(
@@ -118,11 +118,14 @@ def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not
     assert figures.queries_per_second == pytest.approx(3 / 0.060)
 
 
-def test_memory_is_read_before_and_after_the_searches() -> None:
-    clock = Ticking()
-    readings = iter([0.003, 0.002])
-    read = instruments(clock, memory=readings.__next__)
-    assert measure(Scripted(clock), [Query("q", "0.01")], RETRIEVAL, instruments=read).memory_ms == 2.0
+def test_caches_are_emptied_before_each_timed_search() -> None:
+    clock, emptied = Ticking(), []
+    engine = Scripted(clock)
+    read = instruments(clock, evict=lambda: emptied.append(len(engine.searched)))
+    figures = measure(engine, [Query("q", "0.01"), Query("r", "0.01")], RETRIEVAL, instruments=read)
+    assert emptied == list(
+        range(20, 20 + figures.searches)
+    )  # once after each search, from the end of the warm-up
 
 
 def test_of_many_queries_a_hundred_are_timed_that_lie_evenly_over_them_in_ten_rounds() -> None:
@@ -389,9 +392,9 @@ def test_progress_may_stop_the_measuring() -> None:
 
 
 def test_energy_is_counted_over_the_timed_searches_alone() -> None:
-    readings = iter([100.0, 500.0])
+    readings = (52.0 * search + spent for search in count() for spent in (0.0, 2.0))  # 50 to fill the caches
     figures, _ = figures_of([0.001], meter=EnergyMeter("CPU", [lambda: next(readings)]))
-    assert (figures.energy_joules_per_query, figures.energy_source) == (2.0, "CPU")  # over 200 searches
+    assert (figures.energy_joules_per_query, figures.energy_source) == (2.0, "CPU")
     figures, _ = figures_of([0.001], meter=EnergyMeter("", []))
     assert (figures.energy_joules_per_query, figures.energy_source) == (None, "")
 

@@ -155,7 +155,7 @@ def test_operations_are_the_same_on_machines_whose_latencies_differ(tmp_path: Pa
         folder.mkdir()
         engine = built("dense", folder, Resources(checkpoint, threads=threads))
         moments = (Moment(tick * slower / 1000, tick * slower / 1000, 0, 0) for tick in itertools.count())
-        instruments = Instruments(clock=moments.__next__, pause=lambda seconds: None)
+        instruments = Instruments(clock=moments.__next__, evict=lambda: None)
         options: dict[str, Any] = {"effort": OF_VARIANT, "instruments": instruments}
         figures = measure(engine, QUERIES, retrieval, checkpoint=checkpoint, **options)
         found.append((asdict(figures), flops_of_documents(engine, corpus, folder)))

@@ -294,18 +294,6 @@ def test_a_job_in_which_bm25_took_longer_than_usual_has_doubtful_times() -> None
     assert busy.doubt == rows["busy"]["mean-latency"].title, "a system's page says the same"
 
 
-def test_a_job_in_which_memory_was_slower_than_in_quiet_jobs_has_doubtful_times() -> None:
-    dataset = scored_dataset()
-    for name, memory in (("wrong", 0.1), ("quiet", 2.0), ("usual", 2.2), ("slow", 2.6), ("unknown", None)):
-        cost(score(dataset, name, ndcg=0.5), 20.0, memory_ms=memory)
-    rows = {row.entry.system: row for row in board_of(dataset).rows}
-    assert {name: row["mean-latency"].mark for name, row in rows.items()} == {
-        "wrong": "", "quiet": "", "usual": "", "slow": "?", "unknown": ""
-    }  # fmt: skip
-    assert rows["slow"]["mean-latency"].title == "busy machine: memory was 30% slower than in quiet jobs"
-    assert measured_of(rows["slow"].entry.system_id)[0].doubt == rows["slow"]["mean-latency"].title
-
-
 def test_few_searches_and_an_earlier_protocol_leave_a_latency_unknown() -> None:
     dataset = scored_dataset()
     cost(score(dataset, "v1", ndcg=0.5), 5.0, spread_ms=None)
