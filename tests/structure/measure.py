@@ -6,6 +6,8 @@ Migrations are left out everywhere. Numbers of tokens are those of Python 3.11, 
 import argparse
 import ast
 import io
+import sys
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +20,8 @@ SKIPPED_FOLDERS = {"migrations", "__pycache__"}
 SKIPPED_TOKENS = {COMMENT, NL, NEWLINE, INDENT, DEDENT, ENCODING, ENDMARKER}
 FUNCTION_LIMITS = (40, 60)  # lines
 TEMPLATE_LIMIT = 120  # characters in a line
+MOST_PARAMETERS = 5
+BOUNDS = ("tool", "runboard", "bounds")  # the table of pyproject.toml that `make lint` checks
 
 Graph = dict[str, set[str]]
 Edges = dict[tuple[str, str], list[str]]
@@ -28,7 +32,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, order=True)
 class Import:
-    """An import is one statement by which the module ``source`` imports the module ``target``."""
+    """A statement by which the module ``source`` imports the module ``target``."""
 
     path: Path
     line: int
@@ -38,12 +42,13 @@ class Import:
 
 @dataclass(frozen=True)
 class Function:
-    """A function reaches from its first decorator, or from its ``def`` where it has none, to its end."""
+    """A function, from its first decorator, or from its ``def`` without one, to its end."""
 
     name: str
     path: Path
     first: int
     last: int
+    parameters: int
 
     @property
     def length(self) -> int:
@@ -54,13 +59,13 @@ class Function:
 
 
 def python_files(root: Path, package: str) -> list[Path]:
-    """The result lists the Python files of a package at any depth, in order."""
+    """Return the Python files of a package at any depth, in order."""
     folder = root / package
     return sorted(p for p in folder.rglob("*.py") if not SKIPPED_FOLDERS & set(p.relative_to(folder).parts))
 
 
 def modules(root: Path, package: str) -> dict[str, Path]:
-    """The result maps the dotted name of each module to its file. An ``__init__`` has its package's name."""
+    """Return the file of each module by its dotted name. An ``__init__`` has its package's name."""
     found: dict[str, Path] = {}
     for path in python_files(root, package):
         parts = path.relative_to(root).with_suffix("").parts
@@ -69,7 +74,7 @@ def modules(root: Path, package: str) -> dict[str, Path]:
 
 
 def import_statements(root: Path, packages: Iterable[str] = PACKAGES) -> list[Import]:
-    """The result lists the imports between the packages' modules, inside functions and for types only too."""
+    """Return the imports between the packages' modules, inside functions and for types only too."""
     known = {name: path for package in packages for name, path in modules(root, package).items()}
     found = set()
     for module, path in known.items():
@@ -81,7 +86,7 @@ def import_statements(root: Path, packages: Iterable[str] = PACKAGES) -> list[Im
 
 
 def _targets(node: Statement, module: str, path: Path, known: Container[str]) -> Iterator[str]:
-    """The result yields ``base.name`` for ``from base import name`` where that is a module, else ``base``."""
+    """Yield ``base.name`` for ``from base import name`` if that is a module, else ``base``."""
     names = [alias.name for alias in node.names]
     base = ""
     if isinstance(node, ast.ImportFrom):
@@ -95,7 +100,7 @@ def _targets(node: Statement, module: str, path: Path, known: Container[str]) ->
 
 
 def _base(node: ast.ImportFrom, module: str, is_package: bool) -> str:
-    """The result is the absolute name of what stands between ``from`` and ``import``."""
+    """Return the absolute name of the module between ``from`` and ``import``."""
     if not node.level:
         return node.module or ""
     parts = module.split(".")
@@ -104,7 +109,7 @@ def _base(node: ast.ImportFrom, module: str, is_package: bool) -> str:
 
 
 def imports(root: Path, packages: Iterable[str] = PACKAGES) -> Graph:
-    """The result maps each module to the modules that it imports. Imports of parent packages do not count."""
+    """Return the modules that each module imports, without parent packages."""
     packages = list(packages)
     graph: Graph = {name: set() for package in packages for name in modules(root, package)}
     for statement in import_statements(root, packages):
@@ -113,13 +118,13 @@ def imports(root: Path, packages: Iterable[str] = PACKAGES) -> Graph:
 
 
 def place(module: str, package: str) -> str:
-    """The result names the package's direct child that holds a module. It is empty if there is none."""
+    """Return the package's direct child that contains a module, empty if there is none."""
     inside = module.removeprefix(f"{package}.")
     return "" if inside == module else f"{package}.{inside.split('.')[0]}"
 
 
 def places(graph: Graph, package: str) -> Graph:
-    """The result maps each place of a package, which may lie at any depth, to the places that it imports."""
+    """Return the places that each place of a package at any depth imports."""
     found: Graph = {}
     for module, targets in graph.items():
         if source := place(module, package):
@@ -129,13 +134,13 @@ def places(graph: Graph, package: str) -> Graph:
 
 
 def packages_below(graph: Graph, package: str) -> list[str]:
-    """The result names the packages inside a package at any depth, without itself."""
+    """Return the names of the packages inside a package at any depth, without itself."""
     parents = {".".join(name.split(".")[:depth]) for name in graph for depth in range(2, name.count(".") + 1)}
     return sorted(parent for parent in parents if parent.startswith(f"{package}."))
 
 
 def components(graph: Graph) -> list[set[str]]:
-    """The result lists the strongly connected components of more than one node, the largest first."""
+    """Return the strongly connected components of more than one node, the largest first."""
     backwards: Graph = defaultdict(set)
     for node, targets in graph.items():
         for target in targets:
@@ -148,7 +153,7 @@ def components(graph: Graph) -> list[set[str]]:
 
 
 def _reached(graph: Graph, start: str, seen: set[str]) -> Iterator[str]:
-    """The result yields the unseen nodes that can be reached, in the order in which a search leaves them."""
+    """Yield the unseen nodes that can be reached, in the order in which a search leaves them."""
     if start in seen:
         return
     seen.add(start)
@@ -165,7 +170,7 @@ def _reached(graph: Graph, start: str, seen: set[str]) -> Iterator[str]:
 
 
 def edges(statements: Iterable[Import], package: str = "") -> Edges:
-    """The result maps each pair of a package's places, or of modules without one, to its import lines."""
+    """Return the import lines between each pair of a package's places, or of modules without a package."""
     found: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for each in statements:
         source, target = each.source, each.target
@@ -177,7 +182,7 @@ def edges(statements: Iterable[Import], package: str = "") -> Edges:
 
 
 def sizes(root: Path, package: str) -> dict[str, int]:
-    """The result maps the name of each size to the sum over the files of a package."""
+    """Return the sum of each size over the files of a package, by its name."""
     files = python_files(root, package)
     inside = [path.relative_to(root / package).parts for path in files]
     loose = {parts[0] for parts in inside if len(parts) == 1} - {"__init__.py", "__main__.py"}
@@ -185,6 +190,7 @@ def sizes(root: Path, package: str) -> dict[str, int]:
     return {
         "statements": sum(isinstance(n, ast.stmt) for text in texts for n in ast.walk(ast.parse(text))),
         "tokens without docstrings and comments": sum(count_tokens(text) for text in texts),
+        "code lines": sum(count_code_lines(text) for text in texts),
         "physical lines": sum(text.count("\n") + (text[-1:] not in ("", "\n")) for text in texts),
         "files": len(files),
         "loose modules in the root": len(loose),
@@ -193,13 +199,24 @@ def sizes(root: Path, package: str) -> dict[str, int]:
 
 
 def count_tokens(text: str) -> int:
-    """The result counts the tokens of a file without comments, docstrings, line ends and indentation."""
+    """Return the number of tokens of a file without comments, docstrings, line ends, and indentation."""
     docstrings = list(_docstrings(ast.parse(text)))
     return sum(
         token.type not in SKIPPED_TOKENS
         and not (token.type == STRING and any(first <= token.start < last for first, last in docstrings))
         for token in generate_tokens(io.StringIO(text).readline)
     )
+
+
+def count_code_lines(text: str) -> int:
+    """Return the number of lines of a file with code, without blank lines, comments, and docstrings."""
+    lines: set[int] = set()
+    for token in generate_tokens(io.StringIO(text).readline):
+        if token.type not in SKIPPED_TOKENS:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for (first, _), (last, _) in _docstrings(ast.parse(text)):
+        lines.difference_update(range(first, last + 1))
+    return len(lines)
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
@@ -210,7 +227,7 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[int, 
 
 
 def functions(root: Path, package: str) -> list[Function]:
-    """The result lists the functions and methods of a package, nested ones too."""
+    """Return the functions and methods of a package, nested ones too."""
     return [
         function
         for path in python_files(root, package)
@@ -223,17 +240,63 @@ def _functions(node: ast.AST, path: Path, prefix: str) -> Iterator[Function]:
         inner = f"{prefix}{child.name}." if isinstance(child, ast.ClassDef | Definition) else prefix
         if isinstance(child, Definition):
             first = min(each.lineno for each in [child, *child.decorator_list])
-            yield Function(inner[:-1], path, first, child.end_lineno or first)
+            parameters = [*child.args.posonlyargs, *child.args.args, *child.args.kwonlyargs]
+            count = sum(each.arg not in ("self", "cls") for each in parameters)
+            yield Function(inner[:-1], path, first, child.end_lineno or first, count)
         yield from _functions(child, path, inner)
 
 
+def share_called_once(root: Path) -> float:
+    """Return the share of module-level functions that are private and named once in their module."""
+    functions = single = 0
+    for package in PACKAGES:
+        for path in python_files(root, package):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+            names = [node.name for node in tree.body if isinstance(node, Definition)]
+            functions += len(names)
+            single += sum(name.startswith("_") and uses[name] == 1 for name in names)
+    return single / functions
+
+
+def bounded(root: Path) -> dict[str, float]:
+    """Return the figures that have a bound in pyproject.toml, by its key."""
+    every = [function for package in PACKAGES for function in functions(root, package)]
+    graph = imports(root)
+    figures: dict[str, float] = {
+        f"{package}-code-lines": sizes(root, package)["code lines"] for package in PACKAGES
+    }
+    return {
+        **figures,
+        "longest-function": max(function.length for function in every),
+        "functions-with-many-parameters": sum(each.parameters > MOST_PARAMETERS for each in every),
+        "imports-per-file": round(sum(map(len, graph.values())) / len(graph), 2),
+        "private-functions-called-once": round(share_called_once(root), 3),
+    }
+
+
+def exceeded_bounds(root: Path) -> list[str]:
+    """Return a message for each figure above its bound, and for bounds that have no figure."""
+    bounds = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    for key in BOUNDS:
+        bounds = bounds[key]
+    figures = bounded(root)
+    messages = [
+        f"{key} is {figures[key]:,}, and the bound in pyproject.toml is {bounds[key]:,}"
+        for key in figures.keys() & bounds.keys()
+        if figures[key] > bounds[key]
+    ]
+    messages += [f"{key} has no bound or no figure" for key in figures.keys() ^ bounds.keys()]
+    return sorted(messages)
+
+
 def longest(found: Iterable[Function], count: int = 1) -> list[Function]:
-    """The result lists so many of the longest functions."""
+    """Return the `count` longest functions."""
     return sorted(found, key=lambda each: (-each.length, each.path, each.first))[:count]
 
 
 def template_lines(root: Path) -> str:
-    """The result tells how many lines of templates are over the limit and which is the longest."""
+    """Return in words how many lines of templates are over the limit, and the longest line."""
     lengths = [
         (len(line), f"{path.relative_to(root)}:{number}")
         for path in sorted((root / "templates").rglob("*.html"))
@@ -245,7 +308,7 @@ def template_lines(root: Path) -> str:
 
 
 def table(root: Path) -> str:
-    """The result is the Markdown table of all measures."""
+    """Return the Markdown table of all measures."""
     measured = [sizes(root, package) for package in PACKAGES]
     rows = [(name, _numbers(each[name] for each in measured)) for name in measured[0]]
     rows += _graph_rows(root) + _function_rows([functions(root, package) for package in PACKAGES])
@@ -291,7 +354,7 @@ def _function_rows(groups: list[list[Function]]) -> list[Row]:
 
 
 def print_cycles(root: Path) -> None:
-    """The function prints each cycle with its members and the import lines between them."""
+    """Print each cycle with its members and the import lines between them."""
     graph, statements = imports(root), import_statements(root)
     for root_package in PACKAGES:
         for package in [root_package, *packages_below(graph, root_package)]:
@@ -309,7 +372,7 @@ def _print_cycles(title: str, found: list[set[str]], lines: Edges) -> None:
 
 
 def print_edges(root: Path, package: str) -> None:
-    """The function prints the edges between the places of a package, those of most lines first."""
+    """Print the edges between the places of a package, those with most lines first."""
     found = edges(import_statements(root), package)
     print(f"\nImport edges between sub-packages of {package}: {len(found):,}")
     for (source, target), lines in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
@@ -322,8 +385,15 @@ def main() -> None:
     parser.add_argument("--cycles", action="store_true", help="list each cycle with its members")
     parser.add_argument("--edges", metavar="PACKAGE", help="list the import edges between sub-packages")
     parser.add_argument("--longest", metavar="N", type=int, default=0, help="list the N longest functions")
+    parser.add_argument("--check", action="store_true", help="only compare with the bounds in pyproject.toml")
     options = parser.parse_args()
+    if options.check:
+        messages = exceeded_bounds(options.root)
+        advice = ["Make the code smaller, or state in docs/decisions why a bound rises."] if messages else []
+        print(*messages, *advice, sep="\n", end="\n" if messages else "")
+        sys.exit(1 if messages else 0)
     print(table(options.root))
+    print(*(f"| {key} | | | | {value:,} |" for key, value in bounded(options.root).items()), sep="\n")
     if options.longest:
         every = chain.from_iterable(functions(options.root, package) for package in PACKAGES)
         print("\nLongest functions", *longest(every, options.longest), sep="\n  ")
