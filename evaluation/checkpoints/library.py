@@ -38,7 +38,7 @@ USES_OF: Mapping[CheckpointKind, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LibraryModels:
-    """The library's version, its model types by use, the keys that each type reads, and its tokenizer classes.
+    """The library's version, its model types by use, and the keys that each type reads.
 
     A `causal` type attends only to preceding tokens unless its configuration states otherwise.
     """
@@ -47,7 +47,6 @@ class LibraryModels:
     types: Mapping[str, Sequence[str]]
     causal: frozenset[str]
     keys: Mapping[str, str]
-    tokenizers: frozenset[str]
 
     def keys_read(self, model_type: str) -> frozenset[str]:
         """Return the keys of config.json that the classes of a type read, empty for an unlisted type."""
@@ -63,5 +62,4 @@ class LibraryModels:
 def library_models() -> LibraryModels:
     """What the file says."""
     told = json.loads(PATH.read_text(encoding="utf-8"))
-    classes = frozenset(told["causal"]), told["keys"], frozenset(told["tokenizers"].split())
-    return LibraryModels(told["transformers"], told["types"], *classes)
+    return LibraryModels(told["transformers"], told["types"], frozenset(told["causal"]), told["keys"])

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, cast
 
@@ -106,11 +107,12 @@ def recognize(start: bytes) -> Form:
             return "jsonl" if first.rstrip().endswith(ends) and others.lstrip()[:1] == first[:1] else "json"
     first = next((line for line in io.BytesIO(text) if line.strip() and not line.startswith(b"#")), b"")
     rows = [] if _is_trec(first) else _sample(text)
-    if not rows or _is_trec(first or rows[-1]):
+    if not rows or 2 * sum(map(_is_trec, [first] if first else rows)) > len([first] if first else rows):
         return None
-    for separator in (b"\t", b",", b";", None):
-        if table := _table(rows, separator):
-            return table
+    for some in ([row for row in rows if not _begins_as_comment(row)], rows):
+        for separator in (b"\t", b",", b";", None):
+            if some and (table := _table(some, separator)):
+                return table
     return None
 
 
@@ -312,9 +314,8 @@ def _first_rank(table: Table, cells: Sequence[Sequence[bytes]]) -> int | None:
             return None
         if table.rank is None:
             fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
-            # Scores may recur in other queries, as 1 / (60 + rank) does. A query's first score is no evidence,
-            # because judgments of one document per query would pass.
-            recurring = len({(row[0], row[2]) for row in cells}) - len({row[0] for row in cells})
+            # Scores may recur in other queries, as 1 / (60 + rank) does.
+            recurring = _falling_scores(cells)
             several = 2 * max(len(set(numbers)), recurring) > len(numbers)
             several &= not is_trec_eval_result(cells[0])
             return 1 if 2 * fractions > len(numbers) and several else None
@@ -322,6 +323,17 @@ def _first_rank(table: Table, cells: Sequence[Sequence[bytes]]) -> int | None:
         return 1 if all(_whole_rank(row[3]).isdigit() for row in cells) else None
     depth, first_rank = _depth(table, cells)
     return first_rank if depth >= (LEAST_DEPTH if table.score is None else 2) else None
+
+
+def _falling_scores(cells: Sequence[Sequence[bytes]]) -> int:
+    """Return the number of scores below the one before of the same query, 0 if any is not, as in judgments."""
+    lower = 0
+    for before, row in pairwise(cells):
+        if row[0] == before[0]:
+            if float(row[2]) >= float(before[2]):
+                return 0
+            lower += 1
+    return lower
 
 
 def _depth(table: Table, cells: Sequence[Sequence[bytes]]) -> tuple[int, int]:

@@ -53,8 +53,8 @@ LEFT_OUT = ProblemCode("left_out", "Files of a zip that are not runs, such as RE
     "Nothing to do. If one is a run, name it <dataset>.txt.", "run.sh", about="file",
     severity="warning")  # fmt: skip
 
-#: Runs in one submission.
-MOST_FILES = 64
+#: Runs in one submission, and files left out that a warning names.
+MOST_FILES, MOST_NAMED = 64, 20
 #: What one request may bring to be checked at once, in multiples of the limit for one file.
 REQUEST_FACTOR = 8
 
@@ -259,8 +259,10 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
             "Name the files in the zip <dataset>.txt, or <dataset>.<seed>.txt, and leave the dataset out.",
         )
     first, *others = (_run_file(file, f"{file.name}/{name}", name, path) for name, path in members.items())
-    companions = ", ".join(quote(name.encode()) for name in archive.names if name not in members)
-    left_out = f"{file.name} has files that are not runs and were left out: {companions}"
+    companions = [quote(name.encode()) for name in archive.names if name not in members]
+    more = f" and {len(companions) - MOST_NAMED:,} more" if len(companions) > MOST_NAMED else ""
+    named = ", ".join(companions[:MOST_NAMED])
+    left_out = f"{file.name} has files that are not runs and were left out: {named}{more}"
     return [replace(first, left_out=left_out if companions else ""), *others]
 
 

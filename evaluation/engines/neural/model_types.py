@@ -32,7 +32,7 @@ _IGNORED = {"gemma": {"use_bidirectional_attention"}, "gemma2": {"use_bidirectio
 
 
 def list_model_types() -> dict[str, Any]:
-    """Return the library's version, its types for texts by USES, the causal ones, their keys, and tokenizer classes."""
+    """Return the library's version, the types that read texts alone by USES, the causal ones, and the keys of each."""
     types = {use: _types_of(getattr(transformers, name)) for use, name in USES.items()}
     names = sorted(set().union(*types.values()))
     keys = {name: _keys_read(name) for name in names}
@@ -47,15 +47,7 @@ def list_model_types() -> dict[str, Any]:
             "": " ".join(sorted(common)),
             **{name: " ".join(sorted(own - common)) for name, own in keys.items()},
         },
-        "tokenizers": " ".join(sorted(filter(_is_tokenizer, dir(transformers)))),
     }
-
-
-def _is_tokenizer(name: str) -> bool:
-    """Return whether a name of the library is that of a model's tokenizer class."""
-    return name.endswith("Tokenizer") and issubclass(
-        getattr(transformers, name), transformers.PreTrainedTokenizerBase
-    )
 
 
 def _is_causal(model_type: str, writes: bool) -> bool:
