@@ -1,4 +1,4 @@
-"""Protocol v3 for the time of a search and the resources of a system, measured where its index is.
+"""Protocol v4 for the time of a search and the resources of a system, measured where its index is.
 
 One search at a time, in one process and one thread, from a query's text to its top 100 with ids. After 20 searches
 that are not counted, up to 100 queries, spaced evenly over all, are searched in rounds, each in the same
@@ -12,11 +12,11 @@ from memory, as when queries arrive one by one. Otherwise a search is up to four
 also in other virtual machines, happens to leave a shared cache to it.
 
 There are at least 200 searches and two rounds, and ten rounds if these take less than ten seconds. Rounds continue
-until the interval of the mean is narrow, or until forty rounds or thirty seconds. For the interval, rounds are divided
-into up to five consecutive groups: the spread is the largest increase of the mean when one group is left out, so a time
-that occurred in only one group widens it. `unsettled` counts the queries whose two fastest searches differ by more than
-a tenth, or that were interrupted whenever they waited. `other_work` is the share of the machine's processors that other
-processes used meanwhile.
+until the interval of the mean is narrow, or until forty rounds or thirty seconds, with the time to fill caches. For the
+interval, rounds are divided into up to five consecutive groups: the spread is the largest increase of the mean when one
+group is left out, so a time that occurred in only one group widens it. `unsettled` counts the queries whose two fastest
+searches differ by more than a tenth, or that were interrupted whenever they waited. `other_work` is the share of the
+machine's processors that other processes used meanwhile.
 
 Throughput is over all queries, or 1,000 that are spaced evenly over more, in batches of 64, once, with all threads of
 the job.
@@ -40,8 +40,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -69,7 +71,7 @@ from evaluation.engines.index.term_search import TermEngine
 
 __all__ = ["PROTOCOL", "EfficiencyFigures", "Latency", "measure", "parameters_of"]
 
-PROTOCOL = "v3"
+PROTOCOL = "v4"
 #: How deep a timed search goes.
 DEPTH = 100
 #: Groups of rounds that the spread is over.
@@ -86,6 +88,12 @@ Times = npt.NDArray[np.float64]
 
 #: Told the share of the measuring that is done, 0 to 1. It may raise to stop.
 MeasureProgress = Callable[[float], None]
+
+
+@cache
+def peak_before_eviction() -> int:
+    """Return the peak of memory in bytes when it was asked for first, before caches were filled with other data."""
+    return peak_memory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,7 @@ def measure(
     meter = instruments.meter or open_meter(device)
     with one_thread():
         flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
-        memory = peak_memory()  # before caches are filled with other data
+        memory = peak_before_eviction()
         left = budget - sum(warm)
         effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
         timed = sample_evenly(queries, effort.queries)
@@ -296,6 +304,7 @@ class _TimedRounds:
         self._confirmed = np.zeros(len(timed), dtype=bool)
         self._seconds: list[list[float]] = []
         self._joules = 0.0
+        self._evicting = 0.0
         self.elapsed = 0.0
         self.interruptions = 0
         self.other_work: float | None = None
@@ -340,9 +349,10 @@ class _TimedRounds:
         effort, rounds = self._effort, len(self._seconds)
         if rounds < 2 or rounds * len(self._timed) < effort.searches:
             return False
-        if rounds >= effort.most_rounds or self.elapsed * (rounds + 1) / rounds > effort.most_seconds:
+        seconds = self.elapsed + self._evicting
+        if rounds >= effort.most_rounds or seconds * (rounds + 1) / rounds > effort.most_seconds:
             return True  # another round would take too long
-        if rounds < effort.rounds and self.elapsed < effort.seconds:
+        if rounds < effort.rounds and seconds < effort.seconds:
             return False
         mean = 1000 * float(self.times().min(axis=0).mean())
         settled = self.unsettled() <= MOST_UNSETTLED * len(self._timed)
@@ -352,7 +362,9 @@ class _TimedRounds:
         done, wanted = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
         seconds, clock = [], self._instruments.clock
         for number, query in enumerate(self._timed):
+            before = perf_counter()
             self._instruments.evict()
+            self._evicting += perf_counter() - before
             joules = meter.joules() or 0.0
             start = clock()
             _search(self._engine, [query])

@@ -170,7 +170,7 @@ def test_variants_are_those_that_the_engine_has(job: ExecutionJob) -> None:
 
 
 FIGURES = {
-    "protocol": "v3", "depth": 100, "threads": 1, "device": "cpu", "searches": 200, "queries": 2, "documents": 3,
+    "protocol": "v4", "depth": 100, "threads": 1, "device": "cpu", "searches": 200, "queries": 2, "documents": 3,
     "rounds": 100, "spread_ms": 0.1, "unsettled": 0,
     "latency_ms": {"mean": 5.0, "p50": 4.0, "p95": 8.0, "p99": 9.0}, "parts_ms": {"search": 3.0},
     "queries_per_second": 300.0, "documents_per_second": 1e9, "build_seconds": 1e-9, "index_bytes": 1,

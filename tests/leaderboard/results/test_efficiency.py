@@ -43,8 +43,8 @@ def test_a_measurement_is_kept_once_for_each_machine_and_the_newest_stays() -> N
         (machine(), {}, {}, "latency_ms"),
         (machine(), figures(1.0, searches=-1), {}, "searches"),
         (machine(), figures(1.0), {"latency_ms": 3}, "latency_ms"),
-        (machine(), figures(1.0), figures(1.0, protocol="v0"), "figures are kept of v3"),
-        (machine(), figures(1.0, protocol="v0"), figures(1.0), "figures are kept of v3"),
+        (machine(), figures(1.0), figures(1.0, protocol="v0"), "figures are kept of v4"),
+        (machine(), figures(1.0, protocol="v0"), figures(1.0), "figures are kept of v4"),
     ],
 )
 def test_what_is_no_measurement_is_refused_and_leaves_nothing(
@@ -117,7 +117,7 @@ def test_the_page_publishes_protocol_columns_machines_and_every_price(client: Cl
         Price.objects.create(hardware=hardware, valid_from=day, per_hour=Decimal(per_hour), note="a list")
     page = client.get("/efficiency/").content.decode()
     for text in (
-        "Protocol v3",
+        "Protocol v4",
         "top 100",
         "The first 20 searches are warm-up",
         "at least 200",
@@ -140,7 +140,7 @@ def test_a_systems_page_shows_each_entry_on_each_machine_with_its_facts(client: 
     cost(entry, 12.345, bm25=2.0)
     cost(entry, 1.5, hardware=machine(gpu="NVIDIA H200"), peak_gpu_memory_bytes=2e9)
     page = client.get(f"/systems/{system.slug}/").content.decode()
-    for text in ("12.3", "6.17", "24.7", "NVIDIA H200, AMD EPYC, 2 cores", "2,000", "Query encoding", "v3"):
+    for text in ("12.3", "6.17", "24.7", "NVIDIA H200, AMD EPYC, 2 cores", "2,000", "Query encoding", "v4"):
         assert text in page, text
     for text in ("Dimension 384", "Similarity cosine", "Non-zeros per document 12.3"):
         assert text in text_of(page), text
