@@ -13,9 +13,8 @@ from typing import Any
 
 from evaluation.checkpoints.configuration import read_tokenizer_class, refuse_code
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import Findings, listed, quoted
+from evaluation.checkpoints.findings import Findings, quoted
 from evaluation.checkpoints.json_reading import read_object
-from evaluation.checkpoints.library import library_models
 from evaluation.checkpoints.limits import MOST_TOKEN, MOST_VOCABULARY
 from evaluation.checkpoints.values import (
     TRUTH,
@@ -28,7 +27,7 @@ from evaluation.checkpoints.values import (
     whole,
 )
 
-NAME, SPECIAL_NAME = "tokenizer_config.json", "special_tokens_map.json"
+NAME, SPECIAL_NAME, ADDED_NAME = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 SPECIAL_TOKENS = tuple(f"{role}_token" for role in ("unk", "sep", "pad", "cls", "mask", "bos", "eos"))
 MOST_ADDED = 20_000
 ADDED_RULES = {
@@ -36,6 +35,8 @@ ADDED_RULES = {
     "content": text(MOST_TOKEN),
     **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), TRUTH),
 }
+#: Names of a model's tokenizer class. The library takes the generic class for one that it does not have.
+_CLASS = re.compile(r"(?!Auto)[A-Za-z]\w{0,63}Tokenizer(Fast)?", re.ASCII)
 #: The class that uses tokenizer.json as it is.
 GENERIC = "PreTrainedTokenizerFast"
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
@@ -56,7 +57,7 @@ HONORED: Mapping[str, Rule] = {
     "truncation_side": _SIDE,
 }
 #: Tokens that belong to a model without one of the usual roles.
-_OTHER_TOKEN = re.compile(r"[a-z][a-z0-9_]{0,63}_token")
+_OTHER_TOKEN = re.compile(r"[A-Za-z]\w{0,63}_token", re.ASCII)
 _LISTS = ("extra_special_tokens", "additional_special_tokens")
 _WITHOUT_EFFECT_TEXT = """
 tokenizer_class do_basic_tokenize never_split name_or_path backend is_local local_files_only
@@ -72,13 +73,18 @@ WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
 def read_settings(source: ModelFiles, findings: Findings) -> dict[str, Any]:
     """Return the settings of a folder with the class that they or config.json name.
 
-    Special tokens of the older special_tokens_map.json replace those of tokenizer_config.json if the latter has no
-    `added_tokens_decoder`, as in the library.
+    If tokenizer_config.json has no `added_tokens_decoder`, the library prefers the settings of the older
+    special_tokens_map.json, and reads added_tokens.json, which is returned under its name.
     """
-    settings = _read_file(source, NAME, findings)
-    older = _read_file(source, SPECIAL_NAME, findings)
+    settings, older = (_read_file(source, name, findings) for name in (NAME, SPECIAL_NAME))
     if settings.get("added_tokens_decoder") is None:
-        settings |= {key: older[key] for key in older if key in _LISTS or key.endswith("_token")}
+        lists = {key: settings.get(key) for key in _LISTS}
+        settings |= older
+        for key, own in lists.items():
+            if isinstance(own, list) and isinstance(older.get(key), list):
+                settings[key] = [*own, *(token for token in older[key] if token not in own)]
+        if source.has(ADDED_NAME):
+            settings["added_tokens.json"] = read_object(source, ADDED_NAME, findings) or {}
     name = settings.get("tokenizer_class") or read_tokenizer_class(source)
     return {**settings, "tokenizer_class": name} if name else settings
 
@@ -92,7 +98,7 @@ def _read_file(source: ModelFiles, name: str, findings: Findings) -> dict[str, A
     refuse_code(settings.get("auto_map"), findings, shown)
     checked = {key: settings[key] for key in settings if key not in ("auto_map", "added_tokens_decoder")}
     refuse_forbidden_keys(checked, findings, shown)
-    others = filter(_OTHER_TOKEN.fullmatch, settings)
+    others = _other_tokens(settings)
     remark_on_unknown(
         settings, {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *others}, findings, shown
     )
@@ -131,14 +137,24 @@ def honored_settings(
         honored["pad_token"] = honored["eos_token"]
         message = f"none is named; texts are padded with {quoted(_content(honored['eos_token']))}"
         findings.remark("keys_left_out", shown, message, "pad_token")
-    if settings.get("added_tokens_decoder") is not None:
-        key = "added_tokens_decoder"
+    key = "added_tokens_decoder"
+    if settings.get(key) is not None:
         honored[key] = _added_tokens(settings[key], ids, findings, shown)
+    elif older := settings.get(ADDED_NAME):
+        special = {
+            _content(token) for name in (*SPECIAL_TOKENS, *_LISTS) for token in _listed(honored.get(name))
+        }
+        flags = {True: {"normalized": False, "special": True}, False: {"normalized": True, "special": False}}
+        decoder = {
+            str(number): {"content": token, **flags[token in special]} for token, number in older.items()
+        }
+        decoder |= {str(token["id"]): token for token in content.get("added_tokens") or []}
+        honored[key] = _added_tokens(decoder, ids, findings, shown)
     if inputs := _read_inputs(settings.get("model_input_names")):
         honored["model_input_names"] = inputs
     if name := settings.get("tokenizer_class"):
-        known = isinstance(name, str) and name.removesuffix("Fast") in library_models().tokenizers
-        honored["tokenizer_class"] = name if known else GENERIC
+        is_tokenizer = isinstance(name, str) and _CLASS.fullmatch(name)
+        honored["tokenizer_class"] = name if is_tokenizer else GENERIC
     return honored
 
 
@@ -147,28 +163,36 @@ def _part(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
+def _other_tokens(settings: Mapping[str, Any]) -> list[str]:
+    """Return the keys of tokens without one of the usual roles: texts, and objects that the library wrote."""
+    return [
+        key
+        for key, value in settings.items()
+        if key not in SPECIAL_TOKENS
+        and _OTHER_TOKEN.fullmatch(key)
+        and (isinstance(value, str) or (isinstance(value, dict) and "__type" in value))
+    ]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
 def _special_tokens(
     settings: Mapping[str, Any], ids: Mapping[str, int], findings: Findings, shown: str
 ) -> dict[str, Any]:
     """Return the named tokens by role or name, and the lists of further special tokens.
 
-    Refuse a role's token that is not in `ids`. The library would add other tokens; they are left out with a remark.
+    Refuse a role's token that is not in `ids`. The library adds others to the vocabulary.
     """
     tokens: dict[str, Any] = {}
-    missing: list[str] = []
-    names = [key for key in settings if key not in SPECIAL_TOKENS and _OTHER_TOKEN.fullmatch(key)]
-    for key in (*SPECIAL_TOKENS, *names):
+    for key in (*SPECIAL_TOKENS, *_other_tokens(settings)):
         token = _token(settings.get(key), findings, shown, key)
-        if token is None:
-            continue
-        content = _content(token)
-        if content in ids:
-            tokens[key] = token
-        elif key in SPECIAL_TOKENS:
-            message = f"{quoted(content)} is no token of tokenizer.json"
+        if token is not None and key in SPECIAL_TOKENS and _content(token) not in ids:
+            message = f"{quoted(_content(token))} is no token of tokenizer.json"
             findings.refuse("tokenizer_vocabulary", shown, message, key)
-        else:
-            missing.append(content)
+        elif token is not None:
+            tokens[key] = token
     for key in _LISTS:
         value = settings.get(key) or []
         values = list(value.values()) if isinstance(value, dict) else value
@@ -176,11 +200,7 @@ def _special_tokens(
             findings.refuse("tokenizer_value", shown, f"it is no list of at most {MOST_ADDED:,} tokens", key)
             continue
         read = [token for each in values if (token := _token(each, findings, shown, key)) is not None]
-        missing += [_content(token) for token in read if _content(token) not in ids]
-        if present := [token for token in read if _content(token) in ids]:
-            tokens[key] = present
-    if missing:
-        findings.remark("keys_left_out", shown, f"tokenizer.json has no {listed(missing)}")
+        tokens |= {key: read} if read else {}
     return tokens
 
 
@@ -221,7 +241,5 @@ def _added_tokens(
 
 
 def _read_inputs(names: object) -> list[str]:
-    """Return the model's inputs in the settings, empty if they are absent or one is unknown to text models."""
-    if not isinstance(names, list) or not all(name in _INPUTS for name in names if isinstance(name, str)):
-        return []
-    return [name for name in _INPUTS if name in names]
+    """Return the model's inputs in the settings that text models know, empty if they are absent."""
+    return [name for name in _INPUTS if isinstance(names, list) and name in names]
