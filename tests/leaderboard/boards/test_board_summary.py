@@ -325,6 +325,18 @@ def test_more_than_twenty_comparisons_say_how_many_chance_colours(client: Client
     assert "Chance alone" not in client.get(f"/datasets/{small.slug}/").content.decode()
 
 
+def test_the_legend_of_an_open_board_with_one_row_left_has_no_empty_number(client: Client) -> None:
+    dataset = make_board()
+    compute_certainty(dataset)
+    for address in (f"/datasets/{dataset.slug}/", f"/datasets/{dataset.slug}/?q=First"):
+        page = " ".join(client.get(address).content.decode().split())
+        assert "First" in page
+        assert (
+            "The bar at the left marks the best system and those not separable from it when all pairs" in page
+        )
+        assert "behind by less than" not in page, "the words of hidden boards"
+
+
 def test_the_legend_over_hidden_judgements_says_both_thresholds(client: Client) -> None:
     dataset = protected(BM25=0.4, First=0.601, Second=0.59)
     said = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["least_difference"]
