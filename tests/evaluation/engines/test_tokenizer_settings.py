@@ -228,7 +228,6 @@ def test_every_argument_of_a_tokenizer_class_is_honored_or_has_no_effect_on_text
     import transformers
     from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES, tokenizer_class_from_name
 
-
     others = set(OTHER_ARGUMENTS.split())
     known = {
         *tokenizer_settings.HONORED,
