@@ -84,7 +84,7 @@ def read_settings(source: ModelFiles, findings: Findings) -> dict[str, Any]:
             if isinstance(own, list) and isinstance(older.get(key), list):
                 settings[key] = [*own, *(token for token in older[key] if token not in own)]
         if source.has(ADDED_NAME):
-            settings["added_tokens.json"] = read_object(source, ADDED_NAME, findings) or {}
+            settings[ADDED_NAME] = read_object(source, ADDED_NAME, findings) or {}
     name = settings.get("tokenizer_class") or read_tokenizer_class(source)
     return {**settings, "tokenizer_class": name} if name else settings
 
@@ -94,6 +94,7 @@ def _read_file(source: ModelFiles, name: str, findings: Findings) -> dict[str, A
     if not source.has(name):
         return {}
     settings = read_object(source, name, findings) or {}
+    settings.pop(ADDED_NAME, None)  # the name of a file, which is read elsewhere
     shown = source.shown(name)
     refuse_code(settings.get("auto_map"), findings, shown)
     checked = {key: settings[key] for key in settings if key not in ("auto_map", "added_tokens_decoder")}
@@ -153,8 +154,7 @@ def honored_settings(
     if inputs := _read_inputs(settings.get("model_input_names")):
         honored["model_input_names"] = inputs
     if name := settings.get("tokenizer_class"):
-        is_tokenizer = isinstance(name, str) and _CLASS.fullmatch(name)
-        honored["tokenizer_class"] = name if is_tokenizer else GENERIC
+        honored["tokenizer_class"] = name if _CLASS.fullmatch(str(name)) else GENERIC
     return honored
 
 

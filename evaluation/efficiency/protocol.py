@@ -142,7 +142,6 @@ def measure(
     meter = instruments.meter or open_meter(device)
     with one_thread():
         flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
-        memory = peak_before_eviction()
         left = budget - sum(warm)
         effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
         timed = sample_evenly(queries, effort.queries)
@@ -164,7 +163,6 @@ def measure(
         device=device,
         queries_per_second=throughput,
         batched=batched if throughput is not None else 0,
-        peak_memory_bytes=memory,
         peak_gpu_memory_bytes=peak_gpu_memory() if device == "cuda" else None,
         parameters=parameters_of(checkpoint),
         energy_joules_per_query=energy,
@@ -305,6 +303,7 @@ class _TimedRounds:
         self._seconds: list[list[float]] = []
         self._joules = 0.0
         self._evicting = 0.0
+        self._peak_memory = peak_before_eviction()
         self.elapsed = 0.0
         self.interruptions = 0
         self.other_work: float | None = None
@@ -329,6 +328,7 @@ class _TimedRounds:
             "unsettled": self.unsettled(),
             "interruptions": self.interruptions,
             "other_work": self.other_work,
+            "peak_memory_bytes": self._peak_memory,
             "parts_ms": {part: spent * share for part, spent in self._engine.clock.seconds.items()},
         }
 

@@ -76,7 +76,7 @@ def quotation(code: str, lines: tuple[int, ...], texts: Mapping[int, bytes]) -> 
 
 
 def _found(code: str, text: bytes) -> str:
-    """What the line has that is wrong: `has 5 fields`, `has the score 'nan'`."""
+    """Describe what is wrong with a line, such as `has 5 fields` or `has the score 'nan'`."""
     fields = text.split()
     if code == "fields":
         return f"has {number_of(len(fields), 'field')}" if fields else "is blank"
@@ -137,7 +137,7 @@ def _is_judgement(cells: Sequence[bytes]) -> bool:
 
 
 def lines_to_quote(counted: Mapping[str, tuple[int, ...]]) -> set[int]:
-    """Which lines messages quote, by the first lines of each problem: one, or five that may all be judgements."""
+    """Return the lines that messages quote, of the first lines of each problem: one, or five that may be judgments."""
     return {
         line
         for code, lines in counted.items()

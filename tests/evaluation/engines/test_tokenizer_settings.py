@@ -54,6 +54,10 @@ CASES: dict[str, Changes] = {
     "added tokens of the older file": {
         SETTINGS: {**BERT, "added_tokens_decoder": ...}, "added_tokens.json": {"cancer": id_of("cancer")}
     },
+    "a key named like the older file": {
+        SETTINGS: {**BERT, "added_tokens_decoder": ..., "added_tokens.json": 5},
+        OLDER: {**ROLES, "added_tokens.json": 1},
+    },
     "a special word that is new": {SETTINGS: {**BERT, "extra_special_tokens": ["naive"]}},
     "lower case": {SETTINGS: {**BERT, "do_lower_case": False}},
     "lower case, by a fast class": {SETTINGS: {"tokenizer_class": "BertTokenizerFast", "do_lower_case": False}},
