@@ -24,7 +24,7 @@ from submissions.notifications import api as notifications_api
 from submissions.notifications import views as notification_views
 from submissions.status.metrics import metrics
 from submissions.views import agreements, submissions, systems
-from submissions.views import models as model_views
+from submissions.views import checkpoints as model_views
 from submissions.views import uploads as upload_pages
 from submissions.views.model_reference import models
 from submissions.views.status import status

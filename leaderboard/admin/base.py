@@ -26,7 +26,7 @@ from leaderboard.admin.locking import describe_changes, has_history
 from leaderboard.core.audit import acting, named, record
 from leaderboard.datasets.terms import near_duplicates
 from leaderboard.models import Dataset, User
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 
 #: Values in records are cut off after so many characters.
 _LONGEST = 500

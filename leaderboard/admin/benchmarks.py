@@ -12,7 +12,7 @@ from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.forms import FORM_FIELDS
 from leaderboard.admin.resources import BenchmarkResource
 from leaderboard.models import Benchmark, BenchmarkMember
-from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
+from leaderboard.results.board_rows.revisions import Kind, benchmark_changed, boards_changed
 
 
 class MemberInline(admin.TabularInline):

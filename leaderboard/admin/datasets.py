@@ -36,7 +36,7 @@ from leaderboard.importing.collections.importer import DiskSpaceError, ImportRes
 from leaderboard.importing.collections.source import Progress
 from leaderboard.models import Dataset, Qrels, Round
 from leaderboard.models.datasets import Protection, Visibility
-from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.measures import RefusedMeasures, describe_shown, set_measures
 from leaderboard.results.publishing.protection import (
     CannotProtect,

@@ -25,7 +25,7 @@ from leaderboard.admin.locking import shown
 from leaderboard.admin.pages import curation_page
 from leaderboard.core.audit import acting
 from leaderboard.models import Dataset
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 #: The tables that there are, as commands name them.

@@ -19,7 +19,7 @@ from evaluation.core.errors import InvalidContent
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import WhyField
 from leaderboard.core.audit import acting
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 
 #: A link of the way to a page: its words, and its address.
 Crumb = tuple[str, str]

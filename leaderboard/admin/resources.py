@@ -26,8 +26,8 @@ from leaderboard.models import (
     Source,
     System,
 )
+from leaderboard.results.board_rows.revisions import Kind, benchmark_changed, boards_changed
 from leaderboard.results.efficiency import price_changed
-from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
 from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.systems.baselines import request_baseline_again
 

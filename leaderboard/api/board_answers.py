@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from leaderboard.api.fields import Answer, shape, texts
-from leaderboard.results.history.measurements import Machine
+from leaderboard.results.board_rows.measurements import Machine
 from leaderboard.results.significance.gaps import Gap
 from leaderboard.results.significance.types import EntryCertainty, TestSettings
 

@@ -49,8 +49,8 @@ from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import deltas
-from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.measurements import MeasuredEntry
+from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.kinds import (
     CLOSED,
     PRIVATE,

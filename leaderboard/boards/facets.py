@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from leaderboard.boards.state import FACETS, BoardState
 from leaderboard.core import anonymity
 from leaderboard.models import Architecture, Entry
-from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import EntryRow
 
 #: Facet → value, or the values that a row mixes.
 Facets = Mapping[str, str | tuple[str, ...]]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evaluation.text.languages import known_language_code
-from leaderboard.results.history.rows import Revision
+from leaderboard.results.board_rows.rows import Revision
 
 
 @dataclass(frozen=True, slots=True)

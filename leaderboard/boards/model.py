@@ -13,7 +13,7 @@ from django.utils.text import slugify
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
-from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED, STALE
 from leaderboard.results.significance.statements import BoardStatements
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.state import Sort
-    from leaderboard.results.history.measurements import Machine, MeasuredEntry
+    from leaderboard.results.board_rows.measurements import Machine, MeasuredEntry
     from leaderboard.results.significance.statements import Statement
     from leaderboard.results.significance.types import (
         BoardCertainty,

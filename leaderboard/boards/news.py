@@ -23,8 +23,8 @@ from leaderboard.core.text.baselines import baseline_label
 from leaderboard.judgements.rescoring.switched import news_of
 from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.models.datasets import Protection
-from leaderboard.results.history.entry_rows import short_citation
-from leaderboard.results.history.past import is_public
+from leaderboard.results.board_rows.entry_rows import short_citation
+from leaderboard.results.board_rows.past import is_public
 from leaderboard.results.significance.statements import BoardStatements, statements
 from leaderboard.results.values import published_value
 

@@ -23,8 +23,8 @@ from leaderboard.boards.state import BoardState
 from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
-from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import (
+from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.rows import (
     BENCHMARK_CHANGED_AT,
     CHANGED_AT,
     NEVER,
@@ -34,7 +34,7 @@ from leaderboard.results.history.rows import (
     newest,
     rows_at,
 )
-from leaderboard.results.history.snapshot import private_rows
+from leaderboard.results.board_rows.snapshot import private_rows
 from leaderboard.results.significance.reading import read_certainty
 from leaderboard.results.significance.statements import statements
 

@@ -19,8 +19,8 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.remarks import remarks_on
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, Qrels
-from leaderboard.results.history import past
-from leaderboard.results.history.rows import NEVER, BoardRows, Revision, rows_at
+from leaderboard.results.board_rows import past
+from leaderboard.results.board_rows.rows import NEVER, BoardRows, Revision, rows_at
 from leaderboard.results.kinds import GONE, QUARANTINED, SCORED
 from leaderboard.results.significance.gaps import Twins, twins_of
 from leaderboard.results.significance.statements import statements_at

@@ -18,7 +18,7 @@ from leaderboard.core.text.numbers import direction, format_value, signed_percen
 from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset
 from leaderboard.models.datasets import DatasetQuerySet
-from leaderboard.results.history.rows import CHANGED_AT, BoardRows, Revision, newest, rows_at
+from leaderboard.results.board_rows.rows import CHANGED_AT, BoardRows, Revision, newest, rows_at
 from leaderboard.results.significance.statements import BoardStatements, statements
 
 

@@ -16,7 +16,7 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.history.entry_rows import short_citation
+from leaderboard.results.board_rows.entry_rows import short_citation
 
 
 class SystemChoice(NamedTuple):

@@ -27,7 +27,7 @@ from leaderboard.figures.rows import (
     value,
 )
 from leaderboard.models import Dataset
-from leaderboard.results.history.rows import present_rows
+from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.kinds import REPORTED, SCORED
 
 #: By axis: the board's column of what was measured here, and what the axis is called.

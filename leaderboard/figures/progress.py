@@ -25,8 +25,8 @@ from leaderboard.figures.rows import (
     titled,
     value,
 )
-from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import present_rows
+from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.kinds import REPORTED
 
 #: From how many different dates on there is any progress to see.

@@ -49,7 +49,7 @@ from leaderboard.judgements.imports import (
 from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, is_needed, start_rescore, under_way
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content, prepare_content
 from leaderboard.models import Dataset, DatasetVersion, Entry, JudgementImport, Pool, Qrels, Rescore
-from leaderboard.results.history.revisions import Kind, board_changed, lock_board, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.systems.baselines import request_baseline
 
 

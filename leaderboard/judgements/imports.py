@@ -21,7 +21,7 @@ from leaderboard.judgements.disclosure import is_secret
 from leaderboard.judgements.pools import ConcurrentChange, JudgingRefused
 from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, under_way
 from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Qrels, WorkRequest
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 
 State = JudgementImport.State
 JudgeKind = JudgementImport.JudgeKind

@@ -1,6 +1,6 @@
 """What boards were, and what was found of them.
 
-Written by `leaderboard.results.history.revisions` and `leaderboard.results.significance`.
+Written by `leaderboard.results.board_rows.revisions` and `leaderboard.results.significance`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from evaluation.efficiency import PROTOCOL, EfficiencyFigures, Hardware, noise_reasons
 from leaderboard.models import BoardChange, Dataset, Entry, HardwareClass, Measurement, Price
-from leaderboard.results.history.revisions import Kind, board_changed, boards_changed
+from leaderboard.results.board_rows.revisions import Kind, board_changed, boards_changed
 
 
 @transaction.atomic

@@ -12,7 +12,7 @@ from leaderboard.core.audit import record
 from leaderboard.core.measures import canonical_name
 from leaderboard.datasets.problems import problem
 from leaderboard.models import Dataset, Evaluation
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.protection import MOST_MEASURES
 from leaderboard.results.publishing.republish import refresh_scores
 from leaderboard.results.values import REVEALING

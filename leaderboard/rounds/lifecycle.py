@@ -18,7 +18,7 @@ from django.utils import timezone
 from leaderboard.core import audit
 from leaderboard.core.work_requests import request_notice, request_work
 from leaderboard.models import BenchmarkMember, Dataset, Entry, Round, RoundSummary, WorkRequest
-from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.protection import policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.protection import reveal_private

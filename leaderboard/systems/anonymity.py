@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from leaderboard.core import audit
 from leaderboard.models import Dataset, Entry, EntryVersion, System
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.publishing.descriptions import system_changed
 
 logger = logging.getLogger(__name__)

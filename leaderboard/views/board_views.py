@@ -16,7 +16,7 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import PageVariant
 from leaderboard.core.http.site_url import absolute
-from leaderboard.results.history import entry_rows
+from leaderboard.results.board_rows import entry_rows
 
 Kind = Literal["dataset", "benchmark"]
 

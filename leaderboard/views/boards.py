@@ -22,7 +22,7 @@ from leaderboard.datasets.files import keeping_out, offered_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, DatasetVersion, Qrels
-from leaderboard.results.history import entry_rows
+from leaderboard.results.board_rows import entry_rows
 from leaderboard.results.protection import policy_of_columns
 from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import benchmark_rounds, dataset_rounds, governing_round

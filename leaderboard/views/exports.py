@@ -13,7 +13,7 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.state import PARAMETERS, BoardState
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.query_parameters import reads
-from leaderboard.results.history import entry_rows
+from leaderboard.results.board_rows import entry_rows
 from leaderboard.views.board_views import Kind, board_citation
 
 _REVISIONS = {"dataset": entry_rows.dataset_revision, "benchmark": entry_rows.benchmark_revision}

@@ -20,7 +20,7 @@ from leaderboard.boards.pages import bibtex_of
 from leaderboard.boards.state import PARAMETERS, BoardState
 from leaderboard.core.cache.pages import cache_page, is_anonymous_visit
 from leaderboard.core.http.query_parameters import reads
-from leaderboard.results.history.past import end_of
+from leaderboard.results.board_rows.past import end_of
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import Kind, board_citation, board_page, permalink, view_of
 from leaderboard.views.exports import export_asked, exported, whole

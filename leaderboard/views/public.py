@@ -20,7 +20,7 @@ from leaderboard.core.http.site_url import site_address
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.models import Entry
-from leaderboard.results.history import entry_rows
+from leaderboard.results.board_rows import entry_rows
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.provenance import run_provenance, self_reported_costs

@@ -14,7 +14,7 @@ from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QUERY_PARAMETERS
 from leaderboard.comparison.queries.listing import COLUMNS, LIST_PARAMETERS, ListState, query_list
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.query_parameters import reads
-from leaderboard.results.history import entry_rows
+from leaderboard.results.board_rows import entry_rows
 
 
 def _revision(slug: str, **_: str) -> str:

@@ -25,7 +25,7 @@ from evaluation.statistics.ladder import PUBLIC_STEP, STEP
 from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OVER_STORED_RUNS
 from leaderboard.core.cache.pages import cache_page
 from leaderboard.models import HardwareClass
-from leaderboard.results.history.measurements import OFF
+from leaderboard.results.board_rows.measurements import OFF
 from leaderboard.results.protection import HIDDEN_DECIMALS
 
 

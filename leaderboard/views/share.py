@@ -11,7 +11,7 @@ from leaderboard.boards import pages
 from leaderboard.boards.pages import BenchmarkPage, DatasetPage
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import cache_page
-from leaderboard.results.history import entry_rows
+from leaderboard.results.board_rows import entry_rows
 from leaderboard.views.public import shown_elsewhere
 
 

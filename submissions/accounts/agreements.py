@@ -24,7 +24,7 @@ from leaderboard.core.http.site_url import own_address
 from leaderboard.core.permissions import DueAgreement, due_agreements
 from leaderboard.models import Acceptance, Agreement, Dataset, User
 from leaderboard.models.datasets import VISIBILITIES, WITHOUT_AGREEMENT, Visibility
-from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.rounds.lifecycle import announced_rounds, governing_round, listed_datasets
 from submissions.accounts.outbox import one_line, queue_account_mail
 from submissions.core.errors import ChangeRefused, Refused

@@ -10,7 +10,7 @@ from leaderboard.boards.facets import ANONYMOUS, THIS_SITE
 from leaderboard.core import audit
 from leaderboard.core.text.slugs import name_slug
 from leaderboard.models import Membership, Team, TeamRedirect, User
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.publishing.descriptions import boards_of_team, team_changed
 from submissions.core.names import is_site_name
 

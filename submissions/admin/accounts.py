@@ -35,7 +35,7 @@ from leaderboard.admin.pages import ActionRefused, confirmed_action
 from leaderboard.admin.site import SOURCES, PendingRows
 from leaderboard.core.audit import acting, record
 from leaderboard.models import Membership, Team, User
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.publishing.descriptions import boards_of_team, team_changed
 from submissions.accounts import membership
 from submissions.accounts.approval import (

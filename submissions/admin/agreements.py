@@ -17,7 +17,7 @@ from leaderboard.admin.forms import CurationForm
 from leaderboard.admin.pages import ActionRefused, confirmed_action
 from leaderboard.admin.site import SOURCES, PendingRows
 from leaderboard.models import Acceptance, Agreement, Dataset
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 from submissions.accounts.agreements import (
     apply_agreement,
     approve_registration,

@@ -32,10 +32,10 @@ from submissions.api.requests import (
 from submissions.checkpoints.hub import HubModel
 from submissions.checkpoints.service import CheckpointArchive
 from submissions.core.errors import Refused
+from submissions.intake.checkpoints import intake
+from submissions.intake.checkpoints.readiness import is_local_request
 from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, pair_with_datasets
 from submissions.intake.forms import ParametersField, SubmissionForm
-from submissions.intake.models import intake
-from submissions.intake.models.readiness import is_local_request
 from submissions.intake.seed_labels import split_labels
 from submissions.intake.system_form import OptionalBooleanField, SystemForm
 from submissions.models import Upload

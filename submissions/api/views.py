@@ -32,8 +32,8 @@ from submissions.api.requests import (
 from submissions.api.submission_requests import ONE_FILE, CheckRequest, SubmissionRequest
 from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
+from submissions.intake.checkpoints.intake import accept_model
 from submissions.intake.files import TOO_LARGE_TO_CHECK_AT_ONCE
-from submissions.intake.models.intake import accept_model
 from submissions.intake.rounds import set_priority
 from submissions.intake.runs import accept_submission, check_only
 from submissions.jobs import withdrawal

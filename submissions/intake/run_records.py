@@ -8,7 +8,7 @@ from typing import Any
 from evaluation.core.problems import RunStatistics
 from leaderboard.core.storage.runs import StoredRun
 from leaderboard.models import DatasetVersion, Entry, Run, System
-from leaderboard.results.history.revisions import Kind, board_changed
+from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.records import NO_SUBMISSION, RunOrigin, record_run
 from submissions.models import Checkpoint, Job, Submission
 

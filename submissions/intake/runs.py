@@ -17,7 +17,7 @@ from evaluation.core.problems import Problem, ProblemCode, Report
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.storage.store import Area, put_by_link
 from leaderboard.models import System, Team, User
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.systems.anonymity import EmbargoRefused, make_anonymous
 from leaderboard.systems.records import NameTaken, SystemFields, create_system
 from submissions.accounts.agreements import refuse_unaccepted

@@ -23,13 +23,13 @@ from leaderboard.core.storage.disk import is_disk_full
 from leaderboard.datasets.derived_files import lacks_excerpts, prepare_files
 from leaderboard.datasets.qrels import JudgementsNotCopied
 from submissions.core.errors import INVALID_RUN
-from submissions.jobs import kinds, models
+from submissions.jobs import checkpoints, kinds
+from submissions.jobs.checkpoints.embedding_cache import trim_cache
+from submissions.jobs.checkpoints.kept_indexes import sweep_indexes
+from submissions.jobs.checkpoints.running import reject_model, sweep_work
+from submissions.jobs.checkpoints.shard_jobs import settle_shard_waiters
+from submissions.jobs.checkpoints.shards import WARM
 from submissions.jobs.kinds.score import delete_upload
-from submissions.jobs.models.embedding_cache import trim_cache
-from submissions.jobs.models.kept_indexes import sweep_indexes
-from submissions.jobs.models.running import reject_model, sweep_work
-from submissions.jobs.models.shard_jobs import settle_shard_waiters
-from submissions.jobs.models.shards import WARM
 from submissions.jobs.registry import WORK
 from submissions.models import Job, State
 from submissions.queue.capability import (
@@ -63,7 +63,7 @@ _DISK_PAUSE = 60.0
 #: What PostgreSQL says when it ends a session: shut down, crashed, not up yet, a transaction that stood still.
 _ENDED = frozenset({"57P01", "57P02", "57P03", "25P03"})
 
-for _package in (kinds, models):
+for _package in (kinds, checkpoints):
     for _module in iter_modules(_package.__path__, f"{_package.__name__}."):
         import_module(_module.name)  # each registers what it does
 

@@ -10,11 +10,11 @@ from django.utils import timezone
 from leaderboard.core.audit import acting
 from leaderboard.models import Entry, User
 from leaderboard.results import records
-from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from submissions.intake.actors import actor_label, is_team_member, record_curator_action
+from submissions.jobs.checkpoints.shard_jobs import cancel_unneeded_shards
 from submissions.jobs.kinds.score import delete_upload
-from submissions.jobs.models.shard_jobs import cancel_unneeded_shards
 from submissions.models import TERMINAL, State, Submission
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import request_cancel

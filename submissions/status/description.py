@@ -22,7 +22,7 @@ from submissions.queue.capability import Obstacle, count_workers, find_obstacle
 from submissions.queue.lifecycle import submission_state
 from submissions.queue.queue import awaits_judgements, queue_position
 from submissions.quotas.counting import DatasetCharge, charges_of
-from submissions.status.models import ModelPart, model_part, model_problems
+from submissions.status.checkpoints import ModelPart, model_part, model_problems
 from submissions.status.scores import Score, describe_held, is_held, scores_of_entry, scores_of_job
 
 #: What each state means, in words for the submitter.

@@ -12,8 +12,8 @@ from leaderboard.core.text import numbers
 from leaderboard.models import Dataset
 from leaderboard.systems.provenance import parameter_text
 from submissions.checkpoints.service import KIND_NAMES
+from submissions.status.checkpoints import ResultVariant
 from submissions.status.description import DatasetPart
-from submissions.status.models import ResultVariant
 from submissions.status.scores import Score
 
 register = template.Library()

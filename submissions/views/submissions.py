@@ -35,8 +35,8 @@ from submissions.accounts import permissions, throttling
 from submissions.accounts.authentication import takes_tokens
 from submissions.checkpoints.service import remarks_on_prompts
 from submissions.core.errors import Refused
+from submissions.intake.checkpoints.runs import source_runs
 from submissions.intake.forms import WithdrawalForm
-from submissions.intake.models.runs import source_runs
 from submissions.intake.rounds import may_reorder, set_priority
 from submissions.intake.runs import accept_submission
 from submissions.intake.system_form import SystemForm

@@ -87,7 +87,7 @@ def publish(dataset: Any, systems: list[Any]) -> None:
     from django.utils import timezone
 
     from leaderboard.models import DatasetVersion, Entry, Evaluation, Qrels, Run
-    from leaderboard.results.history.revisions import Kind, board_changed
+    from leaderboard.results.board_rows.revisions import Kind, board_changed
 
     version = DatasetVersion.objects.create(dataset=dataset, number=1, content_sha256="0", queries_sha256="0")
     qrels = Qrels.objects.create(version=version, sha256="0")
@@ -223,8 +223,8 @@ def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, floa
     """Medians for one board."""
     from leaderboard.core.cache.pages import clear_page_cache
     from leaderboard.models import Dataset
-    from leaderboard.results.history.revisions import Kind, board_changed
-    from leaderboard.results.history.rows import clear_rows
+    from leaderboard.results.board_rows.revisions import Kind, board_changed
+    from leaderboard.results.board_rows.rows import clear_rows
 
     plain, same = naive_templates(board)
     dataset = Dataset.objects.get(slug="dataset-0")
@@ -259,7 +259,7 @@ def queries(site: Site, address: str) -> list[int]:
     from django.test.utils import CaptureQueriesContext
 
     from leaderboard.core.cache.pages import clear_page_cache
-    from leaderboard.results.history.rows import clear_rows
+    from leaderboard.results.board_rows.rows import clear_rows
 
     counts = []
     clear_rows()

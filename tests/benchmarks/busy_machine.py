@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from tests.figures import Figures, add_option  # noqa: E402
 
 if TYPE_CHECKING:
-    from leaderboard.results.history.measurements import MeasuredEntry
+    from leaderboard.results.board_rows.measurements import MeasuredEntry
 
 #: The share of jobs that may publish nothing, how far × BM25 may be off, and how much later one may be.
 UNPUBLISHED, OFF, LATER = 0.2, 0.15, 4.0
@@ -46,7 +46,7 @@ class Job(NamedTuple):
 
     def read_again(self) -> Job:
         """Return the job with its measurement as the site shows it now."""
-        from leaderboard.results.history.measurements import measured_of
+        from leaderboard.results.board_rows.measurements import measured_of
 
         if self.measured is None:
             return self
@@ -125,7 +125,7 @@ def _run(name: str, *, busy: bool = False) -> Job:
     """A submission of the sample checkpoint, from claim to published row."""
     from evaluation.engines import describe
     from leaderboard.models import Dataset
-    from leaderboard.results.history.measurements import measured_of
+    from leaderboard.results.board_rows.measurements import measured_of
     from leaderboard.systems.records import SystemFields, create_system
     from submissions.jobs.runner import drain_queue
     from submissions.models import Checkpoint, State, Submission

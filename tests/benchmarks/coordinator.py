@@ -64,8 +64,8 @@ def prepare(folder: Path, after: ExitStack) -> int:
 
 def fill(shards: int) -> None:
     """A model's job that waits for so many shards."""
-    from submissions.jobs.models.encoding_settings import EncodingSetting
-    from submissions.jobs.models.encodings import wait_for_shards
+    from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
+    from submissions.jobs.checkpoints.encodings import wait_for_shards
     from submissions.queue.queue import claim
     from tests.factories import make_dataset, make_version
     from tests.submissions.model_jobs import make_submission, queue_model
@@ -120,7 +120,7 @@ def device(delay: float, seconds: float, rounds: int, report: Path) -> None:
 
     from evaluation.execution.job import ExecutionJob
     from leaderboard import VERSION
-    from submissions.jobs.models import shards
+    from submissions.jobs.checkpoints import shards
     from submissions.jobs.runner import drain_queue
     from submissions.jobs.worker import HungProcessMonitor
     from submissions.models import Job

@@ -211,8 +211,8 @@ def follow_all(orders: Orders, name: str) -> None:
     _orders, _name = orders, name
     orders.note_worker()
     from submissions.jobs import runner, worker
+    from submissions.jobs.checkpoints import encodings, shard_jobs
     from submissions.jobs.kinds import handover, score, significance
-    from submissions.jobs.models import encodings, shard_jobs
     from submissions.queue import lifecycle, queue
     from submissions.sandbox import supervision
 

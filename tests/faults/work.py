@@ -12,7 +12,7 @@ from leaderboard.systems.records import SystemFields
 from submissions.checkpoints.service import folder_of
 from submissions.intake.files import IncomingFile
 from submissions.intake.runs import accept_submission
-from submissions.jobs.models import checking
+from submissions.jobs.checkpoints import checking
 from submissions.models import TERMINAL, Job, Notice, QuotaUse, State, Submission
 from submissions.notifications.sending import has_notifications, send_notifications
 from tests.factories import make_user

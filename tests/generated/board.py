@@ -42,7 +42,7 @@ from leaderboard.models import (
     System,
     Team,
 )
-from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
+from leaderboard.results.board_rows.revisions import Kind, benchmark_changed, boards_changed
 from leaderboard.systems.records import free_slug
 from tests.generated.collection import QUERIES, write_collection, write_rankings
 

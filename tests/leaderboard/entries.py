@@ -10,8 +10,8 @@ import numpy as np
 
 from evaluation.efficiency import PROTOCOL, Hardware
 from leaderboard.models import Dataset, Entry, Evaluation, Measurement, Qrels, Source, System, Team
+from leaderboard.results.board_rows.revisions import Kind, boards_changed
 from leaderboard.results.efficiency import record_measurement
-from leaderboard.results.history.revisions import Kind, boards_changed
 from leaderboard.results.publishing.reported import publish_reported
 from leaderboard.results.publishing.scored import publish_entry, publish_seed_set
 from leaderboard.results.records import record_evaluation, record_run

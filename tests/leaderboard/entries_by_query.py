@@ -14,7 +14,7 @@ from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState
 from leaderboard.models import BoardChange, Dataset, Entry, Run, System
-from leaderboard.results.history.rows import Revision, rows_at
+from leaderboard.results.board_rows.rows import Revision, rows_at
 from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.results.significance.reading import read_certainty

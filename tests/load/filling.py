@@ -26,7 +26,7 @@ def fill(folder: Path, systems: int = SYSTEMS, datasets: int = DATASETS) -> None
     from leaderboard.importing.collections.options import ImportOptions
     from leaderboard.importing.demo.collection import make_demo_collection
     from leaderboard.importing.reported.loader import load_reported
-    from leaderboard.results.history.revisions import record_present
+    from leaderboard.results.board_rows.revisions import record_present
     from leaderboard.systems.baselines import request_demo_rows
     from tests.generated.board import generate_board
 

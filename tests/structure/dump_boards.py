@@ -57,7 +57,7 @@ class Clock:
 def open_boards(clock: Clock) -> dict[str, Any]:
     """Datasets, a benchmark and their first results, each an hour after the one before."""
     from leaderboard.models import Benchmark, BenchmarkMember
-    from leaderboard.results.history.revisions import benchmark_changed
+    from leaderboard.results.board_rows.revisions import benchmark_changed
     from tests.factories import make_dataset
     from tests.leaderboard.entries import make_source, make_system, report, score, score_seeds, scored_dataset
     from tests.leaderboard.entries_by_query import make_board
@@ -144,7 +144,7 @@ def describe_anew(clock: Clock, made: dict[str, Any]) -> None:
 def change_results(clock: Clock, made: dict[str, Any]) -> None:
     """What teams and curators do to results, and to whole boards."""
     from leaderboard.models import Entry
-    from leaderboard.results.history.revisions import Kind, board_changed
+    from leaderboard.results.board_rows.revisions import Kind, board_changed
     from leaderboard.results.measures import set_measures
     from leaderboard.results.publishing.republish import refresh_scores
     from leaderboard.results.publishing.visibility import (

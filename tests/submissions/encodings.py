@@ -9,8 +9,8 @@ import pytest
 from django.conf import LazySettings
 
 from leaderboard.models import Dataset
-from submissions.jobs.models.encoding_settings import EncodingSetting
-from submissions.jobs.models.encodings import finish_shard
+from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
+from submissions.jobs.checkpoints.encodings import finish_shard
 from submissions.models import Checkpoint, Job, State
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import claim

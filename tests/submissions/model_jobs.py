@@ -19,7 +19,7 @@ from leaderboard.models import Dataset
 from leaderboard.systems.records import SystemFields, create_system
 from submissions import sandbox
 from submissions.checkpoints.service import folder_of
-from submissions.jobs.models import run_model
+from submissions.jobs.checkpoints import run_model
 from submissions.jobs.runner import drain_queue
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.queue import create_requested_jobs

@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
 def main() -> None:
     """Work until killed, with the toy engine among the others."""
     django.setup()
-    from submissions.jobs.models import checking
+    from submissions.jobs.checkpoints import checking
     from submissions.jobs.runner import drain_queue
     from submissions.sandbox import running
     from tests.submissions import toy_engine

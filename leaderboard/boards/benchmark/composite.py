@@ -14,8 +14,8 @@ from typing import NamedTuple
 from leaderboard.boards.facts import DatasetPart, Member
 from leaderboard.core.cache.memory import TTLCache
 from leaderboard.models import Entry
-from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import BoardRows, LineKey
+from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.rows import BoardRows, LineKey
 from leaderboard.results.kinds import SCORED, present_group
 from leaderboard.results.protection import HIDDEN_DECIMALS
 

@@ -15,14 +15,14 @@ from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.model import Column, Row
 from leaderboard.boards.state import BoardState
-from leaderboard.results.history.measurements import (
+from leaderboard.results.board_rows.measurements import (
     Machine,
     MeasuredEntry,
     chosen_machine,
     machines_of,
     with_baseline,
 )
-from leaderboard.results.history.rows import BoardRows, Figures
+from leaderboard.results.board_rows.rows import BoardRows, Figures
 from leaderboard.results.kinds import SCORED
 from leaderboard.systems.baselines import BM25
 

@@ -20,8 +20,8 @@ from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import Entry
-from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import BoardRows, LineKey, matches_source
+from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.rows import BoardRows, LineKey, matches_source
 from leaderboard.results.kinds import CLOSED, REPORTED, SCORED
 from leaderboard.systems.baselines import BM25
 

@@ -11,7 +11,7 @@ from leaderboard.boards.benchmark.lines import board_lines
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.core.text.numbers import signed
 from leaderboard.importing.reported.tables import PublishedAverage, published_averages
-from leaderboard.results.history.rows import BoardRows
+from leaderboard.results.board_rows.rows import BoardRows
 from leaderboard.results.kinds import REPORTED
 
 

@@ -16,8 +16,8 @@ from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.filtering import filter_rows
 from leaderboard.boards.model import Board, Column, Row, fill_cells
 from leaderboard.boards.state import BoardState
-from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import BoardRows
+from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.rows import BoardRows
 from leaderboard.results.kinds import PRIVATE, REPORTED
 
 

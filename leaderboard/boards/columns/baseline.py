@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leaderboard.boards.model import DIFFERENCE
 from leaderboard.core.text.baselines import baseline_label
-from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.systems.baselines import BM25, describe_bm25
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from leaderboard.boards.columns.weighted import weighted_column
 from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row, Value, fill_cells
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import format_quantity
-from leaderboard.results.efficiency import cost_per_million
-from leaderboard.results.history.measurements import (
+from leaderboard.results.board_rows.measurements import (
     Machine,
     MeasuredEntry,
     chosen_machine,
     machines_of,
     with_baseline,
 )
+from leaderboard.results.efficiency import cost_per_million
 
 #: How far a value may be off of which nothing says so.
 UNKNOWN = math.inf

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from django.utils.translation import gettext_noop as _
 
 from leaderboard.boards.model import Row
-from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.kinds import CLOSED, SCORED
 
 #: Follows the name of a system whose run fed a pool that was judged.

@@ -12,7 +12,7 @@ from leaderboard.boards.columns.marks import title_of
 from leaderboard.boards.model import EFFECTIVENESS, JUDGED_SHARE, OTHER_MEASURES, Cell, Column, Value
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas
-from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.values import JUDGED_MEASURES, is_about_judging
 
 

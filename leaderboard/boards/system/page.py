@@ -23,8 +23,8 @@ from leaderboard.core.text import deltas
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.history.entry_rows import short_citation
-from leaderboard.results.history.measurements import MeasuredEntry, measured_of
+from leaderboard.results.board_rows.entry_rows import short_citation
+from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_of
 from leaderboard.results.reported_facts import is_address
 from leaderboard.results.values import is_about_judging
 

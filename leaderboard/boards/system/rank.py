@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry
-from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import present_rows
+from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.kinds import UNRANKED, present_group, rank_values, ranked_in
 
 

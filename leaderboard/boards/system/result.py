@@ -17,7 +17,7 @@ from leaderboard.boards.model import rank_label
 from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
-from leaderboard.results.history.measurements import MeasuredEntry
+from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.reported_facts import fact_texts
 from leaderboard.results.significance.gaps import Gap
 from leaderboard.results.significance.statements import BoardStatements, differs, statements

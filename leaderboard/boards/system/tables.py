@@ -17,7 +17,7 @@ from leaderboard.boards.system.result import Result
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.core.text.numbers import format_quantity
-from leaderboard.results.history.measurements import Machine, MeasuredEntry
+from leaderboard.results.board_rows.measurements import Machine, MeasuredEntry
 
 #: What a row of the first table is of: a result, how its seeds spread, or one of these seeds.
 RESULT, DEVIATION, SEED = "result", "deviation", "seed"

@@ -16,7 +16,7 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text.numbers import format_value
 from leaderboard.models import Dataset, Entry
-from leaderboard.results.history.entry_rows import dataset_revision
+from leaderboard.results.board_rows.entry_rows import dataset_revision
 from leaderboard.results.records import per_query_means
 
 ROWS_OF_A_PAGE = 100

@@ -18,7 +18,7 @@ from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress
 from leaderboard.importing.reported.loader import make_bibtex
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset
-from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, benchmark_changed, boards_changed, lock_boards
 
 
 class Outcome(StrEnum):

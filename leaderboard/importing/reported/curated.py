@@ -17,7 +17,7 @@ from leaderboard.core.audit import record
 from leaderboard.importing.reported import tables
 from leaderboard.importing.reported.loader import BASELINE, figure_fields, make_bibtex
 from leaderboard.models import Dataset, Entry, Source, System
-from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.results.publishing.reported import publish_reported, withdraw_reported
 from leaderboard.results.publishing.visibility import CannotModerate, restore

@@ -13,7 +13,7 @@ from leaderboard.core.audit import actor, record
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements.rescoring.content import OfferedContent
 from leaderboard.models import Dataset, Evaluation, Qrels, Rescore, Run, WorkRequest
-from leaderboard.results.history.revisions import lock_board, lock_boards
+from leaderboard.results.board_rows.revisions import lock_board, lock_boards
 
 State = Rescore.State
 #: The states of a rescore that is not decided: a dataset has one such at most.

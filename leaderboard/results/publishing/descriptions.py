@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from leaderboard.models import Dataset, Entry, Source, System, Team
-from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.values import training_exposure
 
 

@@ -18,7 +18,7 @@ from leaderboard.core.audit import actor, record
 from leaderboard.core.work_requests import request_work
 from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Round, WorkRequest
 from leaderboard.models.datasets import Protection
-from leaderboard.results.history.revisions import Kind, board_changed, lock_board
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.protection import Part, draw_parts, evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.republish import fill_scores, private_scores_of

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from leaderboard.models import Entry
-from leaderboard.results.history.revisions import Kind, board_changed, boards_changed, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, board_changed, boards_changed, lock_boards
 from leaderboard.results.publishing.visibility import unpublish
 
 #: What may change when a table is corrected.

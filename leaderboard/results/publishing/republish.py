@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from leaderboard.models import BoardChange, Dataset, Entry, Seed
-from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.values import (

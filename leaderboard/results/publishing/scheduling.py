@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Evaluation, Team, User
 from leaderboard.results import protection
-from leaderboard.results.history.revisions import Kind, board_changed, lock_board
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.publishing.ladder_places import (
     evaluations_of,
     has_baseline,

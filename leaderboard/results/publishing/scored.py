@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Evaluation, Pool, Seed, User
-from leaderboard.results.history.revisions import Kind, board_changed, lock_board
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.pooled import fed_pools
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import update_shown

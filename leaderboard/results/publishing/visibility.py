@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from leaderboard.core.audit import record
 from leaderboard.core.permissions import has_right
 from leaderboard.models import Dataset, Entry, EntryVersion, Run, datasets
-from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.significance.hidden import keep_least_difference
 

@@ -19,7 +19,7 @@ from evaluation.statistics.randomisation import PermutedSums
 from leaderboard.core.measures import better
 from leaderboard.core.work_requests import request_certainty
 from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
-from leaderboard.results.history.revisions import Kind, board_changed, lock_board, lock_boards
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.results.pooled import left_out_scores
 from leaderboard.results.records import per_query_means
 from leaderboard.results.significance.board import ComparedBoard, compared_boards, is_known

@@ -19,7 +19,7 @@ from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry, Qrels
 from leaderboard.models.datasets import Protection
 from leaderboard.results import protection
-from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.kinds import present_group
 from leaderboard.results.records import per_query_values
 from leaderboard.results.significance.types import ALPHA

@@ -15,7 +15,7 @@ from django.db.models.functions import Cast, Coalesce
 
 from leaderboard.core.cache.memory import TTLCache
 from leaderboard.models import Certainty, Dataset
-from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.significance.board import compared_boards
 from leaderboard.results.significance.types import BoardCertainty, TestSettings
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from math import comb
 
 from leaderboard.core.text import numbers
-from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import BoardRows, Revision
+from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.rows import BoardRows, Revision
 from leaderboard.results.kinds import REPORTED, present_group
 from leaderboard.results.significance.gaps import Gap, Twins, gaps_between, present_results, twins_of
 from leaderboard.results.significance.hidden import (

@@ -23,8 +23,8 @@ from leaderboard.core.storage.runs import StoredRun, run_path, store_run, write_
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.examples import offer_example_runs, store_example_runs
 from leaderboard.models import DatasetVersion, Entry, System
+from leaderboard.results.board_rows.revisions import lock_board
 from leaderboard.results.efficiency import record_measurement
-from leaderboard.results.history.revisions import lock_board
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds import score

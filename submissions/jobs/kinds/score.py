@@ -28,7 +28,7 @@ from leaderboard.datasets.derived_files import keep_first_documents
 from leaderboard.datasets.qrels import answer_texts, scoring_rules, scoring_target, verifying_judgements
 from leaderboard.judgements.rescoring.campaigns import include_new_run
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
-from leaderboard.results.history.revisions import lock_board, lock_boards
+from leaderboard.results.board_rows.revisions import lock_board, lock_boards
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.scored import EntryOrigin, publish_entry
 from leaderboard.results.publishing.visibility import mark_published

@@ -9,7 +9,7 @@ from django.test import Client
 
 from leaderboard.boards.model import Board, Row
 from leaderboard.models import Dataset
-from leaderboard.results.history.revisions import record_present
+from leaderboard.results.board_rows.revisions import record_present
 from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.reading import read_certainty
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_of

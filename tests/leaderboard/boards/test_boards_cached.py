@@ -15,7 +15,7 @@ from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.results.history.rows import clear_rows
+from leaderboard.results.board_rows.rows import clear_rows
 from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
 from leaderboard.wsgi import application
 from tests.leaderboard.entries import (

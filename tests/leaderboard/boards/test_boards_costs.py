@@ -17,8 +17,8 @@ from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Benchmark, Dataset, HardwareClass, Measurement, Price
+from leaderboard.results.board_rows.measurements import measured_of
 from leaderboard.results.efficiency import price_changed
-from leaderboard.results.history.measurements import measured_of
 from leaderboard.systems.records import house_system
 from tests.leaderboard.entries import (
     cost,

@@ -11,7 +11,7 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState
 from leaderboard.models import BoardChange, Dataset, System
-from leaderboard.results.history.rows import clear_rows
+from leaderboard.results.board_rows.rows import clear_rows
 from tests.curating import save
 from tests.factories import make_dataset, make_user
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_of, values

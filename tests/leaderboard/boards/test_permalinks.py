@@ -25,11 +25,11 @@ from leaderboard.models import (
     Price,
     System,
 )
+from leaderboard.results.board_rows.past import end_of
+from leaderboard.results.board_rows.revisions import Kind, benchmark_changed, board_changed, record_present
+from leaderboard.results.board_rows.rows import clear_rows
+from leaderboard.results.board_rows.snapshot import LAYOUT, rows_to_store
 from leaderboard.results.efficiency import price_changed
-from leaderboard.results.history.past import end_of
-from leaderboard.results.history.revisions import Kind, benchmark_changed, board_changed, record_present
-from leaderboard.results.history.rows import clear_rows
-from leaderboard.results.history.snapshot import LAYOUT, rows_to_store
 from leaderboard.results.publishing.descriptions import system_changed, team_changed
 from leaderboard.results.publishing.republish import refresh_scores
 from leaderboard.results.publishing.visibility import (

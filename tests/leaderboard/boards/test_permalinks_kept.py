@@ -16,8 +16,8 @@ from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Dataset
-from leaderboard.results.history import past, rows
-from leaderboard.results.history.revisions import Kind, boards_changed
+from leaderboard.results.board_rows import past, rows
+from leaderboard.results.board_rows.revisions import Kind, boards_changed
 from leaderboard.results.publishing.republish import refresh_scores
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from tests.factories import make_dataset

@@ -15,8 +15,8 @@ from django.db import connections
 from django.db.models import QuerySet
 
 from leaderboard.models import Dataset, Entry, Seed
-from leaderboard.results.history import revisions
-from leaderboard.results.history.revisions import Kind, boards_changed
+from leaderboard.results.board_rows import revisions
+from leaderboard.results.board_rows.revisions import Kind, boards_changed
 from leaderboard.results.publishing.scored import publish_seed_set
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from leaderboard.results.significance.computing import analyse_board, store_certainty

@@ -11,12 +11,12 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import Dataset, HardwareClass, Measurement, Price, User
+from leaderboard.results.board_rows.measurements import measured_of
 from leaderboard.results.efficiency import (
     apply_due_prices,
     cost_per_million,
     record_measurement,
 )
-from leaderboard.results.history.measurements import measured_of
 from tests.leaderboard.comparison.test_queries import text_of
 from tests.leaderboard.entries import cost, figures, machine, make_system, score, scored_dataset
 

@@ -14,7 +14,7 @@ from leaderboard.boards import past_pages
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion, BoardChange, Dataset, Entry, Seed
-from leaderboard.results.history.revisions import benchmark_changed
+from leaderboard.results.board_rows.revisions import benchmark_changed
 from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.results.publishing.republish import refresh_scores
 from leaderboard.results.publishing.scored import publish_seed_set

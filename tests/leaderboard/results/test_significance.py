@@ -12,7 +12,7 @@ from evaluation.statistics.comparison import compare_paired
 from evaluation.statistics.correction import holm
 from leaderboard.boards.columns.significance import CALLED
 from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
-from leaderboard.results.history.revisions import Kind, board_changed
+from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.results.publishing.visibility import name_baseline, withdraw_entries
 from leaderboard.results.significance.computing import (

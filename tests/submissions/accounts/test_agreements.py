@@ -21,7 +21,7 @@ from leaderboard.core.audit import acting
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Acceptance, Agreement, AuditRecord, Dataset, Round
-from leaderboard.results.history.revisions import Kind, boards_changed
+from leaderboard.results.board_rows.revisions import Kind, boards_changed
 from submissions.accounts.agreements import accept_agreement, apply_agreement
 from submissions.accounts.personal_data import close_account, personal_data
 from submissions.models import AccountMail, Submission

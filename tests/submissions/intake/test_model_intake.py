@@ -27,9 +27,9 @@ from submissions.checkpoints.service import (
     store_files,
     sweep_checkpoints,
 )
-from submissions.intake.models import intake
+from submissions.intake.checkpoints import intake
+from submissions.jobs.checkpoints.run_model import fetched_checkpoint
 from submissions.jobs.kinds.score import ScoredResult, current_qrels, evaluate_run, publish_results
-from submissions.jobs.models.run_model import fetched_checkpoint
 from submissions.jobs.withdrawal import set_public
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease

@@ -12,7 +12,7 @@ from evaluation.engines import describe
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Entry, System
-from submissions.jobs.models.run_model import ModelTask, _write_candidates
+from submissions.jobs.checkpoints.run_model import ModelTask, _write_candidates
 from tests.leaderboard.tiny_collection import HEADER
 from tests.submissions.jobs.test_baseline import download, make_baseline
 

@@ -12,8 +12,8 @@ import pytest
 from leaderboard.models import Dataset
 from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
-from submissions.intake.models.readiness import quota_of, refuse_beyond_quota
-from submissions.jobs.models import checking
+from submissions.intake.checkpoints.readiness import quota_of, refuse_beyond_quota
+from submissions.jobs.checkpoints import checking
 from submissions.models import Checkpoint, Job, State, Submission
 from tests.evaluation.small_checkpoint import files, zipped
 from tests.submissions.model_jobs import make_submission, queue_model, run_waiting

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from leaderboard.models import Dataset, Entry, RunProfile, WorkRequest
-from leaderboard.results.history.revisions import Kind, board_changed
+from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.profiles.store import find_overlaps, store_overlaps
 from leaderboard.results.significance.computing import analyse_board
 from leaderboard.results.significance.reading import read_certainty

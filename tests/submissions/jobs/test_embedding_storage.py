@@ -20,18 +20,18 @@ from leaderboard.core.storage.bundles import InvalidManifest, Manifest
 from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset
 from leaderboard.settings.environment import bucket
-from submissions.jobs.models import embedding_cache, encoding_settings
-from submissions.jobs.models.embedding_cache import sweep_embeddings, trim_cache
-from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder, move_into_place
-from submissions.jobs.models.embedding_storage import (
+from submissions.jobs.checkpoints import embedding_cache, encoding_settings
+from submissions.jobs.checkpoints.embedding_cache import sweep_embeddings, trim_cache
+from submissions.jobs.checkpoints.embedding_files import UnusableOutput, embeddings_folder, move_into_place
+from submissions.jobs.checkpoints.embedding_storage import (
     fetch_shards,
     mark_used,
     send_shard,
     stored_keys,
 )
-from submissions.jobs.models.encoding_settings import DiskTooSmall, EncodingSetting, require_room
-from submissions.jobs.models.encodings import store_single_shard, use_encoding
-from submissions.jobs.models.shards import WARM
+from submissions.jobs.checkpoints.encoding_settings import DiskTooSmall, EncodingSetting, require_room
+from submissions.jobs.checkpoints.encodings import store_single_shard, use_encoding
+from submissions.jobs.checkpoints.shards import WARM
 from submissions.jobs.runner import run_job
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost
@@ -129,7 +129,7 @@ def small(
     use_toy_engine(monkeypatch, settings)
     settings.SHARD_SIZE = SHARD_SIZE
     # BM25's times beside the model's are nothing to these tests, and take seconds.
-    monkeypatch.setattr("submissions.jobs.models.run_model.measure_bm25", lambda *_: {})
+    monkeypatch.setattr("submissions.jobs.checkpoints.run_model.measure_bm25", lambda *_: {})
     return make_published(tmp_path / "collection")
 
 

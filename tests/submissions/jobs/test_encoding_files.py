@@ -12,11 +12,16 @@ from django.conf import LazySettings
 
 from evaluation.core.errors import ModelFailure
 from leaderboard.models import Dataset
-from submissions.jobs.models import encoding_settings
-from submissions.jobs.models.embedding_cache import sweep_embeddings
-from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder
-from submissions.jobs.models.encoding_settings import DiskTooSmall, EncodingSetting, require_room
-from submissions.jobs.models.encodings import finish_shard, store_single_shard, use_encoding, wait_for_shards
+from submissions.jobs.checkpoints import encoding_settings
+from submissions.jobs.checkpoints.embedding_cache import sweep_embeddings
+from submissions.jobs.checkpoints.embedding_files import UnusableOutput, embeddings_folder
+from submissions.jobs.checkpoints.encoding_settings import DiskTooSmall, EncodingSetting, require_room
+from submissions.jobs.checkpoints.encodings import (
+    finish_shard,
+    store_single_shard,
+    use_encoding,
+    wait_for_shards,
+)
 from submissions.models import Encoding, State
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import claim

@@ -10,10 +10,10 @@ import pytest
 from django.utils import timezone
 
 from leaderboard.models import Dataset
-from submissions.jobs.models import encoding_settings, shard_jobs
-from submissions.jobs.models.encoding_settings import EncodingSetting
-from submissions.jobs.models.encodings import use_encoding, wait_for_shards
-from submissions.jobs.models.shard_jobs import settle_shard_waiters, settle_waiting_jobs
+from submissions.jobs.checkpoints import encoding_settings, shard_jobs
+from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
+from submissions.jobs.checkpoints.encodings import use_encoding, wait_for_shards
+from submissions.jobs.checkpoints.shard_jobs import settle_shard_waiters, settle_waiting_jobs
 from submissions.models import Checkpoint, Encoding, Job, State
 from submissions.queue.queue import claim, reap
 from tests.submissions.encodings import SHARDS, model_job, next_shard, state_of

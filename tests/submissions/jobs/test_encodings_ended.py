@@ -13,15 +13,15 @@ from django.utils import timezone
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from leaderboard.models import Dataset
 from submissions.jobs import runner
-from submissions.jobs.models import shard_jobs
-from submissions.jobs.models.encoding_settings import EncodingSetting
-from submissions.jobs.models.encodings import use_encoding, wait_for_shards
-from submissions.jobs.models.shard_jobs import (
+from submissions.jobs.checkpoints import shard_jobs
+from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
+from submissions.jobs.checkpoints.encodings import use_encoding, wait_for_shards
+from submissions.jobs.checkpoints.shard_jobs import (
     cancel_unneeded_shards,
     settle_shard_waiters,
     settle_waiting_jobs,
 )
-from submissions.jobs.models.shards import shard_job
+from submissions.jobs.checkpoints.shards import shard_job
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue import capability
 from submissions.queue.lease import Cancelled, Lease

@@ -16,10 +16,10 @@ from django.utils import timezone
 from leaderboard.core.storage.store import sync
 from leaderboard.models import Dataset
 from submissions.jobs import withdrawal
-from submissions.jobs.models import embedding_files, encodings
-from submissions.jobs.models.embedding_files import arriving, embeddings_folder, embeddings_root
-from submissions.jobs.models.encoding_settings import EncodingSetting
-from submissions.jobs.models.encodings import wait_for_shards
+from submissions.jobs.checkpoints import embedding_files, encodings
+from submissions.jobs.checkpoints.embedding_files import arriving, embeddings_folder, embeddings_root
+from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
+from submissions.jobs.checkpoints.encodings import wait_for_shards
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost
 from submissions.queue.queue import reap

@@ -13,11 +13,11 @@ from django.core.files.base import ContentFile, File
 from django.core.files.storage import FileSystemStorage
 from django.db import connection, connections
 
+from submissions.jobs.checkpoints.embedding_files import embeddings_folder
+from submissions.jobs.checkpoints.embedding_storage import fetch_shards
+from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
+from submissions.jobs.checkpoints.encodings import finish_shard, use_encoding, wait_for_shards
 from submissions.jobs.kinds.score import begin
-from submissions.jobs.models.embedding_files import embeddings_folder
-from submissions.jobs.models.embedding_storage import fetch_shards
-from submissions.jobs.models.encoding_settings import EncodingSetting
-from submissions.jobs.models.encodings import finish_shard, use_encoding, wait_for_shards
 from submissions.models import Checkpoint, Job, Shard, State
 from submissions.queue import lease as leases
 from submissions.queue.lease import LeaseLost, hold_lease

@@ -16,9 +16,9 @@ from leaderboard.core.storage.runs import open_run
 from leaderboard.core.storage.store import Area
 from leaderboard.models import Dataset, Measurement, Run
 from leaderboard.systems.baselines import BM25
+from submissions.jobs.checkpoints import kept_indexes, running
+from submissions.jobs.checkpoints.kept_indexes import GRACE, sweep_indexes
 from submissions.jobs.cleanup import remove_unreferenced
-from submissions.jobs.models import kept_indexes, running
-from submissions.jobs.models.kept_indexes import GRACE, sweep_indexes
 from submissions.models import Job, State
 from submissions.sandbox.running import SandboxOutcome
 from tests.submissions.model_jobs import (

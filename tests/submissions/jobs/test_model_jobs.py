@@ -19,8 +19,8 @@ from django.test import Client
 from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset, Entry, Measurement, Run
-from submissions.intake.models.readiness import quota_of
-from submissions.jobs.models.embedding_files import embeddings_folder
+from submissions.intake.checkpoints.readiness import quota_of
+from submissions.jobs.checkpoints.embedding_files import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
 from submissions.queue import lease as leases
 from submissions.queue.queue import request_cancel
@@ -219,7 +219,7 @@ def test_bm25_is_measured_only_while_the_job_has_time_left(
         return outcome
 
     monkeypatch.setattr(leases, "LOOK", 60.0)  # whoever looks meanwhile would end the job
-    monkeypatch.setattr("submissions.jobs.models.running.run_job", run_for_hours)
+    monkeypatch.setattr("submissions.jobs.checkpoints.running.run_job", run_for_hours)
     job = finished(queue_model(small, make_submission()))
     assert job.state == State.DONE, job.log
     assert "BM25 could not be measured beside it (ModelTimedOut)" in job.log
@@ -242,7 +242,7 @@ def test_what_our_own_process_does_wrong_is_tried_three_times_and_not_counted(
     def fail(*_: Any) -> None:
         raise OSError("a disk of ours")
 
-    monkeypatch.setattr("submissions.jobs.models.running.run_job", fail)
+    monkeypatch.setattr("submissions.jobs.checkpoints.running.run_job", fail)
     submission = make_submission()
     job = finished(queue_model(small, submission))
     assert (job.state, job.attempts) == (State.QUEUED, 2)
@@ -261,7 +261,7 @@ def test_the_next_attempt_goes_on_behind_what_was_found(
         raise RuntimeError("the host is lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr("submissions.jobs.models.run_model._store_runs", lose)
+        patch.setattr("submissions.jobs.checkpoints.run_model._store_runs", lose)
         finished(job)
     Job.objects.update(not_before=None)
     kept = settings.VAR / "work" / f"rankings-{job.pk}"
@@ -290,7 +290,7 @@ def test_what_nobody_can_walk_through_is_not_kept(
             make_deep(work.shards)
         return outcome
 
-    monkeypatch.setattr("submissions.jobs.models.running.run_job", run_and_dig)
+    monkeypatch.setattr("submissions.jobs.checkpoints.running.run_job", run_and_dig)
     job = finished(queue_model(small, make_submission()))
     assert job.state == State.DONE, job.log
     assert not Shard.objects.exists()

@@ -21,7 +21,7 @@ from leaderboard.models import (
     RunProfile,
     WorkRequest,
 )
-from leaderboard.results.history.revisions import board_changed
+from leaderboard.results.board_rows.revisions import board_changed
 from leaderboard.results.profiles.store import request_missing_statistics
 from leaderboard.results.publishing.visibility import mark_published, set_visibility
 from submissions.jobs.runner import drain_queue

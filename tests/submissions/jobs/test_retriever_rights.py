@@ -12,7 +12,7 @@ from leaderboard.core.database_grants import RETRIEVER
 from leaderboard.datasets.qrels import copy_open_judgements
 from leaderboard.models import CollectionProfile, Entry
 from leaderboard.results.profiles.store import request_statistics
-from submissions.jobs.models.running import ModelTimedOut
+from submissions.jobs.checkpoints.running import ModelTimedOut
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, QuotaUse, State
 from submissions.queue.lease import Cancelled
@@ -116,7 +116,7 @@ def test_a_retriever_ends_what_comes_to_nothing_on_a_hidden_dataset(
     charge(submission, [dataset])
     job = queue_model(dataset, submission)
     if error is not None:
-        monkeypatch.setattr("submissions.jobs.models.running.run_job", raises(error))
+        monkeypatch.setattr("submissions.jobs.checkpoints.running.run_job", raises(error))
     for _ in range(ATTEMPTS):
         Job.objects.update(not_before=None)
         retrieve(settings)

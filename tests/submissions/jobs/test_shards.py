@@ -17,8 +17,8 @@ from django.conf import settings as site
 from django.db import connections
 
 from leaderboard.core.storage.runs import open_run
-from submissions.jobs.models import encoding_settings
-from submissions.jobs.models.shard_jobs import settle_waiting_jobs
+from submissions.jobs.checkpoints import encoding_settings
+from submissions.jobs.checkpoints.shard_jobs import settle_waiting_jobs
 from submissions.models import Job, Shard, State
 from submissions.queue.queue import reap
 from submissions.sandbox.backends import Program, SandboxedProcess, UnprotectedBackend

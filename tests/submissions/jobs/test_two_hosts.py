@@ -13,7 +13,7 @@ from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area
 from leaderboard.settings.environment import storages_of_several_hosts
 from submissions.checkpoints.service import folder_of
-from submissions.jobs.models.shards import WARM
+from submissions.jobs.checkpoints.shards import WARM
 from submissions.jobs.runner import run_job
 from submissions.models import Job, State
 from submissions.queue.queue import claim
@@ -42,7 +42,7 @@ def test_a_model_runs_where_nothing_but_the_bucket_is(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setattr("submissions.jobs.models.run_model.measure_bm25", lambda *_: {})
+    monkeypatch.setattr("submissions.jobs.checkpoints.run_model.measure_bm25", lambda *_: {})
     site, worker = tmp_path / "site", tmp_path / "worker"
     site.mkdir()
     worker.mkdir()

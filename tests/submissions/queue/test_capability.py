@@ -18,8 +18,8 @@ from evaluation.efficiency.hardware import gpus_of_machine
 from evaluation.execution.job import ExecutionJob
 from leaderboard.models import Dataset, User
 from submissions import sandbox
-from submissions.intake.models.readiness import readiness
-from submissions.jobs.models.running import result_of
+from submissions.intake.checkpoints.readiness import readiness
+from submissions.jobs.checkpoints.running import result_of
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State, Worker
 from submissions.queue import capability

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 from evaluation.engines import ENGINES
 from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
-from submissions.intake.models import readiness
+from submissions.intake.checkpoints import readiness
 from submissions.models import Job, State, Submission, Upload
 from tests.pages import one_line
 from tests.submissions.clients import Api, upload

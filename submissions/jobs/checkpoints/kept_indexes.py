@@ -30,8 +30,8 @@ from evaluation.execution.job import INDEX_FOLDER, ExecutionJob
 from evaluation.text import analyser_for
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
 from leaderboard.models import Dataset, DatasetVersion
-from submissions.jobs.models.embedding_files import checked_size, move_into_place
-from submissions.jobs.models.running import DamagedInput, ModelTimedOut, job_folder, run_child
+from submissions.jobs.checkpoints.embedding_files import checked_size, move_into_place
+from submissions.jobs.checkpoints.running import DamagedInput, ModelTimedOut, job_folder, run_child
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import write_log
 from submissions.sandbox.processes import remove

@@ -16,7 +16,7 @@ from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, spread_of_
 from leaderboard.boards.system.depth import DEPTH, Axis, DepthPoint, DepthSeries, depth_of, depth_series
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.models import Entry, Measurement
-from leaderboard.results.history.measurements import Machine, MeasuredEntry, prices_today
+from leaderboard.results.board_rows.measurements import Machine, MeasuredEntry, prices_today
 from leaderboard.results.reported_facts import fact_texts
 from submissions.accounts.permissions import run_stays_private
 from submissions.models import Job, State

@@ -19,7 +19,7 @@ from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.engines.index.vector_index import bytes_of_vector
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.models import DatasetVersion
-from submissions.jobs.models.embedding_files import embeddings_root, is_remote
+from submissions.jobs.checkpoints.embedding_files import embeddings_root, is_remote
 from submissions.models import Checkpoint, Job, Shard
 from submissions.queue.lease import WorkEnded
 from submissions.queue.lifecycle import write_log

@@ -15,10 +15,10 @@ from leaderboard.models import Architecture, Dataset, System
 from leaderboard.systems.records import house_system
 from submissions.checkpoints.service import store_checkpoint
 from submissions.intake.run_records import MADE_BY, made_by
+from submissions.jobs.checkpoints.run_model import ModelTask, run_model
+from submissions.jobs.checkpoints.running import job_folder
 from submissions.jobs.kinds.handover import score_handed_over
 from submissions.jobs.kinds.score import begin, judged_version
-from submissions.jobs.models.run_model import ModelTask, run_model
-from submissions.jobs.models.running import job_folder
 from submissions.jobs.registry import register_kind
 from submissions.models import Checkpoint, Job, State
 from submissions.queue.lease import Lease

@@ -16,15 +16,15 @@ from django.core.cache import cache
 from django.db import transaction
 from django.db.models import Sum
 
-from submissions.jobs.models import embedding_files, embedding_storage
-from submissions.jobs.models.embedding_files import (
+from submissions.jobs.checkpoints import embedding_files, embedding_storage
+from submissions.jobs.checkpoints.embedding_files import (
     GRACE,
     is_remote,
     list_folders,
     list_old_folders,
     remove_embeddings,
 )
-from submissions.jobs.models.embedding_storage import remove_stored, stored_keys
+from submissions.jobs.checkpoints.embedding_storage import remove_stored, stored_keys
 from submissions.models import TERMINAL, Encoding, Job
 from submissions.queue.queue import wake_worker
 from submissions.sandbox.processes import size_of

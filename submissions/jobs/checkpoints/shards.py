@@ -20,9 +20,9 @@ from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.core.storage.store import Area, local_path
 from submissions.checkpoints.service import folder_of
+from submissions.jobs.checkpoints.encodings import finish_shard
+from submissions.jobs.checkpoints.running import backend_for, device_of, job_folder, reporter, result_of
 from submissions.jobs.kinds.score import begin
-from submissions.jobs.models.encodings import finish_shard
-from submissions.jobs.models.running import backend_for, device_of, job_folder, reporter, result_of
 from submissions.jobs.registry import register_kind
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue.lease import Cancelled, Lease

@@ -33,7 +33,19 @@ from submissions.checkpoints.hub import fetch
 from submissions.checkpoints.service import describe as describe_checkpoint
 from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
-from submissions.intake.models.intake import kinds_of
+from submissions.intake.checkpoints.intake import kinds_of
+from submissions.jobs.checkpoints.baseline import measure_bm25
+from submissions.jobs.checkpoints.checking import check_with_library
+from submissions.jobs.checkpoints.embedding_files import remove_other_files
+from submissions.jobs.checkpoints.encoding_settings import EncodingSetting, require_room
+from submissions.jobs.checkpoints.encodings import (
+    EncodedCorpus,
+    WaitsForShards,
+    store_single_shard,
+    use_encoding,
+)
+from submissions.jobs.checkpoints.kept_indexes import with_kept_index
+from submissions.jobs.checkpoints.running import device_of, job_folder, run_child
 from submissions.jobs.kinds.handover import (
     MEASURES,
     RetrievalResult,
@@ -42,13 +54,6 @@ from submissions.jobs.kinds.handover import (
     store_checked_run,
 )
 from submissions.jobs.kinds.score import begin, judged_version
-from submissions.jobs.models.baseline import measure_bm25
-from submissions.jobs.models.checking import check_with_library
-from submissions.jobs.models.embedding_files import remove_other_files
-from submissions.jobs.models.encoding_settings import EncodingSetting, require_room
-from submissions.jobs.models.encodings import EncodedCorpus, WaitsForShards, store_single_shard, use_encoding
-from submissions.jobs.models.kept_indexes import with_kept_index
-from submissions.jobs.models.running import device_of, job_folder, run_child
 from submissions.jobs.registry import register_kind
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease

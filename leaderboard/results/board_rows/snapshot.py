@@ -18,8 +18,8 @@ from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Challenge, Entry
 from leaderboard.results import citations
-from leaderboard.results.history.entry_rows import DEFAULTS, EntryRow, entry_row
-from leaderboard.results.history.measurements import measured_of_entries
+from leaderboard.results.board_rows.entry_rows import DEFAULTS, EntryRow, entry_row
+from leaderboard.results.board_rows.measurements import measured_of_entries
 
 #: What boards show of the dataset itself, as columns.
 DATASET_FACTS = (

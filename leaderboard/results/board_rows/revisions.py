@@ -23,8 +23,8 @@ from django.utils import timezone
 from leaderboard.core.audit import record_numbers
 from leaderboard.core.work_requests import request_certainty, request_statistics
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
-from leaderboard.results.history.entry_rows import flatten_row
-from leaderboard.results.history.snapshot import DATASET_FACTS, LAYOUT, PARTS, result_facts, rows_to_store
+from leaderboard.results.board_rows.entry_rows import flatten_row
+from leaderboard.results.board_rows.snapshot import DATASET_FACTS, LAYOUT, PARTS, result_facts, rows_to_store
 
 Kind = BoardChange.Kind
 #: Entries, or their ids.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from django.db.models import Max, Q
 
 from leaderboard.models import BenchmarkVersion, BoardChange, Dataset, Entry
-from leaderboard.results.history.rows import BoardRows, Revision
+from leaderboard.results.board_rows.rows import BoardRows, Revision
 
 SECOND = datetime.timedelta(seconds=1)
 

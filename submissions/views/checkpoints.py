@@ -37,10 +37,9 @@ from submissions.checkpoints.service import (
     remarks_on_prompts,
 )
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.files import incoming_file, incoming_upload
-from submissions.intake.models.datasets import benchmarks_for_models, datasets_for_models, has_corpus
-from submissions.intake.models.forms import ModelForm, ParametersForm, PromptsForm
-from submissions.intake.models.intake import (
+from submissions.intake.checkpoints.datasets import benchmarks_for_models, datasets_for_models, has_corpus
+from submissions.intake.checkpoints.forms import ModelForm, ParametersForm, PromptsForm
+from submissions.intake.checkpoints.intake import (
     NO_CHECKPOINT,
     POOLINGS,
     Model,
@@ -49,8 +48,9 @@ from submissions.intake.models.intake import (
     archive_in,
     kinds_of,
 )
-from submissions.intake.models.readiness import is_local_request, quota_of, readiness
-from submissions.intake.models.runs import sources_for
+from submissions.intake.checkpoints.readiness import is_local_request, quota_of, readiness
+from submissions.intake.checkpoints.runs import sources_for
+from submissions.intake.files import incoming_file, incoming_upload
 from submissions.models import Checkpoint, Job, Upload
 from submissions.queue.capability import workers_alive
 from submissions.status.estimates import ENOUGH, ModelLoad, TimeEstimate, estimate_time, similar_finished_jobs

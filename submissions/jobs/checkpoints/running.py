@@ -22,7 +22,7 @@ from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import sha256_of
 from submissions import sandbox
-from submissions.jobs.models.embedding_files import GRACE
+from submissions.jobs.checkpoints.embedding_files import GRACE
 from submissions.models import Job, State
 from submissions.queue.capability import own_capability, reset_own_capability
 from submissions.queue.lease import Lease, WorkEnded

@@ -13,7 +13,7 @@ from django.utils import timezone
 from evaluation.efficiency import noise_reasons
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Entry, Measurement, Price
-from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import EntryRow
 
 Key = TypeVar("Key")
 #: From how many jobs on it is known what BM25 usually takes.

@@ -23,7 +23,7 @@ from django.core.files.storage import Storage, storages
 
 from evaluation.engines.base import shard_name
 from leaderboard.core.storage.bundles import MANIFEST, Bundle, BundleDamaged, InvalidManifest, Manifest
-from submissions.jobs.models.embedding_files import (
+from submissions.jobs.checkpoints.embedding_files import (
     UnusableOutput,
     checked_size,
     embeddings_root,
@@ -31,7 +31,7 @@ from submissions.jobs.models.embedding_files import (
     move_into_place,
     shard_folder,
 )
-from submissions.jobs.models.encoding_settings import require_free
+from submissions.jobs.checkpoints.encoding_settings import require_free
 from submissions.sandbox.machine_lock import PAUSE, WAITING
 from submissions.sandbox.processes import remove
 

@@ -21,9 +21,9 @@ from django.db.models.functions import Cast
 
 from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.models import Dataset, Entry, EntryVersion
-from leaderboard.results.history.entry_rows import EntryRow, entry_row
-from leaderboard.results.history.measurements import MeasuredEntry, measured_rows
-from leaderboard.results.history.snapshot import PARTS
+from leaderboard.results.board_rows.entry_rows import EntryRow, entry_row
+from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_rows
+from leaderboard.results.board_rows.snapshot import PARTS
 from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.reported_facts import COSTS
 from leaderboard.results.values import published_value

@@ -18,7 +18,7 @@ from evaluation.execution.job import ExecutionJob
 from submissions import sandbox
 from submissions.checkpoints.service import folder_of
 from submissions.core.errors import CHECKPOINT_REFUSED
-from submissions.jobs.models.running import ModelCrashed, job_folder
+from submissions.jobs.checkpoints.running import ModelCrashed, job_folder
 from submissions.models import Checkpoint, Job, State
 from submissions.queue.lease import Lease, WorkEnded
 from submissions.queue.lifecycle import advance, write_log

@@ -14,8 +14,8 @@ from evaluation.engines import EngineDescription, InvalidParameter, Parameter
 from evaluation.engines.base import AUTO
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.templatetags.runboard import size
-from submissions.intake.models.intake import LONGEST_PROMPT, POOLINGS, prompt_parameters
-from submissions.intake.models.runs import RunSource
+from submissions.intake.checkpoints.intake import LONGEST_PROMPT, POOLINGS, prompt_parameters
+from submissions.intake.checkpoints.runs import RunSource
 from submissions.models import Checkpoint
 
 

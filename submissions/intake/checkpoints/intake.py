@@ -25,10 +25,10 @@ from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
 from submissions.checkpoints.service import CheckpointArchive, StoredFiles
 from submissions.core.errors import ALREADY_SUBMITTED, LABEL_NEEDED, Refused
+from submissions.intake.checkpoints.datasets import chosen_datasets
+from submissions.intake.checkpoints.readiness import refuse_beyond_quota, refuse_unready, refuse_without_gpu
+from submissions.intake.checkpoints.runs import runs_for
 from submissions.intake.files import IncomingFile
-from submissions.intake.models.datasets import chosen_datasets
-from submissions.intake.models.readiness import refuse_beyond_quota, refuse_unready, refuse_without_gpu
-from submissions.intake.models.runs import runs_for
 from submissions.intake.rounds import NO_ROUND_ENTRY, RoundEntry, admit_to_round
 from submissions.intake.runs import expected_team, system_row
 from submissions.models import Checkpoint, Job, State, Submission

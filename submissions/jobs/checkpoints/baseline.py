@@ -25,6 +25,8 @@ from leaderboard.datasets.qrels import excluded_path, scoring_target, topic_ids
 from leaderboard.models import DatasetVersion, Run
 from leaderboard.systems.baselines import BM25, CONFIGURATIONS, EngineConfiguration, system_of
 from submissions.intake.run_records import record_job_run
+from submissions.jobs.checkpoints.kept_indexes import with_kept_index
+from submissions.jobs.checkpoints.running import DamagedInput, ModelTimedOut, run_child
 from submissions.jobs.kinds.handover import (
     RetrievalResult,
     finish_retrieval,
@@ -32,8 +34,6 @@ from submissions.jobs.kinds.handover import (
     store_checked_run,
 )
 from submissions.jobs.kinds.score import begin, judged_version
-from submissions.jobs.models.kept_indexes import with_kept_index
-from submissions.jobs.models.running import DamagedInput, ModelTimedOut, run_child
 from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed, finish

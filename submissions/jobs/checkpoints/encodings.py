@@ -20,8 +20,8 @@ from django.utils import timezone
 
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from leaderboard.core.storage.store import sync
-from submissions.jobs.models import embedding_storage
-from submissions.jobs.models.embedding_files import (
+from submissions.jobs.checkpoints import embedding_storage
+from submissions.jobs.checkpoints.embedding_files import (
     arriving,
     checked_size,
     embeddings_folder,
@@ -31,13 +31,13 @@ from submissions.jobs.models.embedding_files import (
     shard_folder,
     take_name,
 )
-from submissions.jobs.models.embedding_storage import (
+from submissions.jobs.checkpoints.embedding_storage import (
     Report,
     fetch_shards,
     send_shard,
 )
-from submissions.jobs.models.encoding_settings import EncodingSetting
-from submissions.jobs.models.shard_jobs import (
+from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
+from submissions.jobs.checkpoints.shard_jobs import (
     count_shards,
     forget_failures,
     lock_encodings,
