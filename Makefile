@@ -89,7 +89,7 @@ lint: $(TEST_STAMP) ## style, types, templates, layers of imports, missing migra
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) tests/structure/measure.py --check
-	$(VENV)/bin/lint-imports
+	PYTHONPATH=client $(VENV)/bin/lint-imports
 	@$(VENV)/bin/djade --check --target-version 5.2 $(TEMPLATES)
 	@$(VENV)/bin/djhtml --check --tabwidth 2 $(TEMPLATES)
 	$(PRODUCTION) $(PY) manage.py makemigrations --check --dry-run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,16 +13,13 @@ from urllib.parse import urljoin, urlsplit
 
 import pandas as pd
 import requests
-from requests.adapters import HTTPAdapter
-from urllib3.util import Retry
 
 from runboard import answers
 from runboard.boards import as_frame
-from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable, cause_of, seconds_to_wait, try_again
-from runboard.login import Bearer, Session, checked_token, site_address, token_for
-from runboard.terminal import say
-from runboard.untrusted import T, content_of, fitting, parsed, require_plain_name
-from runboard.uploading import upload
+from runboard.connection import Connection
+from runboard.errors import Refused, SiteUnavailable, cause_of
+from runboard.untrusted import T, content_of, require_plain_name
+from runboard.uploading import Progress, upload
 
 #: Larger files are sent in pieces, so that a broken connection costs little.
 IN_PIECES = 32 * 1024 * 1024
@@ -35,12 +31,7 @@ _TOO_LARGE = (
 ENDED = frozenset({"done", "rejected", "failed", "cancelled", "timed_out", "withdrawn"})
 #: Extensions of exports, by the names that pages give the formats.
 _EXTENSIONS = {"markdown": "md", "latex": "tex", "bibtex": "bib"}
-_TIMEOUT = (10.0, 120.0)
-#: Seconds before the tries that follow one another, unless the site asks for others.
-_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
 _BLOCK = 1 << 20
-#: Told what is sent or brought, how many of its bytes are, and how many there are.
-Progress = Callable[[str, int, int], None]
 
 
 def _ignore(what: str, done: int, total: int) -> None:
@@ -52,29 +43,20 @@ def has_ended(submission: answers.Submission) -> bool:
     return submission["state"] in ENDED
 
 
-class Client:
+class Client(Connection):
     """A Runboard site.
 
-    Where `url` is left out it is RUNBOARD_URL, or that of `runboard login`. Where `token` is, it is the one that
-    `runboard.login.token_for` finds for this site. Methods raise Refused for what the site does not take, and
-    SiteUnavailable where it cannot be reached, after several tries, or answers what no Runboard site does.
+    Without `url`, the site is RUNBOARD_URL, or that of `runboard login`. Without `token`, it is the one that
+    `runboard.login.token_for` returns for this site. Methods raise Refused if the site refuses a request, and
+    SiteUnavailable if it cannot be reached after several attempts, or its answer is not that of a Runboard site.
+    `progress` is called with the name of the transferred file, the bytes so far, and the bytes in all.
     """
 
     def __init__(
         self, url: str | None = None, token: str | None = None, progress: Progress = _ignore
     ) -> None:
-        self.url = site_address(url)
-        token = checked_token((token_for(self.url) if token is None else token) or "")
+        super().__init__(url, token)
         self._progress = progress
-        self._session = Session()
-        self._session.headers["User-Agent"] = "runboard-client"
-        self._session.auth = self._credentials = Bearer(token)
-        # Of connections alone: what the site answers is looked at in _request.
-        passing = Retry(
-            total=6, backoff_factor=0.5, allowed_methods=("GET", "HEAD"), respect_retry_after_header=False
-        )  # fmt: skip
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(max_retries=passing))
 
     # --- what there is
 
@@ -151,7 +133,7 @@ class Client:
 
         def ask(kind: str) -> bytes:
             url = urljoin(self.url, f"{kind}/{slug}/board.{extension}")
-            return content_of(self._request("GET", url, params=parameters))
+            return content_of(self.request("GET", url, params=parameters))
 
         message = f"There is no dataset or benchmark “{slug}”, or no format “{form}”. Formats: csv, json, md, tex, bib."
         return self._ask_dataset_or_benchmark(ask, message)
@@ -227,59 +209,6 @@ class Client:
             time.sleep(pause)
             last, pause = seen, min(1.5 * pause, 15.0)
 
-    # --- how it is asked
-
-    def ask(self, method: str, path: str, **options: Any) -> Any:
-        """What any call of the API answers; `path` is below /api/v1/."""
-        answer = self._request(method, urljoin(self.url, f"api/v1/{path}"), **options)
-        body = content_of(answer)
-        return parsed(body, answer.url) if body else None
-
-    def ask_for(self, form: type[T], method: str, path: str, **options: Any) -> T:
-        """As `ask`; raises SiteUnavailable where the answer does not have the form, one of `runboard.answers`."""
-        return fitting(form, self.ask(method, path, **options), urljoin(self.url, f"api/v1/{path}"))
-
-    def headers_of(self, path: str, **options: Any) -> Mapping[str, str]:
-        """The headers of what a call of the API would answer."""
-        answer = self._request("HEAD", urljoin(self.url, f"api/v1/{path}"), **options)
-        answer.close()
-        return answer.headers
-
-    def _request(self, method: str, url: str, **options: Any) -> requests.Response:
-        """The answer, whose body is not read yet; asked for again where the site is busy, and waiting is not long."""
-        for pause in (*_PAUSES, None):
-            try:
-                answer = self._session.request(method, url, timeout=_TIMEOUT, stream=True, **options)
-            except requests.RequestException as error:
-                raise SiteUnavailable(f"{self.url} cannot be reached: {cause_of(error)}") from error
-            if answer.ok:
-                return answer
-            is_busy = answer.status_code == 429 or (
-                method in ("GET", "HEAD") and answer.status_code in (502, 503, 504)
-            )
-            wait = seconds_to_wait(answer, pause or 0.0)
-            # What is streamed cannot be sent twice.
-            if pause is None or not is_busy or "data" in options or wait > LONGEST_WAIT:
-                break
-            answer.close()
-            if wait > _PAUSES[-1]:
-                say(f"{self.url} asks to wait {wait:.0f} s.", file=sys.stderr)
-            time.sleep(wait)
-        raise self._failure(answer)
-
-    def _failure(self, answer: requests.Response) -> Refused | SiteUnavailable:
-        """What an answer of 4xx or 5xx says."""
-        body, wait = content_of(answer), seconds_to_wait(answer, 0.0)
-        if answer.status_code >= 500:
-            told = f"{self.url} answered {answer.status_code}. {_detail(body)}".rstrip()
-            return SiteUnavailable(told + try_again(wait), wait)
-        if answer.status_code == 401:
-            told = f"{_detail(body)} Run `runboard login {self.url}`.".lstrip()
-            if os.environ.get("RUNBOARD_TOKEN") and not self._credentials.key:
-                told += f" RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone: set that to {self.url} too."
-            return Refused(401, "unauthorised", told, [])
-        return Refused.of(answer.status_code, body, answer.url, wait)
-
     def _send(
         self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]
     ) -> T:
@@ -301,7 +230,7 @@ class Client:
         url = urljoin(self.url, "/" + urlsplit(file["url"]).path.lstrip("/"))
         partial = target.with_name(f".{target.name}.partial")
         try:
-            with self._request("GET", url) as answer, partial.open("wb") as out:
+            with self.request("GET", url) as answer, partial.open("wb") as out:
                 for block in answer.iter_content(_BLOCK):
                     if out.tell() + len(block) > file["size"]:
                         told = f"{file['name']} is longer than the {file['size']:,} bytes that the site says it has."
@@ -345,10 +274,3 @@ def _is_there(path: Path, sha256: str) -> bool:
         return False
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == sha256
-
-
-def _detail(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["detail"])
-    except (ValueError, KeyError, TypeError):
-        return ""

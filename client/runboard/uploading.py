@@ -16,15 +16,14 @@ from contextlib import suppress
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runboard.answers import Upload
+from runboard.connection import Connection
 from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable
 from runboard.terminal import say
 
-if TYPE_CHECKING:
-    from runboard.client import Client, Progress
-
+#: Called with a file's name, the bytes transferred so far, and the bytes in all.
+Progress = Callable[[str, int, int], None]
 #: Bytes of one request and of one write, and seconds before tries that follow one another without a byte arriving.
 PIECE, BLOCK = 64 * 1024 * 1024, 256 * 1024
 WAITS = (1, 2, 4, 8, 15, 30, 30, 30)
@@ -36,7 +35,7 @@ _TUS = {"Tus-Resumable": "1.0.0"}
 _PASSING = frozenset({409, 423, 429})
 
 
-def upload(site: Client, path: Path, kind: str, progress: Progress) -> str:
+def upload(site: Connection, path: Path, kind: str, progress: Progress) -> str:
     """Send a file and return the upload's id, which a submission names. Raises Refused and SiteUnavailable."""
     with path.open("rb") as file:
         length = os.fstat(file.fileno()).st_size
@@ -54,7 +53,7 @@ def upload(site: Client, path: Path, kind: str, progress: Progress) -> str:
     return found["id"]
 
 
-def _read_by_the_site(site: Client, found: Upload) -> Upload:
+def _read_by_the_site(site: Connection, found: Upload) -> Upload:
     """The upload with its checksum, for which the site reads it whole. Raises SiteUnavailable after half an hour."""
     for _ in range(QUESTIONS):
         if found["complete"]:
@@ -80,7 +79,7 @@ def _with_retries(act: Callable[[], Upload]) -> Upload:
     return act()
 
 
-def _find_or_create(site: Client, name: str, length: int, kind: str, sha256: str) -> Upload:
+def _find_or_create(site: Connection, name: str, length: int, kind: str, sha256: str) -> Upload:
     """The upload of this very file that is there already, else a new one."""
     for each in site.ask_for(list[Upload], "GET", "uploads/", headers=_TUS):
         if (each["length"], each["kind"]) == (length, kind) and _is_of(site, each, sha256):
@@ -91,7 +90,7 @@ def _find_or_create(site: Client, name: str, length: int, kind: str, sha256: str
     return site.ask_for(Upload, "POST", "uploads/", headers=headers)
 
 
-def _is_of(site: Client, found: Upload, sha256: str) -> bool:
+def _is_of(site: Connection, found: Upload, sha256: str) -> bool:
     """Whether the site has read this file, or of an upload under way whether its sender announced it."""
     if found["complete"]:
         return found["sha256"] == sha256
@@ -108,7 +107,7 @@ def _pair(key: str, value: str) -> str:
 
 
 def _send_piece(
-    site: Client, identifier: str, file: BufferedReader, length: int, progress: Progress
+    site: Connection, identifier: str, file: BufferedReader, length: int, progress: Progress
 ) -> Upload:
     """The upload after its next piece, from wherever it is."""
     path = f"uploads/{identifier}/"
