@@ -109,7 +109,7 @@ def view_of(request: HttpRequest) -> str:
 _OF_REQUESTS = ("method",)
 
 
-def init_sentry(dsn: str, environment: str) -> None:
+def init_sentry(dsn: str) -> None:
     """Send what is logged as an error, and exceptions that nobody caught, to the server that the DSN names.
 
     Local variables are not sent: the scorer's hold judgements.
@@ -118,7 +118,6 @@ def init_sentry(dsn: str, environment: str) -> None:
 
     sentry_sdk.init(
         dsn=dsn,
-        environment=environment,
         send_default_pii=False,
         include_local_variables=False,
         max_request_body_size="never",

@@ -98,9 +98,10 @@ SIMPLE_HISTORY_HISTORY_CHANGE_REASON_USE_TEXT_FIELD = True
 # --- static files: out of this project and installed packages, collected and hashed at start
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
-# What `make assets` fetched comes before files of the same name: the whole plotly.js, a style sheet without fonts.
-ASSETS = BASE_DIR / "build" / "assets"
-STATICFILES_DIRS = [*([ASSETS] if ASSETS.is_dir() else []), BASE_DIR / "static"]
+# The files of `make assets` come before files of the same name: the whole plotly.js, a style sheet without fonts.
+STATICFILES_DIRS = [
+    folder for folder in (BASE_DIR / "build" / "assets", BASE_DIR / "static") if folder.is_dir()
+]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
@@ -140,16 +141,14 @@ CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 10
 #: The weights of one checkpoint, in bytes; `evaluation.checkpoints.limits` reads the same variable.
 CHECKPOINT_WEIGHTS_BYTES = env.int("CHECKPOINT_WEIGHTS_BYTES", default=32 * 1024**3)
 #: The largest checkpoint that comes in pieces or from the hub: what weights may have, and one GiB more.
-CHECKPOINT_PIECES_LIMIT_BYTES = env.int(
-    "CHECKPOINT_PIECES_LIMIT_BYTES", default=CHECKPOINT_WEIGHTS_BYTES + 1024**3
-)
+CHECKPOINT_PIECES_LIMIT_BYTES = CHECKPOINT_WEIGHTS_BYTES + 1024**3
 #: What uploads leave free on the disk they are written to, in bytes: the database is often on the same one.
 DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
-#: Files that come in pieces: how many a person may have here before submissions take them, with how many bytes in all,
-#: and after how many seconds without bytes one is given up.
-UPLOADS_PER_PERSON = env.int("UPLOADS_PER_PERSON", default=20)
-UPLOAD_BYTES_PER_PERSON = env.int("UPLOAD_BYTES_PER_PERSON", default=CHECKPOINT_PIECES_LIMIT_BYTES)
-UPLOAD_LIFETIME_SECONDS = env.int("UPLOAD_LIFETIME_SECONDS", default=24 * 3600)
+#: Uploads in pieces: the most files and bytes per user that no submission has used yet, and the seconds without new
+#: bytes after which an upload is deleted.
+UPLOADS_PER_PERSON = 20
+UPLOAD_BYTES_PER_PERSON = CHECKPOINT_PIECES_LIMIT_BYTES
+UPLOAD_LIFETIME_SECONDS = 24 * 3600
 #: How many of these one web process takes at once: two less than its threads, so that readers are served meanwhile.
 PIECES_AT_ONCE = env.int("PIECES_AT_ONCE", default=2)
 #: How many datasets a team's models may be run on from midnight to midnight, UTC.
@@ -213,7 +212,7 @@ LOGGING = {
 #: Where faults are told as well as logged; empty: nowhere. A connection to the internet that the operator switches on.
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
 if SENTRY_DSN:
-    init_sentry(SENTRY_DSN, environment=env.str("SENTRY_ENVIRONMENT", default="production"))
+    init_sentry(SENTRY_DSN)
 #: Who may read /metrics besides staff: `Authorization: Bearer` with this. Empty: nobody else.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 

@@ -139,7 +139,7 @@ SECRET_KEY = secret_key()
 #: Keys that it replaced: what they signed or encrypted can still be read.
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 #: Whether the site is the one-command default, reachable from this machine only.
-EMBEDDED = env.bool("RUNBOARD_EMBEDDED", default="ALLOWED_HOSTS" not in os.environ)
+EMBEDDED = "ALLOWED_HOSTS" not in os.environ
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SITE_NAME = env.str("SITE_NAME", default="Runboard")

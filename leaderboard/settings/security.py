@@ -15,7 +15,7 @@ from leaderboard.settings.environment import ALLOWED_HOSTS, EMBEDDED, SITE_NAME,
 # --- browsers and proxies
 
 #: Browsers ask this very name by HTTPS alone, for a year from each answer.
-HSTS_YEAR = "max-age=31536000"
+_HSTS_YEAR = "max-age=31536000"
 
 
 def strict_transport(header: str) -> tuple[int, bool, bool]:
@@ -24,7 +24,7 @@ def strict_transport(header: str) -> tuple[int, bool, bool]:
     name, _, seconds = words[0].partition("=")
     if name != "max-age" or not seconds.isdecimal() or not set(words[1:]) <= {"includesubdomains", "preload"}:
         raise ImproperlyConfigured(
-            f'HSTS is {header!r}. Write the header as it is to be: {HSTS_YEAR}, with "; includeSubDomains" where '
+            f'HSTS is {header!r}. Write the header as it is to be: {_HSTS_YEAR}, with "; includeSubDomains" where '
             'every name under this one has TLS, and "; preload" where browsers are to build that in.'
         )
     return int(seconds), "includesubdomains" in words, "preload" in words
@@ -88,7 +88,7 @@ def sign_in_services() -> tuple[dict[str, Any], list[str]]:
 
 
 #: allauth's own name for them.
-SOCIALACCOUNT_PROVIDERS, SIGN_IN_ORIGINS = sign_in_services()
+SOCIALACCOUNT_PROVIDERS, _SIGN_IN_ORIGINS = sign_in_services()
 
 
 #: Everything from this site, nothing inline, on every page alike. `data:` is for images alone: plotly.js draws its
@@ -108,29 +108,18 @@ CONTENT_SECURITY_POLICY = {
         "object-src": ["'none'"],
         "base-uri": ["'none'"],
         "frame-ancestors": ["'none'"],
-        "form-action": ["'self'", *SIGN_IN_ORIGINS],
+        "form-action": ["'self'", *_SIGN_IN_ORIGINS],
     }
 }
 # Django's defaults do the rest: no frames, no guessed types, same-origin referrers and openers, cookies that are Lax,
 # and sessions that no script reads.
-#: What no page here uses, and so no script that found its way into one.
-PERMISSIONS_POLICY = ", ".join(
-    f"{feature}=()"
-    for feature in (
-        "accelerometer", "autoplay", "browsing-topics", "camera", "display-capture",
-        "encrypted-media", "fullscreen", "gamepad", "geolocation", "gyroscope", "hid",
-        "identity-credentials-get", "idle-detection", "local-fonts", "magnetometer", "microphone", "midi",
-        "payment", "picture-in-picture", "screen-wake-lock", "serial", "storage-access", "usb",
-        "xr-spatial-tracking",
-    )
-)  # fmt: skip
 HTTPS = env.bool("HTTPS", default=not EMBEDDED)
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # asked from inside, where there is no TLS
 SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = strict_transport(
-    env.str("HSTS", default=HSTS_YEAR) if HTTPS else "max-age=0"
+    env.str("HSTS", default=_HSTS_YEAR) if HTTPS else "max-age=0"
 )
 # Both are promises about other names than this one: whoever has these decides (`HSTS`).
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
@@ -159,7 +148,6 @@ if SIGN_IN == "services" and not SOCIALACCOUNT_PROVIDERS:
     )
 # The operator's own provider is trusted with addresses where it is the way in: accounts that are here already have no
 # other. Otherwise nobody comes into one by an address that a service names: its owner connects the two, signed in.
-SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 for _app in SOCIALACCOUNT_PROVIDERS.get("openid_connect", {}).get("APPS", []):
     _app["settings"]["email_authentication"] = SIGN_IN == "services" and _app["provider_id"] == "oidc"
@@ -197,40 +185,27 @@ ACCOUNT_FORMS = {
     "reset_password_from_key": f"{_FORMS}.ResetPasswordKeyForm",
     "reauthenticate": f"{_FORMS}.ReauthenticateForm",
 }
-ACCOUNT_LOGOUT_REDIRECT_URL = "/"
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
 #: Addresses, password and second factor change only for who has shown within five minutes who they are.
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
-ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
 #: People are told by mail that their password, address or second factor has changed.
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_MAX_EMAIL_ADDRESSES = 5
-#: Neither signing up nor asking for a new password tells whether an address has an account, by its answer or its time
-#: (SignupForm hashes the password either way).
-ACCOUNT_PREVENT_ENUMERATION = True
 
 # --- signing in elsewhere: by those services alone whose keys the environment has
 SOCIALACCOUNT_ADAPTER = "submissions.accounts.elsewhere.ElsewhereAdapter"
 SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.elsewhere.ElsewhereSignupForm"}
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
-SOCIALACCOUNT_STORE_TOKENS = False
 
 # --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
 #: A file of SHA-1 hashes of known passwords, sorted, one a line (`HASH` or `HASH:COUNT`); empty: none.
 BREACHED_PASSWORDS_FILE = env.str("BREACHED_PASSWORDS_FILE", default="")
 #: Whether new passwords are looked up at haveibeenpwned.com, by five of forty digits of their hash.
 BREACHED_PASSWORDS = env.bool("BREACHED_PASSWORDS", default=False)
-BREACHED_PASSWORDS_API = env.str("BREACHED_PASSWORDS_API", default="https://api.pwnedpasswords.com/range/")
-#: How long it may take to answer, in seconds; after that the password is taken.
-BREACHED_PASSWORDS_TIMEOUT = 2.0
-PASSWORD_CHARACTERS = (12, 4096)
 _OURS = "submissions.accounts.passwords"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"{_OURS}.SimilarityValidator", "OPTIONS": {"user_attributes": ("email", "name")}},
-    {
-        "NAME": f"{_OURS}.LengthValidator",
-        "OPTIONS": dict(zip(("least", "most"), PASSWORD_CHARACTERS, strict=True)),
-    },
+    {"NAME": f"{_OURS}.LengthValidator"},
     {"NAME": f"{_OURS}.KnownPasswordValidator"},
 ]
 
@@ -241,7 +216,6 @@ MFA_FORMS = {
     "reauthenticate": f"{_FORMS}.ReauthenticateCodeForm",
     "activate_totp": f"{_FORMS}.ActivateCodeForm",
 }
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = SITE_NAME
 #: The code before and the one after are taken too: telephones' clocks differ.
 MFA_TOTP_TOLERANCE = 1
@@ -253,12 +227,8 @@ def needs_second_factor(*, embedded: bool, behind_proxy: bool, hosts: Sequence[s
     return not (embedded and not behind_proxy and set(hosts) <= loopback)
 
 
-#: Whether the rights of staff rest until a second factor was shown.
+#: Whether staff have their rights only after they showed a second factor.
 STAFF_MFA_REQUIRED = needs_second_factor(embedded=EMBEDDED, behind_proxy=BEHIND_PROXY, hosts=ALLOWED_HOSTS)
-#: After how many hours staff show it again.
-STAFF_SESSION_HOURS = env.int("STAFF_SESSION_HOURS", default=12)
-if STAFF_SESSION_HOURS < 1:
-    raise ImproperlyConfigured(f"STAFF_SESSION_HOURS is a number of hours from 1, not {STAFF_SESSION_HOURS}.")
 
 # --- teams and hidden judgements (docs/decisions/0039)
 #: Whether a curator approves a team before it first submits to a dataset with hidden judgements.

@@ -85,7 +85,7 @@ QUEUE_TIME_SCALE = env.float("QUEUE_TIME_SCALE", default=1.0)
 #: The longest a job may run, in seconds.
 JOB_WALL_CLOCK_SECONDS = env.int("JOB_WALL_CLOCK_SECONDS", default=6 * 3600)
 #: How long, in seconds, a worker may be silent before its job is given to another.
-LEASE_SECONDS = env.float("LEASE_SECONDS", default=60.0) * QUEUE_TIME_SCALE
+LEASE_SECONDS = 60.0 * QUEUE_TIME_SCALE
 #: Seconds between two signs of life of a claim, which also look for a wish to cancel; a lease is thirty times as long.
 LEASE_LOOK_SECONDS = 2.0 * QUEUE_TIME_SCALE
 #: Seconds after which a process is ended whose work does not stop when it must.
@@ -192,14 +192,14 @@ SANDBOX_IMAGE = env.str("SANDBOX_IMAGE", default="runboard")
 SANDBOX_CGROUP = env.str("SANDBOX_CGROUP", default="")
 #: What one model may use: memory, wall clock, bytes written (index and run), and cores.
 MODEL_MEMORY_BYTES = env.int("MODEL_MEMORY_BYTES", default=three_quarters_of_memory())
-MODEL_WALL_CLOCK_SECONDS = env.int("MODEL_WALL_CLOCK_SECONDS", default=JOB_WALL_CLOCK_SECONDS * 9 // 10)
+MODEL_WALL_CLOCK_SECONDS = JOB_WALL_CLOCK_SECONDS * 9 // 10
 MODEL_OUTPUT_BYTES = env.int("MODEL_OUTPUT_BYTES", default=64 * 1024**3)
 #: Seconds that the library has to say whether it takes a checkpoint, and how many a team may send in an hour that it
 #: does not.
-MODEL_CHECK_SECONDS = env.int("MODEL_CHECK_SECONDS", default=60)
-REFUSED_CHECKPOINTS_PER_HOUR = env.int("REFUSED_CHECKPOINTS_PER_HOUR", default=10)
+MODEL_CHECK_SECONDS = 60
+REFUSED_CHECKPOINTS_PER_HOUR = 10
 MODEL_THREADS = env.int("MODEL_THREADS", default=usable_cores())
 #: How long, in seconds, a model may wait for the machine to itself; then it goes on without being measured.
-MEASURING_WAIT_SECONDS = env.int("MEASURING_WAIT_SECONDS", default=30 * 60)
+MEASURING_WAIT_SECONDS = 30 * 60
 #: The lock of everybody who works or measures on this machine; containers on one machine must share it.
 TIMING_LOCK = env.str("TIMING_LOCK", default=f"{tempfile.gettempdir()}/runboard-timing-{os.geteuid()}.lock")

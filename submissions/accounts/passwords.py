@@ -15,7 +15,6 @@ import urllib.request
 from bisect import bisect_left
 from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.password_validation import CommonPasswordValidator, UserAttributeSimilarityValidator
@@ -23,32 +22,32 @@ from django.core.exceptions import ValidationError
 
 logger = logging.getLogger(__name__)
 
+#: The least and the most characters of a password.
+CHARACTERS = (12, 4096)
+#: The service for BREACHED_PASSWORDS, and the seconds after which a password is accepted without its answer.
+BREACHED_PASSWORDS_API, _TIMEOUT = "https://api.pwnedpasswords.com/range/", 2.0
 #: How much of an answer about one range is read: about 2,000 lines of 40 bytes are usual.
 _MOST_BYTES = 1 << 20
 _DIGITS = 40
 
 
 class LengthValidator:
-    """Not short, and not so long that it is a file."""
-
-    def __init__(self, least: int, most: int) -> None:
-        self.least, self.most = least, most
+    """A validator that accepts passwords of a length in `CHARACTERS`."""
 
     def validate(self, password: str, user: object = None) -> None:
-        """Raises ValidationError."""
-        if len(password) < self.least:
+        """Raise ValidationError if the password is too short or too long."""
+        least, most = CHARACTERS
+        if len(password) < least:
             raise ValidationError(
-                f"This password has {len(password)} characters; {self.least} are needed. Several words do well.",
+                f"This password has {len(password)} characters; {least} are needed. Several words do well.",
                 code="password_too_short",
             )
-        if len(password) > self.most:
-            raise ValidationError(
-                f"A password has {self.most:,} characters at most.", code="password_too_long"
-            )
+        if len(password) > most:
+            raise ValidationError(f"A password has {most:,} characters at most.", code="password_too_long")
 
     def get_help_text(self) -> str:
-        """What a form says of it."""
-        return f"At least {self.least} characters, of any kind: several words do well."
+        """Return the help text of the form field."""
+        return f"At least {CHARACTERS[0]} characters, of any kind: several words do well."
 
 
 class SimilarityValidator(UserAttributeSimilarityValidator):
@@ -115,14 +114,12 @@ def _in_file(path: Path, digest: str) -> bool:
 def _in_range(digest: str) -> bool:
     """Ask the service for all hashes with the same first five digits: it learns no more than these."""
     head, rest = digest[:5], digest[5:]
-    url = f"{settings.BREACHED_PASSWORDS_API.rstrip('/')}/{head}"
-    if urlsplit(url).scheme not in ("http", "https"):
-        logger.warning("BREACHED_PASSWORDS_API is not an address of the web")
-        return False
     # With padding the length of the answer does not tell which range was asked for either.
-    request = urllib.request.Request(url, headers={"Add-Padding": "true", "User-Agent": "Runboard"})  # noqa: S310
+    request = urllib.request.Request(  # noqa: S310
+        BREACHED_PASSWORDS_API + head, headers={"Add-Padding": "true", "User-Agent": "Runboard"}
+    )
     try:
-        with urllib.request.urlopen(request, timeout=settings.BREACHED_PASSWORDS_TIMEOUT) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
             text = answer.read(_MOST_BYTES).decode("ascii", errors="replace")
     except (OSError, HTTPException) as error:
         logger.warning("the list of breached passwords does not answer: %s", type(error).__name__)

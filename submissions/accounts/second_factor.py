@@ -19,6 +19,9 @@ from leaderboard.core import audit
 from leaderboard.models import User
 from submissions.accounts.sessions import end_access
 
+#: Hours after which staff must show their second factor again.
+STAFF_SESSION_HOURS = 12
+
 
 class SecondFactorAdapter(DefaultMFAAdapter):
     """allauth's handling; secrets lie encrypted, and staff who need a second factor cannot switch it off themselves."""
@@ -62,7 +65,7 @@ def has_second_factor(person: User) -> bool:
 
 def session_has_second_factor(request: HttpRequest, person: User) -> bool:
     """Whether this session has shown the person's second factor within the hours for which it counts."""
-    since = time.time() - settings.STAFF_SESSION_HOURS * 3600
+    since = time.time() - STAFF_SESSION_HOURS * 3600
     records = get_authentication_records(request, person)
     shown = any(each.get("method") == "mfa" and each.get("at", 0) >= since for each in records)
     return shown and has_second_factor(person)

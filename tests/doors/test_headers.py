@@ -11,13 +11,13 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from django.conf import settings as site_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError
 from django.http import HttpResponseBase
 from django.test import Client
 
-from leaderboard.settings.security import HSTS_YEAR, strict_transport
+from leaderboard.core.http.middleware import PERMISSIONS_POLICY
+from leaderboard.settings.security import strict_transport
 from submissions.accounts.throttling import ChangeThrottle
 from tests.doors.content import Site, build
 from tests.doors.expected import PEOPLE, ROWS
@@ -32,7 +32,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": site_settings.PERMISSIONS_POLICY,
+    "Permissions-Policy": PERMISSIONS_POLICY,
 }
 FORM = "application/x-www-form-urlencoded"
 #: Pictures that are made to be shown on other sites.
@@ -141,7 +141,7 @@ def test_they_are_put_on_before_anything_answers(settings: Any) -> None:
 @pytest.fixture
 def public(settings: Any, tmp_path: Path) -> Any:
     """A site on the internet, of which browsers are told to ask it by HTTPS alone, with one static file."""
-    seconds, subdomains, preload = strict_transport(HSTS_YEAR)
+    seconds, subdomains, preload = strict_transport("max-age=31536000")
     settings.SECURE_HSTS_SECONDS, settings.SECURE_SSL_REDIRECT = seconds, True
     settings.SECURE_HSTS_INCLUDE_SUBDOMAINS, settings.SECURE_HSTS_PRELOAD = subdomains, preload
     settings.STATIC_ROOT = tmp_path
@@ -181,7 +181,7 @@ def test_the_public_site_tells_everybody_everything(public: Any, monkeypatch: py
         told = f"{response.request['PATH_INFO']}: {response.status_code}"  # type: ignore[attr-defined]
         assert response.status_code == status, told
         assert faults_of(response) == [], told
-        assert response.headers["Strict-Transport-Security"] == HSTS_YEAR, told
+        assert response.headers["Strict-Transport-Security"] == "max-age=31536000", told
 
 
 def test_plain_http_is_sent_on_unless_it_is_asked_from_inside(public: Any) -> None:

@@ -37,10 +37,10 @@ def test_the_services_keep_every_rule() -> None:
 
 
 def test_a_key_that_is_there_twice_is_refused() -> None:
-    line = "    STAFF_SESSION_HOURS:\n"
+    line = "    TEAM_APPROVAL:\n"
     text = COMPOSE.read_text()
     assert text.count(line) == 1
-    with pytest.raises(yaml.YAMLError, match="STAFF_SESSION_HOURS is there twice"):
+    with pytest.raises(yaml.YAMLError, match="TEAM_APPROVAL is there twice"):
         compose_rules.read(text.replace(line, line + line))
 
 

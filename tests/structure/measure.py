@@ -6,6 +6,7 @@ Migrations are left out everywhere. Numbers of tokens are those of Python 3.11, 
 import argparse
 import ast
 import io
+import re
 import sys
 import tomllib
 from collections import Counter, defaultdict
@@ -21,6 +22,11 @@ SKIPPED_TOKENS = {COMMENT, NL, NEWLINE, INDENT, DEDENT, ENCODING, ENDMARKER}
 FUNCTION_LIMITS = (40, 60)  # lines
 TEMPLATE_LIMIT = 120  # characters in a line
 MOST_PARAMETERS = 5
+SETTINGS = Path("leaderboard", "settings")
+#: How settings, other Python code, and Compose files read an environment variable of ours.
+VARIABLE = re.compile(
+    r'\benv\.\w+\(\s*"([A-Z][A-Z0-9_]+)"|environ\S*"(RUNBOARD_[A-Z0-9_]+)"|\$\{([A-Z][A-Z0-9_]+)'
+)
 BOUNDS = ("tool", "runboard", "bounds")  # the table of pyproject.toml that `make lint` checks
 
 Graph = dict[str, set[str]]
@@ -259,6 +265,28 @@ def share_called_once(root: Path) -> float:
     return single / functions
 
 
+def setting_names(root: Path) -> set[str]:
+    """Return the names of the settings that the site assigns, its own and those of Django and its applications."""
+    statements = (
+        node
+        for path in (root / SETTINGS).glob("*.py")
+        for statement in ast.parse(path.read_text(encoding="utf-8")).body
+        if not isinstance(statement, Definition)
+        for node in ast.walk(statement)
+    )
+    names = {node.id for node in statements if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return {name for name in names if name.isupper() and not name.startswith("_")}
+
+
+def environment_variables(root: Path) -> set[str]:
+    """Return the environment variables that the packages, the client, and the containers read."""
+    paths = [path for package in PACKAGES for path in python_files(root, package)]
+    paths += [*(root / "client" / "runboard").glob("*.py"), *(root / "docker").glob("*.py")]
+    paths += (root / "docker").glob("*.yaml")
+    matches = (VARIABLE.findall(path.read_text(encoding="utf-8")) for path in paths)
+    return {name for match in chain.from_iterable(matches) for name in match if name}
+
+
 def bounded(root: Path) -> dict[str, float]:
     """Return the figures that have a bound in pyproject.toml, by its key."""
     every = [function for package in PACKAGES for function in functions(root, package)]
@@ -272,6 +300,8 @@ def bounded(root: Path) -> dict[str, float]:
         "functions-with-many-parameters": sum(each.parameters > MOST_PARAMETERS for each in every),
         "imports-per-file": round(sum(map(len, graph.values())) / len(graph), 2),
         "private-functions-called-once": round(share_called_once(root), 3),
+        "settings": len(setting_names(root)),
+        "environment-variables": len(environment_variables(root)),
     }
 
 

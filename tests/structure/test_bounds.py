@@ -22,12 +22,18 @@ def use():
     return _helper(1, 2, 3, 4, 5, 6)
 '''
 
+SETTINGS = """LIMIT = env.int("LIMIT", default=1)
+_HIDDEN, (FOLDER, env) = 1, (environ["RUNBOARD_VAR"], None)
+"""
+
 
 def write(root: Path, **bounds: float) -> None:
     for package in PACKAGES:
         (root / package).mkdir(exist_ok=True)
         (root / package / "__init__.py").write_text("")
         (root / package / "module.py").write_text(MODULE)
+    (root / "leaderboard" / "settings").mkdir(exist_ok=True)
+    (root / "leaderboard" / "settings" / "__init__.py").write_text(SETTINGS)
     lines = "".join(f"{key.replace('_', '-')} = {value}\n" for key, value in bounds.items())
     (root / "pyproject.toml").write_text(f"[tool.runboard.bounds]\n{lines}")
 
@@ -38,8 +44,10 @@ def test_code_lines_are_without_comments_docstrings_and_blank_lines() -> None:
 
 def test_figures_above_their_bounds_are_named(tmp_path: Path) -> None:
     bounds = {
-        **{f"{package}_code_lines": 5 for package in PACKAGES}, "longest_function": 7, "imports_per_file": 0,
-        "functions_with_many_parameters": 3, "private_functions_called_once": 0.5,
+        "evaluation_code_lines": 5, "submissions_code_lines": 5, "leaderboard_code_lines": 7, "longest_function": 7,
+        "imports_per_file": 0,
+        "functions_with_many_parameters": 3, "private_functions_called_once": 0.5, "settings": 2,
+        "environment_variables": 2,
     }  # fmt: skip
     write(tmp_path, **bounds)
     assert bounded(tmp_path) == {key.replace("_", "-"): value for key, value in bounds.items()}

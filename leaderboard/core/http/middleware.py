@@ -30,6 +30,17 @@ from django.utils.cache import patch_vary_headers
 from leaderboard.core.http import errors
 from leaderboard.core.logging import request_context, view_of
 
+#: Browser features that no page uses, switched off for scripts.
+PERMISSIONS_POLICY = ", ".join(
+    f"{feature}=()"
+    for feature in (
+        "accelerometer", "autoplay", "browsing-topics", "camera", "display-capture",
+        "encrypted-media", "fullscreen", "gamepad", "geolocation", "gyroscope", "hid",
+        "identity-credentials-get", "idle-detection", "local-fonts", "magnetometer", "microphone", "midi",
+        "payment", "picture-in-picture", "screen-wake-lock", "serial", "storage-access", "usb",
+        "xr-spatial-tracking",
+    )
+)  # fmt: skip
 logger = logging.getLogger("runboard.requests")
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -62,7 +73,7 @@ class HeadersMiddleware(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Add the headers; a view may have said otherwise (badges are made to be shown elsewhere)."""
         response = self.get_response(request)
-        response.headers.setdefault("Permissions-Policy", settings.PERMISSIONS_POLICY)
+        response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         if request.path.startswith("/api/"):
             patch_vary_headers(response, ["Authorization", "Cookie"])

@@ -16,6 +16,7 @@ from django.test import Client
 from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Dataset, User
 from leaderboard.settings import security
+from submissions.accounts import second_factor
 from submissions.accounts.tokens import make_token
 from submissions.models import AccountMail, ApiToken
 from submissions.notifications.sending import has_notifications
@@ -161,10 +162,10 @@ def test_a_superuser_without_it_reads_nothing_either(curator: User) -> None:
     assert answer.status_code == 302
 
 
-def test_it_holds_for_hours_not_for_ever(curator: User, settings: Any) -> None:
+def test_it_holds_for_hours_not_for_ever(curator: User, monkeypatch: pytest.MonkeyPatch) -> None:
     client = sign_in(curator)
     enrol(client, curator)
-    settings.STAFF_SESSION_HOURS = 0
+    monkeypatch.setattr(second_factor, "STAFF_SESSION_HOURS", 0)
     answer = client.get("/admin/leaderboard/dataset/", follow=True)
     assert answer.redirect_chain[-1][0].startswith("/account/2fa/reauthenticate/")
 

@@ -22,6 +22,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import User
+from submissions.accounts import passwords
 from submissions.accounts.sessions import end_sessions
 from submissions.accounts.tokens import make_token
 from submissions.models import ApiToken
@@ -84,14 +85,14 @@ class Pwned(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def pwned(settings: Any) -> Iterator[list[tuple[str, str | None]]]:
+def pwned(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str | None]]]:
     """The service on this machine, switched on."""
     server = HTTPServer(("127.0.0.1", 0), Pwned)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     Pwned.asked.clear()
     settings.BREACHED_PASSWORDS = True
-    settings.BREACHED_PASSWORDS_API = f"http://127.0.0.1:{server.server_port}/range/"
+    monkeypatch.setattr(passwords, "BREACHED_PASSWORDS_API", f"http://127.0.0.1:{server.server_port}/range/")
     yield Pwned.asked
     server.shutdown()
     thread.join()
@@ -106,9 +107,11 @@ def test_the_service_learns_five_digits_and_no_more(pwned: list[tuple[str, str |
     assert pwned[0] == (f"/range/{sha1(STOLEN)[:5]}", "true")
 
 
-def test_a_service_that_is_away_refuses_nobody(settings: Any, caplog: Any) -> None:
+def test_a_service_that_is_away_refuses_nobody(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
     settings.BREACHED_PASSWORDS = True
-    settings.BREACHED_PASSWORDS_API = "http://127.0.0.1:1/range/"
+    monkeypatch.setattr(passwords, "BREACHED_PASSWORDS_API", "http://127.0.0.1:1/range/")
     settings.BREACHED_PASSWORDS_FILE = "/nowhere/at/all"
     validate_password(STOLEN)
     assert "does not answer" in caplog.text
