@@ -15,6 +15,7 @@ from evaluation.runs.score import score_run
 from leaderboard.core.storage.runs import run_path
 from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.models import Entry, JudgementImport, Pool, Qrels, Run
+from leaderboard.results.records import entry_evaluations
 
 
 class LeftOut(NamedTuple):
@@ -99,8 +100,7 @@ def left_out_scores(
         if team not in without:
             without = {team: present.without(found.get(team, {}))}
         against = replace(target, qrels=without[team], hidden=False)
-        seeds = [seed.evaluation for seed in entry.seeds.all()]
-        paths = [run_path(each.run.sha256) for each in ([entry.evaluation] if entry.evaluation else seeds)]
+        paths = [run_path(each.run.sha256) for each in entry_evaluations(entry)]
         progress(len(scores) / len(missing))
         if all(path.exists() for path in paths):
             scores[entry.pk] = fmean(score_run(path, against, [measure]).means[measure] for path in paths)

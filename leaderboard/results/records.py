@@ -121,22 +121,33 @@ def per_query_values(evaluation: Evaluation) -> NDArray[np.float64]:
     return flat.reshape(evaluation.judged_queries, len(evaluation.measures))
 
 
-def per_query_means(entry: Entry) -> tuple[list[str], NDArray[np.float64]]:
-    """An entry's measures and values, shape (queries, measures), unrounded, queries in the order of the judgements.
-
-    Of a single run these are its evaluation's; of a seed set each query's mean over its seeds, for the measures that
-    all of them have. For open judgements only: nothing here leaves the scorer otherwise.
-    Of many entries, prefetch `evaluation` and `seeds__evaluation`. Raises ValueError for a reported one: it has none.
-    """
+def entry_evaluations(entry: Entry) -> list[Evaluation]:
+    """Return an entry's evaluation, or those of its seeds; none for a reported one."""
     if entry.evaluation is not None:
-        return list(entry.evaluation.measures), per_query_values(entry.evaluation)
-    evaluations = [seed.evaluation for seed in entry.seeds.all()]
-    if not evaluations:
-        raise ValueError(f"{entry} was not scored here: it has no values by query")
-    measures = [
-        name for name in evaluations[0].measures if all(name in each.measures for each in evaluations)
-    ]
-    of_seeds = [
-        per_query_values(each)[:, [each.measures.index(name) for name in measures]] for each in evaluations
-    ]
-    return measures, np.mean(of_seeds, axis=0)
+        return [entry.evaluation]
+    return [seed.evaluation for seed in entry.seeds.all()]
+
+
+def mean_values(evaluations: Sequence[Evaluation]) -> tuple[list[str], NDArray[np.float64]]:
+    """Return the measures that all evaluations have, and their mean values, shape (queries, measures), unrounded."""
+    first, *others = evaluations
+    if not others:
+        return list(first.measures), per_query_values(first)
+    measures = [name for name in first.measures if all(name in each.measures for each in others)]
+    columns = [[each.measures.index(name) for name in measures] for each in evaluations]
+    values = [per_query_values(each)[:, of_each] for each, of_each in zip(evaluations, columns, strict=True)]
+    return measures, np.mean(values, axis=0)
+
+
+def per_query_means(entry: Entry) -> tuple[list[str], NDArray[np.float64]]:
+    """Return an entry's measures and values, shape (queries, measures), queries in the order of the judgements.
+
+    For open judgements only: nothing here leaves the scorer otherwise. Of many entries, prefetch `evaluation` and
+    `seeds__evaluation`.
+
+    Raises:
+        ValueError: For a reported entry, which has no values by query.
+    """
+    if evaluations := entry_evaluations(entry):
+        return mean_values(evaluations)
+    raise ValueError(f"{entry} was not scored here: it has no values by query")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Q
 
 from evaluation.measures.registry import upper_bound_of
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
-from leaderboard.results.protection import HIDDEN_DECIMALS, part_means, policy_of
+from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, part_means, policy_of
 
 #: How much of what a run shows was judged. Both follow from a stored evaluation, and are published beside the scores
 #: wherever judgements are open. Over hidden ones never: they would tell which documents are judged.
@@ -87,11 +87,13 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
     return told | judged_shares(evaluation) | _shown(means, dataset, upper_of(dataset), {})
 
 
-def published_private_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
-    """The means over a competition's private part, as they leave the scorer when they are revealed."""
+def published_private_scores(evaluations: Sequence[Evaluation], dataset: Dataset) -> dict[str, float]:
+    """Return the values over a competition's private part as they are revealed; of a seed set its mean."""
     if not policy_of(dataset).competition:
         return {}
-    return _shown(part_means(evaluation, EvaluationPart.Part.PRIVATE), dataset, dataset.measures, {})
+    private = [part_means(evaluation, EvaluationPart.Part.PRIVATE) for evaluation in evaluations]
+    scores = [_shown(means, dataset, dataset.measures, {}) for means in private]
+    return scores[0] if len(scores) == 1 else _seed_means(scores, dataset, {})
 
 
 def _shown(
@@ -104,33 +106,55 @@ def _shown(
     }
 
 
-def shown_seed_scores(scores: Mapping[str, float], dataset: Dataset) -> dict[str, float]:
-    """What is told of one run of a seed set: its published `scores`, and over hidden judgements nothing.
+class PublishedResult(NamedTuple):
+    """Published values of a run or a seed set: `scores` are the mean over its seeds.
 
-    A set costs one unit of a quota, and would otherwise be up to five readings of the judgements.
+    `deviations` are sample standard deviations (n − 1). `seed_scores` has the values of each run.
     """
-    return {} if dataset.hidden else dict(scores)
+
+    scores: dict[str, float]
+    deviations: dict[str, float]
+    seed_scores: list[dict[str, float]]
 
 
-def aggregate_seeds(
-    seeds: Sequence[Mapping[str, float]], dataset: Dataset, *, private: bool = False
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Mean and sample standard deviation (n − 1) of the published values, for the measures that all seeds have.
+def published_result(
+    evaluations: Sequence[Evaluation], dataset: Dataset, *, held: bool = False
+) -> PublishedResult:
+    """Return the values of a result as its board shows them; a result that is `held` has none.
 
-    The mean leaves as a single value does. Over hidden judgements it is all that is told of a set (see
-    `shown_seed_scores`): a deviation would be a second reading. `private`: they are of a competition's private part.
+    Over hidden judgements only the mean of a seed set is published. A set costs one unit of a quota, and its single
+    values and deviations would be up to five further readings of the judgements.
     """
-    hidden, steps = dataset.hidden, {} if private else policy_of(dataset).steps
-    columns = {
-        measure: [scores[measure] for scores in seeds]
-        for measure in seeds[0]
-        if all(measure in scores for scores in seeds)
+    if held:
+        return PublishedResult({}, {}, [{} for _ in evaluations])
+    scores = [published_scores(evaluation, dataset) for evaluation in evaluations]
+    if len(scores) == 1:
+        return PublishedResult(scores[0], {}, [])
+    means = _seed_means(scores, dataset, policy_of(dataset).steps)
+    if dataset.hidden:
+        return PublishedResult(means, {}, [{} for _ in scores])
+    return PublishedResult(means, {name: stdev(each[name] for each in scores) for name in means}, scores)
+
+
+def score_result(evaluations: Sequence[Evaluation], dataset: Dataset) -> PublishedResult:
+    """Return the published values, after computing a competition's parts where they are missing. For the scorer."""
+    if policy_of(dataset).competition:
+        for evaluation in evaluations:
+            evaluate_parts(evaluation)
+    return published_result(evaluations, dataset)
+
+
+def _seed_means(
+    seeds: Sequence[Mapping[str, float]], dataset: Dataset, steps: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the mean for each measure that all seeds have, rounded as a single value is."""
+    return {
+        name: published_value(
+            fmean(scores[name] for scores in seeds), hidden=dataset.hidden, step=steps.get(name, 0.0)
+        )
+        for name in seeds[0]
+        if all(name in scores for scores in seeds)
     }
-    means = {
-        name: published_value(fmean(values), hidden=hidden, step=steps.get(name, 0.0))
-        for name, values in columns.items()
-    }
-    return means, {} if hidden else {name: stdev(values) for name, values in columns.items()}
 
 
 def judged_shares(evaluation: Evaluation) -> dict[str, float]:

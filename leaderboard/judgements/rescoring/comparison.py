@@ -20,15 +20,13 @@ from evaluation.measures.registry import SPEC_VERSION
 from leaderboard.core.measures import better
 from leaderboard.models import Entry, Evaluation, Rescore, Seed
 from leaderboard.results.kinds import rank_values
-from leaderboard.results.publishing.ladder_places import evaluations_of
+from leaderboard.results.records import entry_evaluations
 from leaderboard.results.values import (
     HOLE,
-    aggregate_seeds,
     comparison_group,
     published_private_scores,
-    published_scores,
+    published_result,
     published_value,
-    shown_seed_scores,
 )
 
 #: The states in which the numbers are kept.
@@ -190,12 +188,12 @@ def _entries(rescore: Rescore) -> list[Entry]:
 
 
 def _on(entry: Entry, qrels_id: int) -> bool:
-    return any(evaluation.qrels_id == qrels_id for evaluation in evaluations_of(entry))
+    return any(evaluation.qrels_id == qrels_id for evaluation in entry_evaluations(entry))
 
 
 def _stays(entry: Entry, rescore: Rescore, new: dict[int, Evaluation], taken: set[int]) -> str:
     """Why the entry cannot move; empty where it can."""
-    evaluations, target = evaluations_of(entry), rescore.to_qrels
+    evaluations, target = entry_evaluations(entry), rescore.to_qrels
     if not evaluations:
         return "reported by a publication: the run is not available"
     first = evaluations[0]
@@ -214,27 +212,20 @@ def _stays(entry: Entry, rescore: Rescore, new: dict[int, Evaluation], taken: se
 
 
 def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> MovedEntry:
-    dataset, before, seeds = rescore.dataset, evaluations_of(entry), list(entry.seeds.all())
+    dataset, before = rescore.dataset, entry_evaluations(entry)
     after = [new[evaluation.run_id] for evaluation in before]
-    held = entry.visibility == Entry.Visibility.HELD  # what is held has no published value, now or then
-    published = [{} if held else published_scores(evaluation, dataset) for evaluation in after]
-    scores = published[0]
-    deviations: dict[str, float] = {}
-    if seeds:
-        scores, deviations = aggregate_seeds(published, dataset)
-    private: dict[str, float] = {}
-    if entry.private_scores:  # revealed before: what is told of the other part is of the same judgements
-        found = [published_private_scores(evaluation, dataset) for evaluation in after]
-        private = aggregate_seeds(found, dataset, private=True)[0] if seeds else found[0]
+    held = entry.visibility == Entry.Visibility.HELD  # a held result has no published value, now or then
+    published = published_result(after, dataset, held=held)
     return MovedEntry(
         entry=entry,
-        seeds=seeds,
+        seeds=list(entry.seeds.all()),
         before=before,
         after=after,
-        seed_scores=[shown_seed_scores(each, dataset) for each in published],
-        scores=scores,
-        deviations=deviations,
-        private_scores=private,
+        seed_scores=published.seed_scores,
+        scores=published.scores,
+        deviations=published.deviations,
+        # If the private part was revealed before, its values on the new judgements are published too.
+        private_scores=published_private_scores(after, dataset) if entry.private_scores else {},
         comparison_group=comparison_group(after[0]),
         missing_queries=None if dataset.hidden else max(each.missing_queries for each in after),
         is_baseline=entry.is_baseline and before[0].qrels_id == rescore.from_qrels_id,

@@ -15,15 +15,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from django.db.models import Q, QuerySet
-from numpy.typing import NDArray
 
 from evaluation.statistics.ladder import STEP, YOUNG_STEP, ladder_step, paired_standard_error
 from leaderboard.models import Dataset, Entry, Evaluation, Round, Team, User
 from leaderboard.results import protection
-from leaderboard.results.records import per_query_values
-from leaderboard.results.values import aggregate_seeds, comparison_group, published_scores
+from leaderboard.results.records import entry_evaluations, mean_values
+from leaderboard.results.values import comparison_group, score_result
 
 Visibility = Entry.Visibility
 #: Results of one team, and of one person over all teams, that a competition's board shows outside of a round.
@@ -55,7 +53,10 @@ def is_significant(
     best_score, best = max(known, key=lambda each: each[0])
     shown = protection.public_queries(evaluations[0].qrels) if policy.competition else slice(None)
     measure = dataset.primary_measure
-    error = paired_standard_error(_by_query(evaluations, measure)[shown], _by_query(best, measure)[shown])
+    by_query = [
+        values[shown, measures.index(measure)] for measures, values in map(mean_values, (evaluations, best))
+    ]
+    error = paired_standard_error(*by_query)
     return ladder_step(score, best_score, error, tries=results.count(), step=step).passed
 
 
@@ -104,36 +105,13 @@ def _published_values(
     same = Evaluation.objects.filter(qrels=new[0].qrels_id, specification=new[0].specification)
     found = []
     for entry in entries:
-        runs = [each.run_id for each in evaluations_of(entry)]
+        runs = [each.run_id for each in entry_evaluations(entry)]
         now = [] if own.intersection(runs) else list(same.filter(run__in=runs).order_by("pk"))
         if now and len(now) == len(runs):
-            value = published_mean(dataset, now)
+            value = score_result(now, dataset).scores.get(dataset.primary_measure)
             if value is not None:
                 found.append((value, now))
     return found
-
-
-def evaluations_of(entry: Entry) -> list[Evaluation]:
-    """The evaluations that an entry shows: its own, or those of its seeds."""
-    if entry.evaluation is not None:
-        return [entry.evaluation]
-    return [seed.evaluation for seed in entry.seeds.all()]
-
-
-def published_mean(dataset: Dataset, evaluations: Sequence[Evaluation]) -> float | None:
-    """What is published of the primary measure: of one evaluation, or of those of a seed set."""
-    if protection.policy_of(dataset).competition:
-        for each in evaluations:
-            protection.evaluate_parts(each)
-    scores = [published_scores(each, dataset) for each in evaluations]
-    means = scores[0] if len(scores) == 1 else aggregate_seeds(scores, dataset)[0]
-    return means.get(dataset.primary_measure)
-
-
-def _by_query(evaluations: Sequence[Evaluation], measure: str) -> NDArray[np.float64]:
-    """Each query's value, shape (queries,): of a seed set the mean over its seeds."""
-    values = [per_query_values(each)[:, each.measures.index(measure)] for each in evaluations]
-    return np.asarray(np.mean(values, axis=0), dtype=np.float64)
 
 
 def best_shown_result(entry: Entry) -> Entry | None:

@@ -21,9 +21,10 @@ from leaderboard.models.datasets import Protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.protection import Part, draw_parts, evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
-from leaderboard.results.publishing.republish import fill_scores, private_scores_of
+from leaderboard.results.publishing.republish import fill_scores
+from leaderboard.results.records import entry_evaluations
 from leaderboard.results.significance.hidden import keep_least_difference
-from leaderboard.results.values import present_group
+from leaderboard.results.values import present_group, published_private_scores
 
 Visibility = Entry.Visibility
 
@@ -249,7 +250,7 @@ def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
     rows = shown.select_related("evaluation").defer("evaluation__values")
     found = list(rows.prefetch_related("evaluation__parts", "seeds__evaluation__parts"))
     for entry in found:
-        entry.private_scores = private_scores_of(entry, dataset)
+        entry.private_scores = published_private_scores(entry_evaluations(entry), dataset)
     Entry.objects.bulk_update(found, ["private_scores"], batch_size=200)
     return sum(bool(entry.private_scores) for entry in found)
 

@@ -7,13 +7,9 @@ from django.db import transaction
 from leaderboard.models import BoardChange, Dataset, Entry, Seed
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import update_shown
+from leaderboard.results.records import entry_evaluations
 from leaderboard.results.significance.hidden import keep_least_difference
-from leaderboard.results.values import (
-    aggregate_seeds,
-    published_private_scores,
-    published_scores,
-    shown_seed_scores,
-)
+from leaderboard.results.values import published_private_scores, published_result
 
 
 @transaction.atomic
@@ -41,32 +37,16 @@ def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
     changed: list[Entry] = []
     seeds: list[Seed] = []
     for entry in rows.iterator(chunk_size=200):
-        of_seeds = list(entry.seeds.all()) if entry.evaluation is None else []
-        published = _published(entry, of_seeds, dataset)
-        for seed, scores in zip(of_seeds, published, strict=False):
-            seed.scores = shown_seed_scores(scores, dataset)
-        entry.scores, entry.deviations = (
-            aggregate_seeds(published, dataset) if of_seeds else (published[0], {})
-        )
-        entry.private_scores = private_scores_of(entry, dataset) if entry.private_scores else {}
-        seeds += of_seeds
+        evaluations = entry_evaluations(entry)
+        held = entry.visibility == Entry.Visibility.HELD
+        entry.scores, entry.deviations, seed_scores = published_result(evaluations, dataset, held=held)
+        if entry.private_scores:
+            entry.private_scores = published_private_scores(evaluations, dataset)
+        if entry.evaluation is None:
+            for seed, scores in zip(entry.seeds.all(), seed_scores, strict=True):
+                seed.scores = scores
+                seeds.append(seed)
         changed.append(entry)
     Seed.objects.bulk_update(seeds, ["scores"], batch_size=200)
     Entry.objects.bulk_update(changed, ["scores", "deviations", "private_scores"], batch_size=200)
     keep_least_difference(dataset)
-
-
-def _published(entry: Entry, seeds: list[Seed], dataset: Dataset) -> list[dict[str, float]]:
-    """The published values of the entry's evaluation, or of each of its seeds'; of a held one there are none."""
-    evaluations = [entry.evaluation] if entry.evaluation is not None else [seed.evaluation for seed in seeds]
-    if entry.visibility == Entry.Visibility.HELD:
-        return [{} for _ in evaluations]
-    return [published_scores(evaluation, dataset) for evaluation in evaluations]
-
-
-def private_scores_of(entry: Entry, dataset: Dataset) -> dict[str, float]:
-    """An entry's published values over a competition's private part: of a seed set the mean of its seeds'."""
-    if entry.evaluation is not None:
-        return published_private_scores(entry.evaluation, dataset)
-    seeds = [published_private_scores(seed.evaluation, dataset) for seed in entry.seeds.all()]
-    return aggregate_seeds(seeds, dataset, private=True)[0]

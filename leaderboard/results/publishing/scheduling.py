@@ -23,13 +23,13 @@ from leaderboard.models import Dataset, Entry, Evaluation, Team, User
 from leaderboard.results import protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.publishing.ladder_places import (
-    evaluations_of,
     has_baseline,
     is_significant,
-    published_mean,
     update_shown,
 )
 from leaderboard.results.publishing.republish import fill_scores
+from leaderboard.results.records import entry_evaluations
+from leaderboard.results.values import score_result
 
 Visibility = Entry.Visibility
 
@@ -83,8 +83,9 @@ def _publish_due_of(key: int) -> int:
         young = team is not None and protection.is_new_team(team)
         if young and left <= 0:
             continue
-        evaluations = evaluations_of(entry)
-        if not is_significant(dataset, evaluations, published_mean(dataset, evaluations), entry.submitter):
+        evaluations = entry_evaluations(entry)
+        score = score_result(evaluations, dataset).scores.get(dataset.primary_measure)
+        if not is_significant(dataset, evaluations, score, entry.submitter):
             if _due_when_held(dataset, evaluations) is None:  # else it waits on, with its age
                 Entry.objects.filter(pk=entry.pk).update(due_at=None)
             continue

@@ -13,16 +13,15 @@ from django.utils import timezone
 from leaderboard.models import Dataset, Entry, Evaluation, Pool, Seed, User
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.pooled import fed_pools
-from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
 from leaderboard.results.publishing.scheduling import decide_publication
 from leaderboard.results.publishing.visibility import name_baseline, take_over_baseline
 from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.values import (
-    aggregate_seeds,
+    PublishedResult,
     comparison_group,
-    published_scores,
-    shown_seed_scores,
+    published_result,
+    score_result,
     training_exposure,
 )
 
@@ -79,17 +78,17 @@ def publish_entry(
     known = Entry.objects.filter(evaluation=evaluation).first()
     if known is not None:
         return known
-    scores = _scores_of(evaluation, dataset)
-    entry = Entry.objects.create(
+    entry = Entry(
         evaluation=evaluation,
         provenance=provenance,
         configuration=evaluation.run.configuration,
         facts=dict(facts or {}),
         submission_reference=submission_reference,
         submitter=submitter,
-        **_columns(dataset, [evaluation], scores, public=public, submitter=submitter),
+        public_wanted=public,
         **marks.columns([evaluation]),
     )
+    _save_scored(entry, dataset, [evaluation])
     present = _present_baseline(entry) if is_baseline else None
     if is_baseline and present is None:
         entry.is_baseline = True
@@ -132,77 +131,55 @@ def publish_seed_set(
     and deviation are all that is stored for readers.
     Raises ValueError for runs that are no set: of too few or too many seeds, several systems, or not comparable.
     """
-    first, *others = seeds.values()
-    _require_set([first, *others])
+    _require_set(list(seeds.values()))
     # Of two who publish the same set at once the second finds it.
-    dataset = lock_board(first.run.version.dataset_id)
+    dataset = lock_board(next(iter(seeds.values())).run.version.dataset_id)
     known = Seed.objects.filter(evaluation__in=seeds.values()).select_related("entry").first()
     if known is not None:
         return known.entry
-    published = {label: _scores_of(evaluation, dataset) for label, evaluation in seeds.items()}
-    scores, deviations = aggregate_seeds(list(published.values()), dataset)
-    columns = _columns(dataset, list(seeds.values()), scores, public=public, submitter=submitter)
-    held = columns["visibility"] == Entry.Visibility.HELD
-    entry = Entry.objects.create(
+    evaluations = list(seeds.values())
+    entry = Entry(
         provenance=provenance,
         configuration=configuration,
-        deviations={} if held else deviations,
         seed_count=len(seeds),
         facts=dict(facts or {}),
         submission_reference=submission_reference,
         submitter=submitter,
-        **columns,
-        **marks.columns(seeds.values()),
+        public_wanted=public,
+        **marks.columns(evaluations),
     )
+    published = _save_scored(entry, dataset, evaluations)
     Seed.objects.bulk_create(
         Seed(
             entry=entry,
             evaluation=evaluation,
             label=label,
-            scores={} if held else shown_seed_scores(published[label], dataset),
+            scores=scores,
             published_at=entry.published_at,
         )
-        for label, evaluation in seeds.items()
+        for (label, evaluation), scores in zip(seeds.items(), published.seed_scores, strict=True)
     )
     _record_publication(dataset, entry)
     return entry
 
 
-def _scores_of(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
-    """The published values, the parts of a competition being found first."""
-    if policy_of(dataset).competition:
-        evaluate_parts(evaluation)
-    return published_scores(evaluation, dataset)
-
-
-def _columns(
-    dataset: Dataset,
-    evaluations: Sequence[Evaluation],
-    scores: Mapping[str, float],
-    *,
-    public: bool,
-    submitter: User | None,
-) -> dict[str, Any]:
-    """What a single result and a seed set have alike; whether it is told is decided here."""
-    first = evaluations[0]
-    visibility = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
-    told, due_at = decide_publication(dataset, evaluations, scores, submitter)
-    if not told:
-        visibility = Entry.Visibility.HELD
+def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluation]) -> PublishedResult:
+    """Save a new entry with its published values, or without them if it is not published yet."""
+    published = score_result(evaluations, dataset)
+    is_published, entry.due_at = decide_publication(dataset, evaluations, published.scores, entry.submitter)
+    entry.visibility = Entry.Visibility.PUBLIC if entry.public_wanted else Entry.Visibility.PRIVATE
+    if not is_published:
+        entry.visibility = Entry.Visibility.HELD
+        published = published_result(evaluations, dataset, held=True)
+    entry.dataset, entry.system = dataset, evaluations[0].run.system
+    entry.scores, entry.deviations, _ = published
+    entry.comparison_group = comparison_group(evaluations[0])
+    entry.training = training_exposure(entry.system, dataset)
     # What a reader of a hidden board may learn stops at the scores. Of a seed set it is the seed that misses most.
-    missing = None if dataset.hidden else max(each.missing_queries for each in evaluations)
-    return {
-        "dataset": dataset,
-        "system": first.run.system,
-        "scores": {} if visibility == Entry.Visibility.HELD else dict(scores),
-        "comparison_group": comparison_group(first),
-        "training": training_exposure(first.run.system, dataset),
-        "visibility": visibility,
-        "due_at": due_at,
-        "public_wanted": public,
-        "missing_queries": missing,
-        "published_at": timezone.now(),
-    }
+    entry.missing_queries = None if dataset.hidden else max(each.missing_queries for each in evaluations)
+    entry.published_at = timezone.now()
+    entry.save(force_insert=True)
+    return published
 
 
 def _record_publication(dataset: Dataset, entry: Entry) -> None:
