@@ -11,21 +11,20 @@ from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
 from leaderboard.views.files import dataset_file
-from submissions.accounts import data_views
-from submissions.accounts import views as account_views
 from submissions.accounts.authentication import takes_tokens
 from submissions.accounts.elsewhere import where_configured, where_passwords
+from submissions.api import notifications as notifications_api
 from submissions.api import uploads
 from submissions.api import views as api
 from submissions.api.challenges import ChallengesView
 from submissions.api.model_reference import ModelsView
 from submissions.api.quotas import QuotasView
-from submissions.notifications import api as notifications_api
-from submissions.notifications import views as notification_views
-from submissions.status.metrics import metrics
+from submissions.views import accounts as account_views
 from submissions.views import agreements, submissions, systems
 from submissions.views import checkpoints as model_views
+from submissions.views import notifications as notification_views
 from submissions.views import uploads as upload_pages
+from submissions.views.metrics import metrics
 from submissions.views.model_reference import models
 from submissions.views.status import status
 
@@ -99,8 +98,8 @@ pages = [
     path("account/uploads/delete/", upload_pages.delete, name="account-upload-delete"),
     path("account/sessions/", account_views.sessions, name="account-sessions"),
     path("account/sessions/end/", account_views.sign_out_elsewhere, name="account-session-end"),
-    path("account/data/", data_views.download, name="account-data"),
-    path("account/close/", data_views.close, name="account-close"),
+    path("account/data/", account_views.download, name="account-data"),
+    path("account/close/", account_views.close, name="account-close"),
     path("account/teams/", account_views.new_team, name="team-new"),
     path(f"{_TEAM}manage/", account_views.manage, name="team-manage"),
     path(f"{_TEAM}manage/name/", account_views.rename, name="team-rename"),

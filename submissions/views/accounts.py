@@ -1,4 +1,4 @@
-"""The pages of an account, its sessions, and its teams. Each makes one call of the domain."""
+"""Pages of an account, its data, its sessions, and its teams."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from allauth.account.decorators import reauthentication_required
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -24,6 +25,7 @@ from submissions.accounts import membership
 from submissions.accounts.forms import InvitationForm, ProfileForm, TeamForm, TokenForm
 from submissions.accounts.membership import TeamRefused, create_team, memberships_of
 from submissions.accounts.permissions import View, is_owner, personal_page, signed_in, teams_of
+from submissions.accounts.personal_data import check_can_close, close_account, personal_data
 from submissions.accounts.sessions import end_session, end_sessions, sessions_of
 from submissions.accounts.teams import personal_team, rename_team, set_profile
 from submissions.accounts.throttling import ChangeThrottle, InviteThrottle, TokenThrottle, enforce_limit
@@ -331,3 +333,32 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
         **changes,
     }
     return render(request, "submissions/team.html", context, status=status)
+
+
+@personal_page("GET", "HEAD")
+@reauthentication_required
+def download(request: HttpRequest) -> HttpResponse:
+    """The zip, to who has just shown who they are."""
+    headers = {"Content-Disposition": 'attachment; filename="account.zip"'}
+    return HttpResponse(personal_data(signed_in(request)), content_type="application/zip", headers=headers)
+
+
+@personal_page("GET", "HEAD", "POST")
+@reauthentication_required
+def close(request: HttpRequest) -> HttpResponse:
+    """Say what goes and what stays; then do it, for who has typed the address of the account."""
+    person = signed_in(request)
+    refused = ""
+    try:
+        check_can_close(person)
+        if request.method == "POST":
+            if request.POST.get("email", "").strip().lower() != person.email:
+                raise ChangeRefused("Type the e-mail address of this account to confirm.")
+            close_account(person)
+            logout(request)
+            messages.success(request, _("The account is closed."))
+            return redirect("home")
+    except ChangeRefused as error:
+        refused = str(error)
+    status = 400 if refused and request.method == "POST" else 200
+    return render(request, "submissions/close_account.html", {"refused": refused}, status=status)
