@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from evaluation.cli import compare, merge, pack, retrieve, score, train_augmentation
+from evaluation.cli import compare, merge, pack, retrieve, score
 from evaluation.core.errors import KernelUnavailable
 
 #: Modules of what the package's extra [neural] brings.
@@ -32,7 +32,6 @@ def main(words: list[str] | None = None) -> int:
     retrieve.add_parser(commands)
     merge.add_parser(commands)
     pack.add_parser(commands)
-    train_augmentation.add_parser(commands)
     arguments = parser.parse_args(words)
     try:
         status: int = arguments.run(arguments)

@@ -1,4 +1,4 @@
-"""`train-augmentation`: it learns what a collection's queries lack, and its checkpoint is one that the site takes."""
+"""The example `train_augmentation`: it learns what queries lack, and its checkpoint is one that the site takes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.__main__ import main
 from evaluation.checkpoints import CheckpointKind, open_checkpoint, validate_folder
 from evaluation.engines import Resources
+from examples.train_augmentation import main
 from tests.evaluation.real_collections import SHARED, scores_of
 from tests.evaluation.tiny_models import tiny_dense
 
@@ -44,7 +44,7 @@ def write_collection(folder: Path) -> Path:
 
 def train(collection: Path, encoder: Path, out: Path, *more: object) -> int:
     given = ["--collection", collection, "--encoder", encoder, "--out", out, "--threads", 1]
-    return main(["train-augmentation", *map(str, given), *map(str, more)])
+    return main([*map(str, given), *map(str, more)])
 
 
 def scores_in(said: str) -> tuple[float, float] | None:
