@@ -1,6 +1,7 @@
 """The submissions' Django application."""
 
 from django.apps import AppConfig
+from django.core.checks import register
 
 
 class SubmissionsConfig(AppConfig):
@@ -10,5 +11,8 @@ class SubmissionsConfig(AppConfig):
     verbose_name = "Submissions"
 
     def ready(self) -> None:
-        """Connect what follows from signing in."""
+        """Connect the signals of signing in, and register the check of engines."""
         from submissions.accounts import signals  # noqa: F401
+        from submissions.core.checks import check_engines
+
+        register(check_engines)

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 #: An engine may have no such parameter, and still need to be told how to take a checkpoint that does not say.
 _POOLING = "pooling"
-_PLAIN_MODELS = (
-    "; learned-sparse takes a plain masked language model with max or sum, a plain encoder with sparta"
-)
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -124,7 +121,10 @@ def _add_parameters(parser: argparse.ArgumentParser) -> None:
             for parameter, engines in meanings.items()
         ).replace("%", "%%")
         if name == _POOLING:
-            text += _PLAIN_MODELS
+            sparse = ", ".join(filter(_requires_pooling, ENGINES))
+            text += (
+                f"; {sparse} takes a plain masked language model with max or sum, a plain encoder with sparta"
+            )
         words = name.replace("_", "-")
         if f"--{words}" in own:
             words = f"engine-{words}"

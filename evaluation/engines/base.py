@@ -6,6 +6,7 @@ and their parameters without knowing any of them.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.checkpoints.description import CheckpointDescription
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.facts import FactValue as FactValue
 
@@ -356,8 +357,25 @@ class EngineDescription:
 
     @property
     def needs_checkpoint(self) -> bool:
-        """Whether it runs a model that somebody brings."""
+        """Whether it runs a model that the submitter provides."""
         return bool(self.checkpoints)
+
+    @property
+    def computes_bm25(self) -> bool:
+        """Whether its scores are BM25's, of terms or weights that may come from a model."""
+        return any(parameter.name == "k1" for parameter in self.parameters)
+
+    def faults(self) -> Iterator[str]:
+        """Yield what the description lacks, or names and does not have."""
+        for field_name in ("name", "architecture"):
+            if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", value := getattr(self, field_name)):
+                yield f"its {field_name} {value!r} is not made of lower-case words with hyphens between"
+        names = {parameter.name for parameter in self.parameters}
+        for field_name in ("encoding_parameters", "main_alone"):
+            for name in sorted({*(getattr(self, field_name) or ())} - names):
+                yield f"its {field_name} names {name!r}, which is not among its parameters"
+        for kind in sorted({*self.checkpoints} - {*CheckpointKind}):
+            yield f"its checkpoints name {kind!r}, which is not in evaluation.checkpoints.CheckpointKind"
 
     def check(self, resources: Resources) -> None:
         """Raise InvalidParameter where what it is given is not what it needs."""

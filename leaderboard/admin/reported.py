@@ -26,7 +26,7 @@ from leaderboard.core.storage.store import work_folder
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.importing.reported.curated import SCALES, CuratedFigure, enter_figures
 from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
-from leaderboard.models import Architecture, Dataset, Source, System
+from leaderboard.models import Dataset, Source, System, architecture_choices
 
 #: The rights that entering figures takes.
 REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
@@ -57,7 +57,7 @@ class FigureForm(forms.Form):
     )
     locator = forms.CharField(max_length=80, help_text="Where it is printed: Table 2.")
     architecture = forms.ChoiceField(
-        choices=[("", "as it is"), *Architecture.choices],
+        choices=lambda: [("", "as it is"), *architecture_choices()],
         required=False,
         help_text="Of a system that is new here.",
     )

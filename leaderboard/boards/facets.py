@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from leaderboard.boards.state import FACETS, BoardState
 from leaderboard.core import anonymity
-from leaderboard.models import Architecture, Entry
+from leaderboard.models import Entry, architecture_choices
 from leaderboard.results.board_rows.entry_rows import EntryRow
 
 #: Facet → value, or the values that a row mixes.
@@ -42,7 +42,7 @@ ANONYMOUS = anonymity.ANONYMOUS
 THIS_SITE, HOUSE = "this-site", "this site"
 
 _WORDS: Mapping[str, Mapping[str, str]] = {
-    "architecture": {value: str(label) for value, label in Architecture.choices},
+    "architecture": dict(architecture_choices()),
     "training": {value: str(label) for value, label in Entry.Training.choices},
     "gap": {"shown": "significant", "not-shown": "not significant"},
     "weights": {"open": "open", "closed": "closed", UNKNOWN: "not declared"},

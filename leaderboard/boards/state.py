@@ -17,14 +17,14 @@ from evaluation.text.languages import known_language_code
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.numbers import parse_number
-from leaderboard.models import Architecture, Entry
+from leaderboard.models import Entry, architecture_choices
 
 Order = Literal["asc", "desc"]
 
 VIEWS = ("score", "delta", "relative", "rank")
 #: Facets of systems and results, in the order of the page, with their values where these are few and known.
 FACETS: Mapping[str, tuple[str, ...]] = {
-    "architecture": tuple(Architecture.values),
+    "architecture": tuple(value for value, _ in architecture_choices()),
     "provenance": tuple(Entry.Provenance.values),
     "training": tuple(Entry.Training.values),
     "gap": ("shown", "not-shown"),

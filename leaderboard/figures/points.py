@@ -15,7 +15,7 @@ from django.urls import reverse
 from leaderboard.boards.model import Row
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.palette import ARCHITECTURE, INK, PAPER, SOFT
-from leaderboard.models import Architecture
+from leaderboard.models import architecture_choices
 
 #: The picture's assumed size inside its axes, wide and on a phone, in pixels; how far names may reach beyond it at the
 #: right; and how large the letters of a phone are, beside those of a wide screen.
@@ -205,7 +205,8 @@ def traces_by_architecture(
     ends = [point.ends or (point.y, point.y) for point in points] if any(one.ends for one in points) else ()
     labels = label_points(names, places, first=first, log_x=log_x, ends=ends)
     traces = []
-    for architecture, mark in ARCHITECTURE.items():
+    for architecture, name in architecture_choices():
+        mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])
         mine = [
             (point, label)
             for point, label in zip(points, labels, strict=True)
@@ -213,7 +214,7 @@ def traces_by_architecture(
         ]
         if mine:
             trace = point_trace(
-                str(Architecture(architecture).label),
+                name,
                 [point.x for point, _ in mine],
                 [point.y for point, _ in mine],
                 [label for _, label in mine],

@@ -17,5 +17,12 @@ from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty,
 from leaderboard.models.profiles import CollectionProfile, Overlap, RunProfile
 from leaderboard.models.results import Entry, Evaluation, EvaluationPart, Run, RunType, Seed
 from leaderboard.models.rounds import Round, RoundSummary
-from leaderboard.models.systems import DECLARED_NUMBERS, Architecture, Source, System, SystemRedirect
+from leaderboard.models.systems import (
+    DECLARED_NUMBERS,
+    Architecture,
+    Source,
+    System,
+    SystemRedirect,
+    architecture_choices,
+)
 from leaderboard.models.work_requests import WorkRequest

@@ -10,9 +10,11 @@ from django.db import models
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
 
+from evaluation.engines import ENGINES
+
 
 class Architecture(models.TextChoices):
-    """How a system retrieves."""
+    """Ways in which systems retrieve. An engine may have another one; see `architecture_choices`."""
 
     LEXICAL = "lexical", "lexical"
     LEARNED_SPARSE = "learned-sparse", "learned sparse"
@@ -24,6 +26,19 @@ class Architecture(models.TextChoices):
     GENERATIVE = "generative", "generative"
     FUSION = "fusion", "fusion"
     OTHER = "other", "other"
+
+
+def architecture_choices() -> list[tuple[str, str]]:
+    """Return the architectures that a system may have, those that only a registered engine has at the end."""
+    known = {value: str(label) for value, label in Architecture.choices}
+    return [
+        *known.items(),
+        *(
+            (own, own)
+            for own in dict.fromkeys(engine.architecture for engine in ENGINES.values())
+            if own not in known
+        ),
+    ]
 
 
 class Source(models.Model):
@@ -48,7 +63,7 @@ class System(models.Model):
 
     slug = models.SlugField(max_length=120, unique=True)
     name = models.CharField(max_length=120)
-    architecture = models.CharField(max_length=24, choices=Architecture.choices)
+    architecture = models.CharField(max_length=24, choices=architecture_choices)
     description = models.TextField(blank=True, help_text="Markdown")
     parameters = models.JSONField(default=dict, blank=True)
     team = models.ForeignKey("Team", null=True, blank=True, on_delete=models.PROTECT, related_name="systems")

@@ -46,7 +46,7 @@ LANGUAGES = {
 }
 _NAMES = {"nDCG": "ndcg", "AP": "map", "RR": "mrr", "R": "recall", "P": "precision", "Success": "hit_rate"}
 #: MTEB's `MODEL_TYPES` for an architecture. What it has no word for is told as no type.
-MODEL_TYPES: dict[Architecture, list[str]] = {
+MODEL_TYPES: dict[str, list[str]] = {
     Architecture.LEXICAL: ["sparse"],  # as MTEB has BM25
     Architecture.LEARNED_SPARSE: ["sparse"],
     Architecture.DENSE: ["dense"],

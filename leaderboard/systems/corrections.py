@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 from django.db.models import Min, OuterRef, Q, Subquery
 
-from leaderboard.models import DECLARED_NUMBERS, Architecture, BoardChange, Entry, EntryVersion, System
+from leaderboard.models import (
+    DECLARED_NUMBERS,
+    BoardChange,
+    Entry,
+    EntryVersion,
+    System,
+    architecture_choices,
+)
 from leaderboard.models.results import EntryQuerySet
 
 #: Corrections that are shown, the newest.
@@ -122,7 +129,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now:
 
 def _field_text(name: str, value: Any) -> str:
     if name == "architecture":
-        return str(Architecture(value).label) if value in Architecture.values else str(value)
+        return dict(architecture_choices()).get(value, str(value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

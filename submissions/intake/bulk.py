@@ -15,7 +15,7 @@ from evaluation.archives.zip import is_clutter, without_companions
 from evaluation.core.problems import Problem, ProblemCode, Report
 from evaluation.runs.naming import first_tag, run_name, without_endings
 from leaderboard.judgements.disclosure import record_compared
-from leaderboard.models import Architecture, Dataset, System, Team, User
+from leaderboard.models import Dataset, System, Team, User, architecture_choices
 from leaderboard.systems.records import SystemFields
 from submissions.core.errors import FileReport, Refused
 from submissions.intake.files import NO_FILE, PAIRING, IncomingFile
@@ -52,7 +52,7 @@ def import_runs(
     *,
     submitter: User,
     team: Team,
-    architecture: Architecture,
+    architecture: str,
     participants: Path | None = None,
     public: bool = True,
 ) -> tuple[list[Submission], list[str]]:
@@ -96,7 +96,7 @@ def _system_of(
     path: Path,
     tags: Mapping[Path, str],
     team: Team,
-    architecture: Architecture,
+    architecture: str,
     said: Attribution | None,
 ) -> System | SystemFields:
     """The team's system of the run's name, or a new one; without participants runs of one tag are named by files."""
@@ -159,8 +159,10 @@ def _read_row(
         text = f"the run “{run[:80]}” has a row already"
     elif not participant or len(participant) > 120 or not participant.isprintable():
         text = f"the participant of “{run[:80]}” is no name of 1 to 120 characters"
-    elif architecture and architecture not in Architecture.values:
-        text = f"“{architecture[:40]}” is no architecture; there are {', '.join(Architecture.values)}"
+    elif architecture and architecture not in dict(architecture_choices()):
+        text = (
+            f"“{architecture[:40]}” is no architecture; there are {', '.join(dict(architecture_choices()))}"
+        )
     else:
         found[path] = Attribution(participant, name, architecture)
         return None

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from leaderboard.core.text.latex import find_forbidden_command
 from leaderboard.core.text.names import validate_name
-from leaderboard.models import DECLARED_NUMBERS, Architecture, Challenge, Dataset, Entry, System, Team
+from leaderboard.models import DECLARED_NUMBERS, Challenge, Dataset, Entry, System, Team, architecture_choices
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 from leaderboard.systems.records import SystemFields, canonical_datasets
@@ -67,7 +67,7 @@ class SystemForm(forms.Form):
     name = NameField(
         max_length=120, help_text=_("As it should read on the board, for example “ColBERTv2 (2 bits)”.")
     )
-    architecture = forms.ChoiceField(choices=[("", _("Choose one")), *Architecture.choices])
+    architecture = forms.ChoiceField(choices=lambda: [("", _("Choose one")), *architecture_choices()])
     description = TextField(
         rows=4,
         required=False,

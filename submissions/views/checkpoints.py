@@ -22,7 +22,7 @@ from evaluation.engines import ENGINES, EngineDescription
 from leaderboard.boards.state import choice
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import Dataset, DatasetFile
+from leaderboard.models import Architecture, Dataset, DatasetFile
 from leaderboard.rounds.presentation import closed_datasets
 from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
@@ -74,15 +74,9 @@ TAKEN_PLAIN = frozenset({CheckpointKind.SENTENCE_ENCODER, CheckpointKind.SPARSE_
 SAMPLES = frozenset({"example_model", "refused_model"})
 
 
-#: Groups of engines by what one brings, in the page's order; encoders are those that no other group has.
+#: Groups of engines in the page's order.
 ENCODERS, RERANKERS, NO_MODEL = "Encoders", "Re-rankers", "No model needed"
 OVER_BM25 = "Expansion and weighting over BM25"
-GROUPS = {
-    "cross-encoder": RERANKERS,
-    **dict.fromkeys(
-        ("doc2query", "query-augmentation", "query-rewriting", "deepct", "bm25-wordpiece"), OVER_BM25
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,14 +277,10 @@ class ModelPage(SubmissionPage):
     def _engines(self) -> dict[str, list[EngineDescription]]:
         """The engines by what one brings."""
         groups: dict[str, list[EngineDescription]] = {
-            ENCODERS: [],
-            RERANKERS: [],
-            OVER_BM25: [],
-            NO_MODEL: [],
+            group: [] for group in (ENCODERS, RERANKERS, OVER_BM25, NO_MODEL)
         }
         for each in ENGINES.values():
-            group = GROUPS.get(each.name, ENCODERS) if each.needs_checkpoint else NO_MODEL
-            groups[group].append(each)
+            groups[_group(each)].append(each)
         return groups
 
     def _load(self, model: Mapping[str, Any]) -> ModelLoad:
@@ -316,6 +306,14 @@ class ModelPage(SubmissionPage):
             )
             for each in self.datasets
         ]
+
+
+def _group(engine: EngineDescription) -> str:
+    if not engine.needs_checkpoint:
+        return NO_MODEL
+    if engine.architecture == Architecture.RE_RANKING:
+        return RERANKERS
+    return OVER_BM25 if engine.computes_bm25 else ENCODERS
 
 
 def _samples(page: ModelPage) -> list[DatasetFile]:

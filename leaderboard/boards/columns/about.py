@@ -9,12 +9,12 @@ from django.utils.translation import gettext_noop as _
 
 from leaderboard.boards.facets import HOUSE
 from leaderboard.boards.model import ABOUT, Column, Value
-from leaderboard.models import DECLARED_NUMBERS, Architecture, Entry
+from leaderboard.models import DECLARED_NUMBERS, Entry, architecture_choices
 from leaderboard.results.kinds import REPORTED
 
 SELF_REPORTED = _("self-reported: what its team declared, or a publication says")
 
-ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
+ARCHITECTURES = dict(architecture_choices())
 TRAININGS = {value: str(label) for value, label in Entry.Training.choices}
 
 

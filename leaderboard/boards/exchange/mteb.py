@@ -19,7 +19,7 @@ from django.utils.text import slugify
 
 from leaderboard.boards.exchange.results import ExchangedResult
 from leaderboard.core import anonymity
-from leaderboard.models import Architecture, System
+from leaderboard.models import System
 from leaderboard.results.mteb import (
     LANGUAGES,
     MODEL_TYPES,
@@ -110,7 +110,7 @@ def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> 
         "adapted_from": system.backbone or None,
         "superseded_by": None,
         "modalities": ["text"],
-        "model_type": MODEL_TYPES[Architecture(system.architecture)],
+        "model_type": MODEL_TYPES.get(system.architecture, []),
         "citation": system.bibtex or (system.source.bibtex if system.source else "") or None,
     }
 

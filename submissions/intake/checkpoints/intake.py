@@ -18,7 +18,7 @@ from evaluation.core.problems import ProblemCode
 from evaluation.engines import ENGINES, EngineDescription, InvalidParameter, Parameter
 from evaluation.engines import describe as describe_engine
 from evaluation.engines.base import OWN_LENGTH_LIMIT
-from leaderboard.models import Architecture, Dataset, Run, System, Team, User
+from leaderboard.models import Dataset, Run, System, Team, User, architecture_choices
 from leaderboard.systems.records import SystemFields
 from submissions.accounts.agreements import refuse_unaccepted
 from submissions.checkpoints import service as checkpoints
@@ -276,7 +276,8 @@ def _description(kept: StoredFiles | Checkpoint) -> CheckpointDescription:
 
 def _refuse_other_architecture(engine: EngineDescription, system: System | SystemFields) -> None:
     if system.architecture != engine.architecture:
-        is_now, would_be = (Architecture(each).label for each in (system.architecture, engine.architecture))
+        labels = dict(architecture_choices())
+        is_now, would_be = labels[system.architecture], labels[engine.architecture]
         raise Refused.of(
             ARCHITECTURE_MISMATCH,
             f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”.",

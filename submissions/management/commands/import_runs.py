@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.core.audit import actor
 from leaderboard.management.curating import CurationCommand, find_dataset, problem_line, require_right
-from leaderboard.models import Architecture, Team
+from leaderboard.models import Team, architecture_choices
 from submissions.intake.bulk import BulkRefused, import_runs
 
 
@@ -27,7 +27,10 @@ class Command(CurationCommand):
         parser.add_argument("--dataset", required=True, help="slug of the dataset that they are for")
         parser.add_argument("--team", required=True, help="slug of the team that sends them")
         parser.add_argument(
-            "--architecture", required=True, choices=Architecture.values, help="of the systems"
+            "--architecture",
+            required=True,
+            choices=[value for value, _ in architecture_choices()],
+            help="of the systems",
         )
         parser.add_argument(
             "--participants", type=Path, metavar="CSV", help="who made each run: run, participant[, name, architecture]"
@@ -49,7 +52,7 @@ class Command(CurationCommand):
         try:
             taken, left_out = import_runs(
                 options["folder"], dataset, submitter=person, team=team, participants=options["participants"],
-                architecture=Architecture(options["architecture"]), public=not options["private"],
+                architecture=options["architecture"], public=not options["private"],
             )  # fmt: skip
         except BulkRefused as refused:
             raise CommandError(_described(refused)) from refused

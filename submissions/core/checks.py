@@ -1,0 +1,48 @@
+"""Check of the engines, for `manage.py check`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+
+from evaluation.engines import ENGINES, EngineDescription
+from leaderboard.models import System
+from submissions.models import Submission
+
+_PAGE = "docs/engines.md"
+
+
+def check_engines(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Check what pages, the API and commands take from the description of each engine."""
+    return [
+        Error(
+            f"The engine {engine.name!r} of {engine.create.__module__} is incomplete: {fault}.",
+            hint=hint,
+            id="submissions.E001",
+        )
+        for engine in ENGINES.values()
+        for fault, hint in _faults(engine)
+    ]
+
+
+def _faults(engine: EngineDescription) -> Iterator[tuple[str, str]]:
+    """Yield each fault with a hint that names the place to mend it."""
+    for fault in engine.faults():
+        yield fault, f"Correct its EngineDescription in {engine.create.__module__}."
+    for attribute, column in (
+        ("name", Submission._meta.get_field("engine")),
+        ("architecture", System._meta.get_field("architecture")),
+    ):
+        if len(getattr(engine, attribute)) > (most := getattr(column, "max_length", 0)):
+            yield f"its {attribute} has more than {most} characters", f"Shorten it: {column} stores it."
+    page = (settings.BASE_DIR / _PAGE).read_text(encoding="utf-8")
+    if not re.search(rf"^#+ .*`{re.escape(engine.name)}`", page, re.MULTILINE):
+        yield (
+            f"{_PAGE} does not describe it",
+            f"Add a section to {_PAGE} with `{engine.name}` in its heading.",
+        )
