@@ -40,7 +40,7 @@ def retrieve(arguments: argparse.Namespace) -> None:
         raise library_missing(error) from error
     endpoint = Endpoint(arguments.endpoint, arguments.model, os.environ.get(KEY, "").strip())
     try:
-        texts = check_corpus(arguments.corpus).documents + check_queries(arguments.queries).queries
+        texts = check_corpus(arguments.corpus).records + check_queries(arguments.queries).records
     except InvalidContent as error:
         found = [
             f"{each.message}{at_lines(each.lines, each.count)}. {each.hint}" for each in error.report.problems

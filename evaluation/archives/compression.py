@@ -29,6 +29,7 @@ COMPRESSION = ProblemCode("compression", "The compressed file is damaged or comp
     "format that is not read here.", "One of .gz, .zst, .bz2, once; or a .zip with the usual method, deflate. Write "
     "other formats as text.", about="file")  # fmt: skip
 LINE_LENGTH = ProblemCode("line_length", "A line is longer than any run's.", "One line per document, see above.",
+    message="{lines} longer than {max_line} bytes", hint="A line is `query Q0 document rank score tag`.", quote="",
     about="file")  # fmt: skip
 
 KIB = 1024

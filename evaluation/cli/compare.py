@@ -17,7 +17,7 @@ from evaluation.engines import InvalidParameter, Resources, describe, retrieve
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.statistics.comparison import compare_paired
-from evaluation.statistics.correction import holm
+from evaluation.statistics.randomisation import holm
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -60,7 +60,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
     for place, measure in enumerate(arguments.measures):
         baseline, *others = (each.per_query[:, place] for each in scored)
         found = [
-            compare_paired(values, baseline, lower_is_better=not measure.higher_is_better)
+            compare_paired(values, baseline, lower_is_better=not measure.family.higher_is_better)
             for values in others
         ]
         corrected = holm([result.p for result in found]).tolist() if found else []

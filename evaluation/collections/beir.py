@@ -38,53 +38,27 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _MOST_RATIO, _RATIO_FLOOR = 50, 64 * 2**20
 _open_gzip: Callable[..., io.RawIOBase] = igzip.open
 _DAMAGED_GZIP: tuple[type[Exception], ...] = (EOFError, BadGzipFile, cast("type[Exception]", IsalError))
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+#: What some programs put before the text of a UTF-8 file. It is no part of the text.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINES_BETWEEN_PROGRESS = 2000
 #: ASCII white space separates the fields of a run, and control characters break its lines.
 _NOT_IN_ID = re.compile(r"[\x00-\x20\x7f]")
 
-#: What can be wrong with a line: code → (verb for one line, for several, the rest, what would be right).
+#: What can be wrong with a line: code → (message after “line 7” | “lines”, what would be right).
 _LINE_PROBLEMS = {
-    "line_too_long": (
-        "is",
-        "are",
-        "longer than 64 MiB",
-        "Split the document into passages, each with its own `_id`.",
-    ),
-    "not_utf8": ("is", "are", "not UTF-8", "Save the file as UTF-8."),
-    "malformed_json": (
-        "does",
-        "do",
-        "not hold one JSON object",
-        'Each line holds one object, such as {"_id": "d1", "title": "…", "text": "…"}.',
-    ),
-    "missing_id": ("has", "have", "no `_id`", "Give every line a string `_id` that is not empty."),
-    "missing_text": (
-        "has",
-        "have",
-        "no `text`",
-        "Name the text field `text`, as BEIR does. Lines may omit it only if other lines have it.",
-    ),
-    "not_a_string": (
-        "has",
-        "have",
-        "an `_id`, `title` or `text` that is neither a string nor a whole number",
-        "Write identifiers and texts in double quotes: fractions, booleans, and lists are not accepted.",
-    ),
-    "unusable_id": (
-        "has",
-        "have",
-        "an id with white space or control characters, or of more than 256 bytes",
-        "Identifiers must fit into a TREC run, whose fields are separated by white space.",
-    ),
-    "duplicate_id": (
-        "repeats",
-        "repeat",
-        "the id of an earlier line",
-        "Give every line an id of its own.",
-    ),
-}
-
+    "line_too_long": ("is|are longer than 64 MiB", "Split the document into passages, each with its own `_id`."),
+    "not_utf8": ("is|are not UTF-8", "Save the file as UTF-8."),
+    "malformed_json": ("does|do not hold one JSON object",
+        'Each line holds one object, such as {"_id": "d1", "title": "…", "text": "…"}.'),
+    "missing_id": ("has|have no `_id`", "Give every line a string `_id` that is not empty."),
+    "missing_text": ("has|have no `text`",
+        "Name the text field `text`, as BEIR does. Lines may omit it only if other lines have it."),
+    "not_a_string": ("has|have an `_id`, `title` or `text` that is neither a string nor a whole number",
+        "Write identifiers and texts in double quotes: fractions, booleans, and lists are not accepted."),
+    "unusable_id": ("has|have an id with white space or control characters, or of more than 256 bytes",
+        "Identifiers must fit into a TREC run, whose fields are separated by white space."),
+    "duplicate_id": ("repeats|repeat the id of an earlier line", "Give every line an id of its own."),
+}  # fmt: skip
 
 #: Field names for the text of a document, and of a query, in other libraries.
 OTHER_TEXT_FIELDS = ("contents", "content", "body", "passage", "passage_text", "document", "doc_text")
@@ -129,19 +103,14 @@ class FileProblems(LineProblems):
 
     def problems(self) -> tuple[Problem, ...]:
         """Every class of problem found, as errors, in order of the first line concerned."""
-        found = [
-            Problem(
-                severity="error",
-                code=code,
-                count=count,
-                message=f"{self.file_name}: {count:,} {f'line {one}' if count == 1 else f'lines {several}'} {rest}",
-                hint=hint,
-                lines=tuple(self.lines[code]),
-            )
-            for code, (one, several, rest, hint) in _LINE_PROBLEMS.items()
-            if (count := self.counts[code])
-        ]
-        return (*self._others, *sorted(found, key=lambda problem: problem.lines))
+        problems = []
+        for code, (text, hint) in _LINE_PROBLEMS.items():
+            if count := self.counts[code]:
+                verbs, _, rest = text.partition(" ")
+                subject = f"{count:,} line{'s' * (count > 1)} {verbs.split('|')[count > 1]}"
+                message = f"{self.file_name}: {subject} {rest}"
+                problems.append(Problem("error", code, count, message, hint, tuple(self.lines[code])))
+        return (*self._others, *sorted(problems, key=lambda problem: problem.lines))
 
     def raise_if_any(self) -> None:
         """Raise InvalidContent with all problems, if there are any."""
@@ -317,7 +286,11 @@ def iterate_lines(
             try:
                 line = stream.readline(MAX_LINE_BYTES)
             except _DAMAGED_GZIP as error:
-                findings.add_problem(_damage_problem(path, number, isinstance(error, EOFError)))
+                ends_early = isinstance(error, EOFError)
+                why = "it ends before its compressed data does" if ends_early else "it does not expand"
+                message = f"{path.name}: the compressed file is damaged after line {number:,}: {why}"
+                hint = "Compress the file again, and check it with `gzip -t`."
+                findings.add_problem(Problem("error", "damaged_file", 1, message, hint, (max(number, 1),)))
                 break
             if not line:
                 break
@@ -325,11 +298,13 @@ def iterate_lines(
             if expanded > looked_at:
                 looked_at += 2**20
                 if expanded > _MOST_RATIO * stored.tell():
-                    findings.add_problem(_expands(path))
+                    message = f"{path.name} expands to more than {_MOST_RATIO} times its size"
+                    hint = "Text shrinks three- to tenfold; send the file plain if it is real."
+                    findings.add_problem(Problem("error", "expansion", 1, message, hint))
                     break
             continued, cut = cut, len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
             if number == 0 and not continued:
-                line = line.removeprefix(_BYTE_ORDER_MARK)
+                line = line.removeprefix(BYTE_ORDER_MARK)
             if on_bytes is not None:
                 on_bytes(line)
             if continued:
@@ -343,20 +318,6 @@ def iterate_lines(
                 progress(min(stored.tell() / size, 1.0))
     if progress is not None:
         progress(1.0)
-
-
-def _damage_problem(path: Path, line: int, ends_early: bool) -> Problem:
-    why = "it ends before its compressed data does" if ends_early else "it does not expand"
-    message = f"{path.name}: the compressed file is damaged after line {line:,}: {why}"
-    hint = "Compress the file again, and check it with `gzip -t`."
-    return Problem("error", "damaged_file", 1, message, hint, (max(line, 1),))
-
-
-def _expands(path: Path) -> Problem:
-    message = f"{path.name} expands to more than {_MOST_RATIO} times its size"
-    return Problem(
-        "error", "expansion", 1, message, "Text shrinks three- to tenfold; send the file plain if it is real."
-    )
 
 
 @contextmanager

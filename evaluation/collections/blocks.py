@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -67,7 +66,7 @@ def write_blocks(lines: BinaryIO, target: Path) -> None:
     """Write the lines of a corpus to a file in blocks. The same lines give the same bytes."""
     rows, offset, documents = [(0, 0)], 0, 0
     with target.open("wb") as file:
-        for block in _blocks(lines):
+        while block := lines.readlines(BLOCK_BYTES):
             offset += file.write(igzip.compress(b"".join(block), COMPRESSION_LEVEL, mtime=0))
             documents += sum(not line.isspace() for line in block)
             rows.append((offset, documents))
@@ -75,11 +74,6 @@ def write_blocks(lines: BinaryIO, target: Path) -> None:
         for start in range(0, len(table), _LARGEST_FIELD):
             file.write(_empty_member(_TABLE, table[start : start + _LARGEST_FIELD]))
         file.write(_empty_member(_END, _ENDING.pack(offset, len(table), zlib.crc32(table))))
-
-
-def _blocks(lines: BinaryIO) -> Iterator[list[bytes]]:
-    while block := lines.readlines(BLOCK_BYTES):
-        yield block
 
 
 def _empty_member(name: bytes, content: bytes) -> bytes:

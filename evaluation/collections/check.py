@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -27,8 +26,7 @@ from evaluation.collections.beir import (
 )
 from evaluation.core.problems import Problem
 
-Record = TypeVar("Record", Document, Query)
-#: Told every identifier, in the file's order.
+#: Called with every identifier, in the file's order.
 OnId = Callable[[str], object]
 
 #: How many identifiers suspected of being duplicates are compared as text; see `_report_duplicates`.
@@ -36,112 +34,87 @@ _SUSPECTS_COMPARED = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class CorpusStatistics:
-    """What a corpus holds.
+class FileStatistics:
+    """Counts of a corpus or a file of queries; `records` are its documents or queries.
 
-    `bytes` and `sha256` are of the expanded file, so that a corpus and its `.gz` have the same;
-    `stored_bytes` is the size of the file as it lies there. `mean_words` counts what white space separates in
-    title and text together, as Table 1 of the BEIR paper seems to; `empty_documents` have neither title nor
-    text; `share_with_titles` is between 0 and 1.
+    `bytes` and `sha256` are of the expanded file, so that a corpus and its `.gz` have the same; `stored_bytes` is the
+    size of the file. `mean_words` counts what white space separates in title and text together, as Table 1 of the BEIR
+    paper seems to; `empty` records have neither title nor text; `share_with_titles` is between 0 and 1.
     """
 
-    documents: int
+    records: int
     bytes: int
     stored_bytes: int
     sha256: str
     mean_words: float
-    empty_documents: int
+    empty: int
     share_with_titles: float
 
 
-@dataclass(frozen=True, slots=True)
-class QueryStatistics:
-    """What a file of queries holds; fields as in CorpusStatistics."""
+def check_corpus(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> FileStatistics:
+    """Read a corpus once and return its statistics.
 
-    queries: int
-    bytes: int
-    stored_bytes: int
-    sha256: str
-    mean_words: float
-    empty_queries: int
-
-
-def check_corpus(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> CorpusStatistics:
-    """Read a corpus once and say what it holds.
-
-    Raises InvalidContent with all problems together: unusable lines, duplicate identifiers (exact), no
-    document at all. `on_id` has then been told identifiers of a file that is not taken in.
+    Raises InvalidContent with all problems together: unusable lines, duplicate identifiers (exact), no document at all.
+    `on_id` has then been called with identifiers of a file that is not imported.
     """
-    titled = 0
-
-    def count_words(document: Document) -> int:
-        nonlocal titled
-        titled += bool(document.title)
-        return len(document.title.split()) + len(document.text.split())
-
-    counts = _Counts(path, iterate_documents, count_words, "document", on_id, progress)
-    return CorpusStatistics(
-        documents=counts.records,
-        empty_documents=counts.empty,
-        share_with_titles=titled / counts.records,
-        **counts.as_dict(),
-    )
+    return _check(path, iterate_documents, "document", on_id, progress)
 
 
-def check_queries(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> QueryStatistics:
-    """Read the queries once and say what they are; errors as in `check_corpus`."""
-    counts = _Counts(path, iterate_queries, lambda query: len(query.text.split()), "query", on_id, progress)
-    return QueryStatistics(queries=counts.records, empty_queries=counts.empty, **counts.as_dict())
+def check_queries(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> FileStatistics:
+    """Read the queries once and return their statistics; errors as in `check_corpus`."""
+    return _check(path, iterate_queries, "query", on_id, progress)
 
 
-class _Counts(Generic[Record]):
-    """What one pass over a file counts. Raises InvalidContent, see `check_corpus`."""
+def copy_queries(path: Path, wanted: Collection[str], target: Path) -> FileStatistics:
+    """Copy the lines of the wanted queries as they are, and return the statistics of the copy."""
+    line = b""
 
-    def __init__(
-        self,
-        path: Path,
-        iterate: Callable[..., Iterator[tuple[int, Record]]],
-        count_words: Callable[[Record], int],
-        what: str,
-        on_id: OnId | None,
-        progress: Progress | None,
-    ) -> None:
-        self.records = self.words = self.empty = self.bytes = 0
-        self._path = path
-        self._count_words: Callable[[Record], int] = count_words
-        self._sha256 = hashlib.sha256()
-        findings = FileProblems(path.name)
-        read = self._count(iterate(path, findings, progress, self._take_bytes))
-        again = ((line, record.id) for line, record in iterate(path, FileProblems(path.name)))
-        _find_duplicates(read, lambda: again, findings, on_id)
-        if self.records == 0 and not findings:
-            message, hint = (
-                f"{path.name} holds no {what}",
-                f"Write one JSON object a line, one for each {what}.",
-            )
-            findings.add_problem(Problem("error", "empty_file", 1, message, hint))
-        findings.raise_if_any()
+    def remember(data: bytes) -> None:
+        nonlocal line
+        line = data
 
-    def _take_bytes(self, data: bytes) -> None:
-        self.bytes += len(data)
-        self._sha256.update(data)
+    with target.open("wb") as file:
+        for _, query in iterate_queries(path, FileProblems(path.name), on_bytes=remember):
+            if query.id in wanted:
+                file.write(line if line.endswith(b"\n") else line + b"\n")
+    return check_queries(target)
 
-    def _count(self, records: Iterable[tuple[int, Record]]) -> Iterator[tuple[int, str]]:
-        for line, record in records:
-            words = self._count_words(record)
-            self.records += 1
-            self.words += words
-            self.empty += words == 0
+
+def _check(
+    path: Path,
+    iterate: Callable[..., Iterator[tuple[int, Document | Query]]],
+    kind: str,
+    on_id: OnId | None,
+    progress: Progress | None,
+) -> FileStatistics:
+    records = words = empty = titled = size = 0
+    sha256 = hashlib.sha256()
+    findings = FileProblems(path.name)
+
+    def add_bytes(data: bytes) -> None:
+        nonlocal size
+        size += len(data)
+        sha256.update(data)
+
+    def identifiers() -> Iterator[tuple[int, str]]:
+        nonlocal records, words, empty, titled
+        for line, record in iterate(path, findings, progress, add_bytes):
+            number = sum(len(text.split()) for text in record[1:])
+            records += 1
+            words += number
+            empty += number == 0
+            titled += len(record) > 2 and record[1] != ""
             yield line, record.id
 
-    def as_dict(self) -> dict[str, Any]:
-        """What corpora and queries have in common, by names of fields."""
-        return {
-            "bytes": self.bytes,
-            "stored_bytes": self._path.stat().st_size,
-            "sha256": self._sha256.hexdigest(),
-            "mean_words": self.words / self.records,
-        }
+    again = ((line, record.id) for line, record in iterate(path, FileProblems(path.name)))
+    _find_duplicates(identifiers(), lambda: again, findings, on_id)
+    if records == 0 and not findings:
+        hint = f"Write one JSON object a line, one for each {kind}."
+        findings.add_problem(Problem("error", "empty_file", 1, f"{path.name} holds no {kind}", hint))
+    findings.raise_if_any()
+    return FileStatistics(
+        records, size, path.stat().st_size, sha256.hexdigest(), words / records, empty, titled / records
+    )
 
 
 def check_document_ids(path: Path, on_id: OnId) -> None:

@@ -11,7 +11,7 @@ import mmap
 import os
 import secrets
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -124,20 +124,14 @@ def _packed(
     return keys, b"".join(pieces)
 
 
-def _batches(ids: Iterable[str]) -> Iterator[list[bytes]]:
+def _write_keys(ids: Iterable[str], seed: int, keys: BinaryIO, long_ids: BinaryIO) -> int:
+    count = long_bytes = 0
     iterator = iter(ids)
     while batch := [document_id.encode() for document_id in islice(iterator, _BATCH)]:
         for document_id in batch:
             if not 0 < len(document_id) <= _LONGEST:
-                raise ValueError(
-                    f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are possible"
-                )
-        yield batch
-
-
-def _write_keys(ids: Iterable[str], seed: int, keys: BinaryIO, long_ids: BinaryIO) -> int:
-    count = long_bytes = 0
-    for batch in _batches(ids):
+                message = f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are possible"
+                raise ValueError(message)
         packed, pieces = _packed(*_joined(batch), seed, long_bytes)
         keys.write(packed.tobytes())
         long_ids.write(pieces)

@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -65,20 +65,14 @@ def write_document_texts(corpus: Path, target: Path) -> None:
                 block, length = [], 0
         if block:
             starts.append(starts[-1] + out.write(compress(b"\n".join(block))))
-        _write_arrays(out, hashes, places, starts)
-
-
-def _write_arrays(out: BinaryIO, hashes: array[int], places: array[int], starts: array[int]) -> None:
-    found = np.frombuffer(hashes, np.uint64) if hashes else np.empty(0, np.uint64)
-    order = np.argsort(found, kind="stable")
-    end = starts[-1]
-    padding = -end % 8
-    out.write(bytes(padding))
-    out.write(starts.tobytes())
-    out.write(found[order].tobytes())
-    out.write((np.frombuffer(places, np.uint32)[order] if places else np.empty(0, np.uint32)).tobytes())
-    out.seek(0)
-    out.write(_HEADER.pack(_MAGIC, len(hashes), len(starts) - 1, end + padding))
+        keys = np.array(hashes, np.uint64)
+        order = np.argsort(keys, kind="stable")
+        padding = -starts[-1] % 8
+        out.write(bytes(padding) + starts.tobytes())
+        out.write(keys[order].tobytes())
+        out.write(np.array(places, np.uint32)[order].tobytes())
+        out.seek(0)
+        out.write(_HEADER.pack(_MAGIC, len(hashes), len(starts) - 1, starts[-1] + padding))
 
 
 def _hash(document_id: str) -> int:

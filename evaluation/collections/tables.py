@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,36 +47,18 @@ _NAMES = {
     _QUERY_TEXT: ("text", "content"),
     "query-id": ("queryid", "qid", "topicid", "questionid", "topicno", "topic", "query"),
     "corpus-id": (
-        "corpusid",
-        "documentid",
-        "docid",
-        "docno",
-        "did",
-        "passageid",
-        "pid",
-        "document",
-        "doc",
-        "passage",
+        "corpusid", "documentid", "docid", "docno", "did", "passageid", "pid", "document", "doc", "passage",
     ),
-}
+}  # fmt: skip
 #: Further names, which a table may have once: the meaning of a second one would be ambiguous.
 _OTHER_NAMES = {
     "_id": (
-        "docid",
-        "docno",
-        "documentid",
-        "corpusid",
-        "passageid",
-        "pid",
-        "queryid",
-        "qid",
-        "topicid",
-        "questionid",
+        "docid", "docno", "documentid", "corpusid", "passageid", "pid", "queryid", "qid", "topicid", "questionid",
     ),
     "text": tuple(map(_canonical, OTHER_TEXT_FIELDS)),
     _QUERY_TEXT: tuple(map(_canonical, (*OTHER_TEXT_FIELDS, *OTHER_QUERY_FIELDS))),
     "score": ("score", "grade", "relevance", "rel", "label", "judgment", "judgement", "relevancy", "qrel"),
-}
+}  # fmt: skip
 _ROWS_AT_ONCE = 1000
 
 Row = tuple[int, Mapping[str, Any]]
@@ -93,15 +75,7 @@ def convert_texts(paths: Sequence[Path], target: Path) -> None:
 
 def convert_judgements(paths: Sequence[Path], target: Path) -> None:
     """Write the judgements of tables as `qrels/SPLIT.tsv`; errors as `convert_texts`. 1.0 is the grade 1."""
-    columns = ("query-id", "corpus-id", "score")
-    rows = ((path, *row) for path in paths for row in _columns(path, columns, rows=_graded(_rows(path))))
-    write_judgements(
-        target,
-        (
-            (_text(path, line, query), _text(path, line, document), _whole(grade))
-            for path, line, (query, document, grade) in rows
-        ),
-    )
+    write_judgements(target, (judgement for path in paths for judgement in _judgements(path)))
 
 
 def convert_examples(paths: Sequence[Path], folder: Path, split: str) -> None:
@@ -110,26 +84,18 @@ def convert_examples(paths: Sequence[Path], folder: Path, split: str) -> None:
     A row has `id`, `query`, and the lists `gold_ids`, of relevant documents, and `excluded_ids`, in which `N/A` stands
     for none. Errors as `convert_texts`.
     """
-    columns = ("_id", "query", "gold_ids", "excluded_ids")
-    examples = [
-        (
-            line,
-            query,
-            text,
-            _listed(path, line, "gold_ids", gold),
-            _listed(path, line, "excluded_ids", excluded),
-        )
-        for path in paths
-        for line, (query, text, gold, excluded) in _columns(path, columns)
-    ]
-    write_records(
-        folder / "queries.jsonl",
-        (Record(str(query), "", str(text), line) for line, query, text, *_ in examples),
-    )
-    relevant = ((query, document, 1) for _, query, _, gold, _ in examples for document in dict.fromkeys(gold))
+    queries: list[Record] = []
+    relevant: list[tuple[str, str, int]] = []
+    left_out: list[tuple[str, str]] = []
+    for path in paths:
+        for line, (query, text, *lists) in _columns(path, ("_id", "query", "gold_ids", "excluded_ids")):
+            gold, excluded = map(partial(_listed, path, line), ("gold_ids", "excluded_ids"), lists)
+            queries.append(Record(str(query), "", str(text), line))
+            relevant += [(query, document, 1) for document in dict.fromkeys(gold)]
+            left_out += [(query, document) for document in excluded if document != "N/A"]
+    write_records(folder / "queries.jsonl", queries)
     write_judgements(folder / "qrels" / f"{split}.tsv", relevant)
-    pairs = ((query, document) for _, query, _, _, listed in examples for document in listed)
-    write_excluded(folder / "excluded.tsv", (pair for pair in pairs if pair[1] != "N/A"))
+    write_excluded(folder / "excluded.tsv", left_out)
 
 
 def _listed(path: Path, line: int, column: str, value: Any) -> list[str]:
@@ -140,14 +106,12 @@ def _listed(path: Path, line: int, column: str, value: Any) -> list[str]:
     )
 
 
-def _graded(rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows of judgements, with the grade 1 where a row has no column but those of its pair."""
-    for line, row in rows:
-        yield line, {**row, "score": 1} if len(row) == 2 else row
-
-
-def _whole(grade: Any) -> Any:
-    return int(grade) if isinstance(grade, float) and grade.is_integer() else grade
+def _judgements(path: Path) -> Iterator[tuple[str, str, object]]:
+    """Yield the judgments of a table, with the grade 1 if a row has no column but those of its pair."""
+    rows = ((line, {**row, "score": 1} if len(row) == 2 else row) for line, row in _rows(path))
+    for line, (query, document, grade) in _columns(path, ("query-id", "corpus-id", "score"), rows=rows):
+        whole = int(grade) if isinstance(grade, float) and grade.is_integer() else grade
+        yield _text(path, line, query), _text(path, line, document), whole
 
 
 def _text_column(part: str) -> str:

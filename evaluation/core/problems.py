@@ -130,17 +130,24 @@ class ProblemCode(str):
 
     The page of formats has a row for each: `severity`, `meaning`, `remedy` and `example`, in the table of its `about`.
     A code that ends in … stands for several (`named`).
+
+    `message` and `hint` are the texts of a report, if they are the same for every file; the hint defaults to the
+    remedy. With `quote` a message ends with the first line concerned, and this description of it (`runs.quoting`).
     """
 
     severity: str
     meaning: str
     remedy: str
     example: str
+    message: str
+    hint: str
+    quote: str | None
     about: About
     is_free: bool
 
     def __new__(
         cls, code: str, meaning: str, remedy: str, example: str = "", *,
+        message: str = "", hint: str = "", quote: str | None = None,
         about: About = "request", severity: str = "error", is_free: bool = False,
     ) -> Self:  # fmt: skip
         """Register a code. Raises ValueError for one that is registered already."""
@@ -148,6 +155,7 @@ class ProblemCode(str):
             raise ValueError(f"the problem code {code} is registered already")
         made = super().__new__(cls, code)
         made.meaning, made.remedy, made.example = meaning, remedy, example
+        made.message, made.hint, made.quote = message, hint or (remedy if message else ""), quote
         made.about, made.severity, made.is_free = about, severity, is_free
         PROBLEM_CODES[code] = made
         return made
@@ -160,10 +168,11 @@ class ProblemCode(str):
         return self.removesuffix("…") + name
 
     def problem(
-        self, message: str, hint: str = "", count: int = 1, lines: tuple[int, ...] = (),
+        self, message: str = "", hint: str = "", count: int = 1, lines: tuple[int, ...] = (),
         severity: Severity | None = None,
     ) -> Problem:  # fmt: skip
-        """A problem of this code; of a code that may be either, `severity` says which."""
+        """Return a problem of this code, by default with its own texts; `severity` is for a code that may be either."""
+        message, hint = message or self.message, hint or self.hint
         return Problem(severity or cast(Severity, self.severity), self, count, message, hint, lines)
 
 

@@ -32,33 +32,21 @@ _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 #: longer than the last is a slow one.
 IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
 _PROBLEMS = {
-    "malformed_answers": (
-        "{lines} not an object with `_id` and a list of strings, `answers` or `patterns`",
-        'Write lines such as {"_id": "q1", "answers": ["Paris"]}.',
-    ),
-    "repeated_answers": (
-        "{lines} with the `_id` of an earlier one",
-        "Write one line for each query.",
-    ),
-    "empty_answer": (
-        "{lines} with no answer, or an empty one, which every text would have",
-        "Leave empty strings out; a query without an answer is not judged.",
-    ),
-    "unusable_pattern": (
-        "{lines} with a pattern that is no regular expression, calls one of its groups, has the flag x, or is longer "
-        f"than {pattern_check.LONGEST:,} characters",
-        "Correct it, or write plain strings as `answers`.",
-    ),
-    "endless_pattern": (
-        f"{{lines}} with a pattern that takes more than {pattern_check.TRIED} s on a text of {pattern_check.TRIAL:,} "
-        "characters, or too much time or memory to compile",
-        EndlessPattern.HINT,
-    ),
-    "too_many_patterns": (
-        f"{{lines}} past the limit of {pattern_check.MOST:,} patterns, or of {pattern_check.ALTOGETHER:g} s for checks",
-        "Write plain strings as `answers` where possible, and simplify or remove patterns.",
-    ),
-}
+    "malformed_answers": ("{lines} not an object with `_id` and a list of strings, `answers` or `patterns`",
+        'Write lines such as {"_id": "q1", "answers": ["Paris"]}.'),
+    "repeated_answers": ("{lines} with the `_id` of an earlier one", "Write one line for each query."),
+    "empty_answer": ("{lines} with no answer, or an empty one, which every text would have",
+        "Leave empty strings out; a query without an answer is not judged."),
+    "unusable_pattern": ("{lines} with a pattern that is no regular expression, calls one of its groups, has the flag "
+        f"x, or is longer than {pattern_check.LONGEST:,} characters",
+        "Correct it, or write plain strings as `answers`."),
+    "endless_pattern": (f"{{lines}} with a pattern that takes more than {pattern_check.TRIED} s on a text of "
+        f"{pattern_check.TRIAL:,} characters, or too much time or memory to compile",
+        EndlessPattern.HINT),
+    "too_many_patterns": (f"{{lines}} past the limit of {pattern_check.MOST:,} patterns, or of "
+        f"{pattern_check.ALTOGETHER:g} s for checks",
+        "Write plain strings as `answers` where possible, and simplify or remove patterns."),
+}  # fmt: skip
 
 
 class PatternSearch:
@@ -151,15 +139,11 @@ def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]
         problems.note(code, number)
     if problems:
         raise InvalidContent.of(*problems.report(_PROBLEMS))
-    return answers | {
-        query: Answers(patterns=_compiled(patterns[line]), line=line)
-        for query, line in asked.items()
-        if line in patterns
-    }
-
-
-def _compiled(texts: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(regex.compile(text, pattern_check.FLAGS) for text in texts)
+    for query, line in asked.items():
+        if line in patterns:
+            compiled = tuple(regex.compile(text, pattern_check.FLAGS) for text in patterns[line])
+            answers[query] = Answers(patterns=compiled, line=line)
+    return answers
 
 
 @dataclass(frozen=True, slots=True)

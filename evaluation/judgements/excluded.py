@@ -10,23 +10,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from evaluation.archives.compression import open_lines
-from evaluation.collections.beir import MAX_ID_BYTES
+from evaluation.collections.beir import BYTE_ORDER_MARK, MAX_ID_BYTES
 from evaluation.collections.tables import column_places
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LineProblems, Problem
+from evaluation.core.problems import LineProblems
+from evaluation.judgements.forms import PROBLEMS, refuse
 from evaluation.judgements.qrels import Qrels
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _COLUMNS = ("query-id", "corpus-id")
 _PROBLEMS = {
-    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
+    "encoding": PROBLEMS["encoding"],
+    "identifier": PROBLEMS["identifier"],
     "fields": (
         "not two fields with a tab between them: {lines}",
         "Write `query<TAB>document`, usually under the header `query-id<TAB>corpus-id`.",
-    ),
-    "identifier": (
-        "an id that a run file cannot name: {lines}",
-        "An id is 1 to 256 bytes without white space.",
     ),
     "duplicate": ("a document excluded again for a query: {lines}", "Name each pair once."),
     "empty": ("the file excludes no document", "Leave it out, or check that the right file was chosen."),
@@ -41,7 +38,7 @@ def read_excluded(path: Path) -> Qrels:
     pairs: dict[str, dict[str, int]] = {}
     problems = LineProblems()
     for number, line in enumerate(open_lines(path), start=1):
-        line = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        line = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
         is_header = number == 1 and column_places(line.decode(errors="replace").split("\t"), _COLUMNS)
         if not line.strip() or is_header:
             continue
@@ -50,7 +47,7 @@ def read_excluded(path: Path) -> Qrels:
     if problems:
         raise InvalidContent.of(*problems.report(_PROBLEMS))
     if not pairs:
-        raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
+        raise refuse(_PROBLEMS, "empty")
     return Qrels.from_dict(pairs)
 
 

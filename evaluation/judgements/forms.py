@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from evaluation.collections.beir import BYTE_ORDER_MARK
 from evaluation.collections.tables import column_places
-from evaluation.core.problems import LineProblems
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import LineProblems, Problem
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0*)?")
 _COLUMNS = ("query-id", "corpus-id", "score")
 #: A cell of a header has no digits, so that no line of judgments is mistaken for a header.
 _NAME = re.compile(r"[^\W\d][^\d]*|#.*")
 
-#: code → (message, hint) for lines that are not judgments.
+#: code → (message, hint) for lines that are not judgments, or name what cannot be judged.
 PROBLEMS = {
     "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
+    "identifier": (
+        "an id that a run file cannot name: {lines}", "An id is 1 to 256 bytes without white space.",
+    ),
     "fields": (
         "not in the format of the file: {lines}",
         "Write `query 0 document grade` (TREC), or query, document, and grade separated by tabs or commas, usually "
@@ -37,7 +41,13 @@ PROBLEMS = {
         "a run (six fields with a score), not judgements: {lines}",
         "Choose the file of relevance judgements (qrels): `query 0 document grade`.",
     ),
-}
+}  # fmt: skip
+
+
+def refuse(texts: Mapping[str, tuple[str, str]], code: str, **values: object) -> InvalidContent:
+    """Return the error for a file with one problem that has no lines."""
+    message, hint = texts[code]
+    return InvalidContent.of(Problem("error", code, 1, message.format(**values), hint))
 
 
 class JudgementLine(NamedTuple):
@@ -99,7 +109,7 @@ def judgement_lines(
 def _decoded(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines, 1):
         if number == 1:
-            line = line.removeprefix(_BYTE_ORDER_MARK)
+            line = line.removeprefix(BYTE_ORDER_MARK)
         try:
             text = line.decode()
         except UnicodeDecodeError:

@@ -15,8 +15,8 @@ from pathlib import Path
 from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LineProblems, Problem
-from evaluation.judgements.forms import PROBLEMS, JudgementLine, judgement_lines, whole_grade
+from evaluation.core.problems import LineProblems
+from evaluation.judgements.forms import PROBLEMS, JudgementLine, judgement_lines, refuse, whole_grade
 
 LOWEST_GRADE, HIGHEST_GRADE = -2, 10
 #: What a spreadsheet takes for a formula, and the mark that keeps it from that.
@@ -39,41 +39,23 @@ _NONE_YET, _NEVER = LOWEST_GRADE - 1, LOWEST_GRADE - 2
 #: code → (message, hint).
 _PROBLEMS = {
     **PROBLEMS,
-    "identifier": (
-        "an id that no collection can have: {lines}",
-        "An id is 1 to 256 bytes without white space.",
-    ),
-    "grade": (
-        "a grade that is not a whole number from {lowest} to {highest}: {lines}",
-        "Write 0 for not relevant and 1, 2 … for relevant; leave a grade empty where nobody judged yet.",
-    ),
-    "above_scale": (
-        "a grade above {scale}, the highest among the present judgements: {lines}",
-        "Write a grade of the present scale. If the scale grew, say so: tick “The scale grew”, or --scale-grew.",
-    ),
+    "identifier": ("an id that no collection can have: {lines}", PROBLEMS["identifier"][1]),
+    "grade": ("a grade that is not a whole number from {lowest} to {highest}: {lines}",
+        "Write 0 for not relevant and 1, 2 … for relevant; leave a grade empty where nobody judged yet."),
+    "above_scale": ("a grade above {scale}, the highest among the present judgements: {lines}",
+        "Write a grade of the present scale. If the scale grew, say so: tick “The scale grew”, or --scale-grew."),
     "duplicate": ("the same judgement twice: {lines}", "Keep one line for each query and document."),
-    "contradictory": (
-        "another grade for a query and document of an earlier line: {lines}",
-        "Decide on one grade for each query and document.",
-    ),
-    "unknown_query": (
-        "a query that the dataset does not have: {lines}",
-        "Write query ids as in the dataset's queries file; spreadsheets may have changed them (007 becomes 7).",
-    ),
-    "unknown_document": (
-        "a document that the dataset does not have: {lines}",
-        "Write document ids as in the corpus; spreadsheets may have changed them (1e5 becomes 100000).",
-    ),
-    "too_many": (
-        "more than {most:,} lines",
-        "Bring the judgements in several files, one after the other.",
-    ),
+    "contradictory": ("another grade for a query and document of an earlier line: {lines}",
+        "Decide on one grade for each query and document."),
+    "unknown_query": ("a query that the dataset does not have: {lines}",
+        "Write query ids as in the dataset's queries file; spreadsheets may have changed them (007 becomes 7)."),
+    "unknown_document": ("a document that the dataset does not have: {lines}",
+        "Write document ids as in the corpus; spreadsheets may have changed them (1e5 becomes 100000)."),
+    "too_many": ("more than {most:,} lines", "Bring the judgements in several files, one after the other."),
     "empty": ("the file has no lines", "Check that the right file was chosen."),
-    "nothing_judged": (
-        "no line has a grade yet",
-        "Fill in the grades: whole numbers in the place of -1, or in the column grade.",
-    ),
-}
+    "nothing_judged": ("no line has a grade yet",
+        "Fill in the grades: whole numbers in the place of -1, or in the column grade."),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +90,7 @@ class _JudgementCollector:
         """Grade some more lines. Raises InvalidContent where there are too many."""
         self.lines += len(lines)
         if self.lines > MOST_JUDGEMENTS:
-            raise _too_many(MOST_JUDGEMENTS)
+            raise refuse(_PROBLEMS, "too_many", most=MOST_JUDGEMENTS)
         for line in lines:
             self._grade(line)
 
@@ -169,10 +151,10 @@ def read_judgements(
         values = {"lowest": LOWEST_GRADE, "highest": graded.highest, "scale": scale}
         raise InvalidContent.of(*findings.report(_PROBLEMS, **values))
     if not graded.lines:
-        raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
+        raise refuse(_PROBLEMS, "empty")
     found = graded.found()
     if not found.grades:
-        raise InvalidContent.of(Problem("error", "nothing_judged", 1, *_PROBLEMS["nothing_judged"]))
+        raise refuse(_PROBLEMS, "nothing_judged")
     return replace(found, missing=missing)
 
 
@@ -190,7 +172,7 @@ def _bounded(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines. Raises InvalidContent if there are too many."""
     for number, line in enumerate(lines, 1):
         if number > MOST_LINES:
-            raise _too_many(MOST_LINES)
+            raise refuse(_PROBLEMS, "too_many", most=MOST_LINES)
         yield line
 
 
@@ -217,8 +199,3 @@ def _check_ids(
 
 def _is_id(name: str) -> bool:
     return name.encode().split() == [name.encode()] and len(name.encode()) <= 256
-
-
-def _too_many(most: int) -> InvalidContent:
-    message, hint = _PROBLEMS["too_many"]
-    return InvalidContent.of(Problem("error", "too_many", 1, message.format(most=most), hint))

@@ -14,17 +14,13 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LineProblems, Problem
-from evaluation.judgements.forms import PROBLEMS, judgement_lines, whole_grade
+from evaluation.core.problems import LineProblems
+from evaluation.judgements.forms import PROBLEMS, judgement_lines, refuse, whole_grade
 from evaluation.kernel.library import JudgedTable
 
 #: code → (message, hint) of a line that cannot be used.
 _PROBLEMS = {
     **PROBLEMS,
-    "identifier": (
-        "an id that a run file cannot name: {lines}",
-        "An id is 1 to 256 bytes without white space.",
-    ),
     "grade": ("a grade that is not a whole number: {lines}", "Write grades as 0, 1, 2 …"),
     "duplicate": ("a document of a query judged again: {lines}", "Judge each document once per query."),
     "empty": ("the file has no judgements", "Check that the right file was chosen."),
@@ -157,7 +153,7 @@ def read_grades(path: Path | str, limits: FileLimits | None = None) -> dict[byte
     if problems:
         raise InvalidContent.of(*problems.report(_PROBLEMS))
     if not judgements:
-        raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
+        raise refuse(_PROBLEMS, "empty")
     return judgements
 
 

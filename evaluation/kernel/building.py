@@ -87,14 +87,12 @@ def _is_as_safe_as_this_file(path: Path) -> bool:
         pairs = [(path.lstat(), Path(__file__).stat()), (path.parent.lstat(), SOURCES.stat())]
     except FileNotFoundError:
         return False
-    return stat.S_ISREG(pairs[0][0].st_mode) and all(_is_as_closed(*pair) for pair in pairs)
-
-
-def _is_as_closed(status: os.stat_result, other: os.stat_result) -> bool:
-    """Whether only those may write to the one who may write to the other."""
-    more = status.st_mode & ~other.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    another_group = status.st_mode & stat.S_IWGRP and status.st_gid != other.st_gid
-    return status.st_uid in (other.st_uid, _ROOT, os.geteuid()) and not more and not another_group
+    for status, other in pairs:
+        more = status.st_mode & ~other.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        another_group = status.st_mode & stat.S_IWGRP and status.st_gid != other.st_gid
+        if status.st_uid not in (other.st_uid, _ROOT, os.geteuid()) or more or another_group:
+            return False
+    return stat.S_ISREG(pairs[0][0].st_mode)
 
 
 def _name(digest: str) -> str:

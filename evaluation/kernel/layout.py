@@ -17,8 +17,9 @@ Words = NDArray[np.uint64]
 PADDING = 16
 
 #: What may be noted of a line: blank, or the code of a problem. `building.py` gives the C compiler the same list.
+BLANK = "blank"
 NOTED = (
-    "blank", "line_length", "encoding", "fields", "identifier", "score", "duplicate", "unknown_documents",
+    BLANK, "line_length", "encoding", "fields", "identifier", "score", "duplicate", "unknown_documents",
     "unknown_queries", "depth", "rank_order", "ties", "several_tags",
 )  # fmt: skip
 NAMED_LINES = 5

@@ -1,15 +1,17 @@
 """The compiled functions, loaded once per process. Calls of them release the GIL.
 
-`Judged` are the judgements in the form in which the kernel looks them up among the lines of a query.
+`Reading` is one pass over a run: the arrays it works on, and the calls that move it on. `Judged` are the judgements in
+the form in which the kernel looks them up among the lines of a query.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from ctypes import POINTER, c_int, c_int64, c_uint64, c_void_p, sizeof
+from ctypes import POINTER, byref, c_int, c_int64, c_uint64, c_void_p, sizeof
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,26 @@ from numpy.typing import NDArray
 
 from evaluation.kernel.building import built_library
 from evaluation.kernel.layout import (
+    LINE,
+    MAX_TAGS,
+    NEEDS_ROOM,
+    NEEDS_SCORE,
+    NOT_GROUPED,
+    NOTED,
+    PADDING,
+    TOO_MANY_QUERIES,
     Bytes,
+    FirstFields,
     Ids,
     IdsFields,
     Integers,
     JudgedFields,
+    LinesFields,
     Numbers,
+    OutputFields,
+    QueriesFields,
     ReadingFields,
+    TagsFields,
     Words,
     address,
     padded,
@@ -133,3 +148,188 @@ class Judged:
 
 #: Nothing is judged.
 NO_JUDGEMENTS = Judged(np.zeros(0, np.int32))
+
+
+#: So many lines of one query there is room for at first.
+_FIRST_ROOM = 4096
+
+
+class NotGroupedError(Exception):
+    """A query came back after another one; the file is read again, in order of queries."""
+
+
+class TooManyQueriesError(Exception):
+    """There are more query ids than there is room for."""
+
+
+class Reading:
+    """The structure that the kernel works on (`fields`), and the arrays behind its pointers.
+
+    `query_room` bounds how many query ids can be told apart, `longest_id` their bytes. Memory for them is reserved,
+    and taken up only as ids come.
+    """
+
+    def __init__(self, seed: int, query_room: int, longest_id: int) -> None:
+        self.fields = ReadingFields(
+            seed=seed, longest_id=longest_id, query=-1, self_match=-1, previous_rank=-1
+        )
+        self.fields.first_number = 1
+        self.library = library()
+        self._kept: dict[str, object] = {}
+        #: A line for each query, as `layout.h` has it.
+        self.first_documents = bytearray()
+        self.seen = np.zeros(query_room, np.uint8)
+        self.retrieved = np.zeros(query_room, np.int32)
+        slots = np.zeros(1 << (2 * query_room - 1).bit_length(), np.uint32)
+        keys, start = np.empty((query_room, 3), np.uint64), np.empty(query_room + 1, np.uint64)
+        start[0] = 0
+        text, current = np.empty(query_room * longest_id, np.uint8), np.zeros(longest_id + PADDING, np.uint8)
+        self.fields.queries = QueriesFields(
+            address(slots), len(slots), address(keys), address(start), address(text), len(text), query_room, 0,
+            address(self.seen), address(self.retrieved),
+        )  # fmt: skip
+        self.fields.current, self.fields.current_room = address(current), len(current)
+        self._kept["queries"] = (slots, keys, start, text, current)
+
+    def use_text(self, text: Bytes, first_documents: int = 0) -> None:
+        """Read from this array, whose content is followed by PADDING bytes. So many documents of each query are kept as
+        its first ones."""
+        self._first = np.empty(len(text) if first_documents else 0, np.uint8)
+        self._kept["text"] = text
+        self.fields.text, self.fields.capacity = address(text), len(text)
+        self.fields.first = FirstFields(address(self._first), len(self._first), 0, first_documents)
+
+    def use_order(self, order: NDArray[np.uint32], first_number: int) -> None:
+        """Lines come in this order of the file's; `first_number` is the number of the file's line 0."""
+        self._kept["order"] = order
+        self.fields.order, self.fields.order_count = address(order), len(order)
+        self.fields.first_number = first_number
+
+    def use_judgements(
+        self, judged: Judged, excluded: Judged, documents: Ids, elsewhere: Ids, room: int
+    ) -> None:
+        """Look documents up in these; there is room for `room` judged documents retrieved."""
+        self._kept["judged"] = (judged, excluded, documents, elsewhere)
+        self.fields.judged, self.fields.excluded = judged.fields(), excluded.fields()
+        self.fields.documents, self.fields.elsewhere = IdsFields.of(documents), IdsFields.of(elsewhere)
+        self.query, self.rank, self.grade = (np.empty(room, np.int32) for _ in range(3))
+        self.fields.output = OutputFields(*map(address, (self.query, self.rank, self.grade)), room, 0)
+
+    def make_room_for_lines(self, longest_tag: int) -> None:
+        """Allocate what reading lines takes."""
+        text, start = np.zeros(MAX_TAGS * longest_tag + PADDING, np.uint8), np.zeros(MAX_TAGS + 1, np.uint64)
+        self._tag_text, self._tag_start = text, start
+        self.fields.tags = TagsFields(address(text), len(text), address(start), MAX_TAGS, 0, 0)
+        self.lines, self.score = np.empty(0, LINE), np.empty(0, np.float32)
+        self._grow_lines(_FIRST_ROOM)
+
+    def _grow_lines(self, room: int) -> None:
+        """Make room for more lines of one query."""
+        lines = np.empty(room, LINE)
+        score = np.empty(room, np.float32)
+        lines[: len(self.lines)], score[: len(self.lines)] = self.lines, self.score
+        table = np.empty(1 << max(4, (2 * room - 1).bit_length()), np.uint64)
+        grade = np.empty(room, np.int32)
+        tracked, scratch, before = (np.empty(room + 1, np.uint32) for _ in range(3))
+        self.fields.lines = LinesFields(
+            address(lines), address(score), room, self.fields.lines.count, address(table), len(table),
+            *map(address, (grade, tracked, scratch, before)),
+        )  # fmt: skip
+        self.lines, self.score = lines, score
+        self._kept["lines"] = (table, grade, tracked, scratch, before)
+
+    def number_queries(self, text: Bytes, offsets: Integers) -> None:
+        """Number the dataset's own queries, in their order; `text` is padded."""
+        if not self.library.number_queries(
+            byref(self.fields), address(text), len(text), address(offsets), len(offsets) - 1
+        ):  # fmt: skip
+            raise ValueError("there is no room for the queries, or their offsets are wrong")
+
+    def move(self, distance: int) -> None:
+        """The text has moved so many bytes towards the array's start."""
+        self.lines["start"][: self.fields.lines.count] -= np.uint64(distance)
+        self.fields.position -= distance
+        self.fields.group_start = 0
+
+    def read(self, text: bytearray, stop: int) -> None:
+        """Read the lines up to `stop`, behind a newline; `text` is the array of `use_text`.
+
+        Raises NotGroupedError or TooManyQueriesError."""
+        fields = self.fields
+        start = fields.position
+        fields.check_encoding = not self.library.has_only_plain_text(fields.text + start, stop - start)
+        while status := self.library.read_lines(byref(fields), stop):
+            if status == NEEDS_ROOM:
+                self._grow_lines(2 * len(self.lines))
+            elif status == NEEDS_SCORE:
+                fields.given = float(text[fields.score_start : fields.score_end])
+                fields.score_given = 1
+            elif status == NOT_GROUPED:
+                raise NotGroupedError
+            elif status == TOO_MANY_QUERIES:
+                raise TooManyQueriesError
+            else:
+                raise RuntimeError("the kernel refused the region it was to read")
+        self._take_first()
+
+    def finish(self) -> None:
+        """The file has ended."""
+        self.library.finish_last_query(byref(self.fields))
+        self._take_first()
+
+    def _take_first(self) -> None:
+        """Empty the kernel's array of first documents."""
+        first = self.fields.first
+        self.first_documents += self._first[: first.filled].data
+        first.filled = 0
+
+    def noted(self, name: str) -> tuple[int, tuple[int, ...]]:
+        """How often a problem was seen, and its first line numbers."""
+        count, *lines = self.fields.noted[NOTED.index(name)]
+        return count, tuple(lines[:count])
+
+    def tags(self) -> tuple[str, ...]:
+        """The distinct tags, in the order seen."""
+        edges = self._tag_start[: self.fields.tags.count + 1].tolist()
+        return tuple(
+            self._tag_text[first:last].tobytes().decode("utf-8", "replace") for first, last in pairwise(edges)
+        )
+
+
+def order_by_query(
+    reading: Reading, length: int, lines: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Where each of the `lines` lines in the first `length` bytes starts (and the last one ends), and the lines in
+    order of their queries. Raises TooManyQueriesError."""
+    starts, owners = np.empty(lines + 1, np.uint64), np.empty(lines, np.uint32)
+    found = reading.library.index_lines(
+        byref(reading.fields), length, address(starts), address(owners), lines
+    )
+    if found == -1:
+        raise TooManyQueriesError
+    if found != lines:
+        raise RuntimeError("the kernel refused the text it was to index")
+    owner_count = max(1, reading.fields.queries.count)
+    places, order = np.zeros(owner_count + 1, np.uint64), np.empty(lines, np.uint32)
+    reading.library.order_lines(address(owners), lines, address(places), owner_count, address(order))
+    return starts, order
+
+
+class GatheredLines:
+    """Lines copied behind each other in an order; `done` of them so far."""
+
+    def __init__(
+        self, text: Bytes, starts: NDArray[np.uint64], order: NDArray[np.uint32], longest: int
+    ) -> None:
+        self.text, self.starts, self.order, self.longest = text, starts, order, longest
+        self.done = 0
+
+    def copy_to(self, target: Bytes) -> int:
+        """Fill an array with as many lines as fit, each cut to the longest; how many bytes were filled."""
+        done = c_uint64(self.done)
+        filled = library().gather_lines(
+            address(self.text), address(self.starts), address(self.order), len(self.order), byref(done),
+            address(target), len(target), self.longest,
+        )  # fmt: skip
+        self.done = done.value
+        return int(filled)

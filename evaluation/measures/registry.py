@@ -1,6 +1,13 @@
-"""The registry: adding a measure is one formula, one entry here, one test.
+"""The registry of measures: one entry in `_ALL` has all that the site needs of a measure.
 
 Of the names of a measure, ir_measures' is the canonical one; those of trec_eval, ranx, BEIR and MTEB are understood.
+
+An entry has the formula and the verifier by which every score is computed a second time: pytrec_eval's names, or a
+reference of `evaluation.verification.references`. Add the measure to `MEASURES` in the tests of the verification too.
+
+A registered measure is no column yet. `manage.py set_measures` makes it a column of one dataset; every result is scored
+with `DEFAULT_MEASURES`, and new datasets show them. Earlier results lack its values until they are scored again, for
+example when their dataset is rescored on new judgments (`leaderboard.judgements.rescoring`).
 """
 
 from __future__ import annotations
@@ -13,8 +20,10 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal
 
-from evaluation.measures import bounds, formulas
+from evaluation.measures import formulas
 from evaluation.measures.formulas import JudgedRankings, Values
+from evaluation.verification import references
+from evaluation.verification.references import PytrecEval, VerifiedMeasure, Verifier
 
 Formula = Callable[[JudgedRankings, int | None, int], Values]
 
@@ -24,13 +33,14 @@ class Family:
     """A measure but for its cutoff and relevance level.
 
     `name` is ir_measures' (or, where ir_measures has none, the source's), `parameter` what stands in brackets behind
-    it. `aliases` are spellings of trec_eval, ranx, BEIR and MTEB, `{k}` being the cutoff; those without `{k}` are for
-    no cutoff. Their names are understood with a cutoff in any of these ways (`_NAME`). `trec_eval` is the alias that
-    trec_eval itself prints, for a cutoff and for none.
+    it. `verifier` computes each score a second time. `aliases` are spellings of trec_eval, ranx, BEIR and MTEB, `{k}`
+    being the cutoff; those without `{k}` are for no cutoff. Their names are understood with a cutoff in any of these
+    ways (`_NAME`).
     """
 
     name: str
     formula: Formula
+    verifier: Verifier
     description: str
     definition: str
     source: str
@@ -38,14 +48,27 @@ class Family:
     binary: bool = True
     parameter: str = ""
     aliases: tuple[str, ...] = ()
-    trec_eval: tuple[str, ...] = ()
     #: What stands behind the cutoff.
     unit: str = ""
     #: Whether it looks for answers in the documents' texts.
     reads_texts: bool = False
+    #: Whether a document that is judged for another query only counts as judged.
+    looks_elsewhere: bool = False
     higher_is_better: bool = True
     #: Number of documents that the measure needs if it has no cutoff.
     depth: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a measure that cannot be verified, because none of its scores could be published."""
+        names = (
+            (self.verifier.whole, self.verifier.at_cutoff) if isinstance(self.verifier, PytrecEval) else ()
+        )
+        lacking = {"required": names[1:] == ("",), "none": names[:1] == ("",), "optional": "" in names}
+        if lacking[self.cutoff] or not (names or callable(self.verifier)):
+            raise ValueError(
+                f"the measure {self.key} has no verifier: give it the reference that computes its scores again, or "
+                f"pytrec_eval's name for each form that it has (its cutoff: {self.cutoff})"
+            )
 
     @property
     def key(self) -> str:
@@ -65,7 +88,7 @@ _DPR = "Karpukhin et al., EMNLP 2020"
 def rank_biased_precision(persistence: float) -> Family:
     """The family of RBP for one persistence, which is part of its name as in ir_measures: `RBP(p=0.8)`."""
     return Family(
-        "RBP", formulas.RankBiasedPrecision(persistence),
+        "RBP", formulas.RankBiasedPrecision(persistence), references.RankBiasedPrecision(persistence),
         "The rate at which a reader meets relevant documents who goes on from each document to the next with "
         "probability p. Other p are written as RBP(p=0.95); 0.8 is ir_measures' default.",
         "(1 − p) Σ_{i≤k} rel_i · p^{i−1}",
@@ -78,7 +101,7 @@ def rank_biased_precision(persistence: float) -> Family:
 def upper_bound(measure: str) -> Family:
     """The family of the upper bound of a measure that has one, which is part of its name: `Upper(nDCG)`."""
     return Family(
-        "Upper", bounds.BOUNDS[measure],
+        "Upper", *formulas.BOUNDS[measure],
         f"The most that {measure}@k could be, whatever grades the unjudged documents among the first k would get. The "
         "measure itself is the other end, at which none of them is relevant.",
         f"The maximum of {measure}@k over all ways to give unjudged documents among the first k grades in use",
@@ -88,65 +111,65 @@ def upper_bound(measure: str) -> Family:
 
 _ALL = (
     Family(
-        "nDCG", formulas.ndcg,
+        "nDCG", formulas.ndcg, PytrecEval("ndcg", "ndcg_cut_{k}"),
         "How much of the best possible discounted gain the ranking has; grades count, and higher ranks count more.",
         "Σ_{i≤k} g_i / log₂(i + 1), divided by the same sum over the ideal ranking; g_i is the grade at rank i",
         _JARVELIN, "optional", binary=False,
-        aliases=("ndcg_cut_{k}", "ndcg_cut.{k}", "NDCG@{k}", "ndcg_at_{k}", "ndcg", "NDCG"),
-        trec_eval=("ndcg_cut_{k}", "ndcg"), depth=_HIGHEST_CUTOFF,
+        aliases=("ndcg_cut_{k}", "ndcg_cut.{k}", "NDCG@{k}", "ndcg_at_{k}", "ndcg", "NDCG"), depth=_HIGHEST_CUTOFF,
     ),
     Family(
-        "nDCG", formulas.ndcg_exponential,
+        "nDCG", formulas.ndcg_exponential, references.exponential_ndcg,
         "nDCG with gains that double with each grade, as web search uses it.",
         "Σ_{i≤k} (2^{g_i} − 1) / log₂(i + 1), divided by the same sum over the ideal ranking",
         "Burges et al., ICML 2005", "optional", binary=False, parameter="dcg='exp-log2'",
         aliases=("ndcg_burges@{k}", "ndcg_burges"), depth=_HIGHEST_CUTOFF,
     ),
     Family(
-        "AP", formulas.average_precision,
+        "AP", formulas.average_precision, PytrecEval("map", "map_cut_{k}"),
         "Precision at the rank of every relevant document, averaged over all relevant documents.",
         "(1 / R) Σ_{i≤k} rel_i · P@i; R is the number of relevant documents",
         _TREC, "optional",
         aliases=("map_cut_{k}", "map_cut.{k}", "MAP@{k}", "map_at_{k}", "map", "MAP", "average_precision"),
-        trec_eval=("map_cut_{k}", "map"), depth=_HIGHEST_CUTOFF,
+        depth=_HIGHEST_CUTOFF,
     ),
     Family(
-        "RR", formulas.reciprocal_rank,
+        "RR", formulas.reciprocal_rank, PytrecEval("recip_rank", "recip_rank"),
         "One divided by the rank of the first relevant document, 0 if there is none in the first k.",
         "1 / min{i ≤ k : rel_i}",
         "Voorhees, TREC-8 Question Answering Track, 1999", "optional",
         aliases=("MRR@{k}", "mrr_at_{k}", "recip_rank_cut_{k}", "recip_rank", "MRR", "reciprocal_rank"),
-        trec_eval=("", "recip_rank"),
     ),
     Family(
-        "P", formulas.precision, "The share of the first k documents that is relevant.", "(1 / k) Σ_{i≤k} rel_i",
+        "P", formulas.precision, PytrecEval(at_cutoff="P_{k}"),
+        "The share of the first k documents that is relevant.", "(1 / k) Σ_{i≤k} rel_i",
         _TREC, "required",
-        aliases=("P_{k}", "P.{k}", "Precision@{k}", "precision_at_{k}"), trec_eval=("P_{k}",),
+        aliases=("P_{k}", "P.{k}", "Precision@{k}", "precision_at_{k}"),
     ),
     Family(
-        "R", formulas.recall, "The share of the relevant documents that is among the first k.",
+        "R", formulas.recall, PytrecEval(at_cutoff="recall_{k}"),
+        "The share of the relevant documents that is among the first k.",
         "(1 / R) Σ_{i≤k} rel_i; R is the number of relevant documents", _TREC, "required",
-        aliases=("recall_{k}", "recall.{k}", "Recall@{k}", "recall_at_{k}"), trec_eval=("recall_{k}",),
+        aliases=("recall_{k}", "recall.{k}", "Recall@{k}", "recall_at_{k}"),
     ),
     Family(
-        "R_cap", formulas.capped_recall,
+        "R_cap", formulas.capped_recall, references.capped_recall,
         "Recall that can reach 1 where there are more relevant documents than places.",
         "Σ_{i≤k} rel_i / min(k, R)", f"{_BEIR}, appendix G", "required",
         aliases=("Recall_cap@{k}", "recall_cap_at_{k}", "r_cap_at_{k}"),
     ),
     Family(
-        "Success", formulas.success, "Whether a relevant document (by the qrels) is among the first k.",
+        "Success", formulas.success, PytrecEval(at_cutoff="success_{k}"),
+        "Whether a relevant document (by the qrels) is among the first k.",
         "1 if Σ_{i≤k} rel_i > 0, else 0", _DPR, "required",
         aliases=("success_{k}", "success.{k}", "hit_rate_at_{k}", "hit_rate@{k}", "hit@{k}"),
-        trec_eval=("success_{k}",),
     ),
     Family(
-        "F1", formulas.f1, "The harmonic mean of precision and recall among the first k documents.",
+        "F1", formulas.f1, references.f1, "The harmonic mean of precision and recall among the first k documents.",
         "2 · P@k · R@k / (P@k + R@k)", "van Rijsbergen, Information Retrieval, 2nd ed., 1979, ch. 7", "required",
         aliases=("F1_{k}", "f1_at_{k}"),
     ),
     Family(
-        "Answer", formulas.answer,
+        "Answer", formulas.answer, references.answer,
         "Whether the text of one of the first k documents has an answer string; open-domain question answering calls "
         "it accuracy or top-k retrieval accuracy. Text and answer are compared by tokens in lower case (NFD), titles "
         "are not read.",
@@ -154,27 +177,28 @@ _ALL = (
         "required", binary=False, reads_texts=True,
     ),
     Family(
-        "R", formulas.answer_within_tokens,
+        "R", formulas.answer_within_tokens, references.answer_within_tokens,
         "Whether the first k thousand tokens of the ranking’s texts have an answer string. Tokens and answers are "
         "those of Answer@k; the authors’ script cuts with NLTK, compares letter by letter, and passes over yes and no.",
         "1 if an answer ends within the first 1,000 k tokens, read from rank 1 on, else 0",
         "Asai et al., XOR QA, NAACL 2021, section 4.1", "required", binary=False, unit="kt", reads_texts=True,
     ),
     Family(
-        "Rprec", formulas.r_precision, "Precision at as many documents as are relevant.", "(1 / R) Σ_{i≤R} rel_i",
-        _TREC, "none", aliases=("R-prec", "RPrec", "r_precision", "R-precision"), trec_eval=("Rprec",),
+        "Rprec", formulas.r_precision, PytrecEval("Rprec"),
+        "Precision at as many documents as are relevant.", "(1 / R) Σ_{i≤R} rel_i",
+        _TREC, "none", aliases=("R-prec", "RPrec", "r_precision", "R-precision"),
         depth=_HIGHEST_CUTOFF,
     ),
     Family(
-        "Bpref", formulas.bpref,
+        "Bpref", formulas.bpref, PytrecEval("bpref"),
         "How seldom judged non-relevant documents stand above relevant ones; unjudged documents are passed over.",
         "(1 / R) Σ_{relevant r retrieved} (1 − min(N above r, R) / min(N, R)); N counts judged non-relevant documents",
-        "Buckley & Voorhees, SIGIR 2004", "none", aliases=("bpref",), trec_eval=("bpref",),
+        "Buckley & Voorhees, SIGIR 2004", "none", aliases=("bpref",),
         depth=_HIGHEST_CUTOFF,
     ),
     rank_biased_precision(0.8),
     Family(
-        "Judged", formulas.judged,
+        "Judged", formulas.judged, references.judged_share,
         "The share of the documents shown that is judged for the query; 0 where nothing was retrieved. Ties are in the "
         "order of every measure here; ir_measures, which gives the measure its name, orders them by ascending "
         "document id, does not round scores to single precision, and counts negative grades as judged.",
@@ -182,19 +206,19 @@ _ALL = (
         "ir_measures", "required", binary=False, aliases=("J@{k}", "judged_at_{k}"),
     ),
     Family(
-        "Hole", formulas.hole,
+        "Hole", formulas.hole, references.hole,
         "The share of the documents shown that is not judged for the query; 0 where nothing was retrieved.",
         "Unjudged documents among the first min(k, retrieved), divided by min(k, retrieved)",
         _BEIR, "required", binary=False, higher_is_better=False,
     ),
     Family(
-        "Hole", formulas.hole_anywhere,
+        "Hole", formulas.hole_anywhere, references.hole_anywhere,
         "BEIR's own Hole@k, in which a document judged for any query counts as judged.",
         "Documents judged for no query among the first min(k, retrieved), divided by min(k, retrieved)",
-        f"{_BEIR}, table 4", "required", binary=False, parameter="beir", aliases=("hole_at_{k}",),
+        f"{_BEIR}, table 4", "required", binary=False, parameter="beir", aliases=("hole_at_{k}",), looks_elsewhere=True,
         higher_is_better=False,
     ),
-    *map(upper_bound, bounds.BOUNDS),
+    *map(upper_bound, formulas.BOUNDS),
 )  # fmt: skip
 
 #: Every measure family, by its key.
@@ -261,40 +285,24 @@ class Measure:
         return 0 if self.family.unit else self.cutoff or self.family.depth
 
     @property
-    def aliases(self) -> tuple[str, ...]:
-        """Other spellings of this very measure (trec_eval, BEIR, MTEB)."""
-        if self.level is not None:
-            return ()
-        fitting = [alias for alias in self.family.aliases if ("{k}" in alias) == bool(self.cutoff)]
-        return tuple(name for alias in fitting if (name := alias.format(k=self.cutoff)) != self.name)
-
-    @property
     def trec_eval(self) -> str | None:
         """The name under which trec_eval (and pytrec_eval) give this value, if they do."""
-        fitting = [
-            alias for alias in self.family.trec_eval if ("{k}" in alias) == bool(self.cutoff) and alias
-        ]
-        return fitting[0].format(k=self.cutoff) if fitting else None
+        verified = self.verified()
+        return None if verified.is_cut_here else verified.trec_eval or None
 
-    @property
-    def description(self) -> str:
-        """One sentence for a page."""
-        return self.family.description
-
-    @property
-    def formula(self) -> str:
-        """The definition as a line of mathematics."""
-        return self.family.definition
-
-    @property
-    def source(self) -> str:
-        """Where the definition comes from."""
-        return self.family.source
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a larger value is a better one."""
-        return self.family.higher_is_better
+    def verified(self) -> VerifiedMeasure:
+        """Return the measure as it is computed a second time."""
+        family = self.family
+        by_grades = isinstance(family.verifier, PytrecEval) and not family.binary
+        return VerifiedMeasure(
+            name=self.name,
+            verifier=family.verifier,
+            cutoff=self.cutoff,
+            level=1 if by_grades else self.level,
+            depth=None if family.unit else self.cutoff,
+            looks_elsewhere=family.looks_elsewhere,
+            reads_texts=family.reads_texts,
+        )
 
     def values(self, ranking: JudgedRankings) -> Values:
         """The measure for every judged query (rows of the qrels), as float64."""

@@ -21,10 +21,10 @@ from typing import IO, Any, BinaryIO, Literal, cast
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import BLOCK, MIB, ExpandedFile, FileLimits, open_expanded, open_lines
+from evaluation.collections.beir import BYTE_ORDER_MARK
 from evaluation.core.errors import InvalidRun
-from evaluation.runs.columns import DOCUMENT, QUERY, RANK, SCORE, TAG, find_column
-from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, read_header
-from evaluation.runs.json_runs import json_as_lines
+from evaluation.runs.header import RunHeader, is_result, read_header
+from evaluation.runs.json_runs import DOCUMENT, QUERY, RANK, SCORE_NAMES, TAG, find_column, json_as_lines
 from evaluation.runs.problems import ENCODING
 from evaluation.runs.quoting import is_trec_eval_result
 
@@ -277,7 +277,7 @@ def _split(table: Table, rows: Sequence[bytes]) -> list[list[bytes]]:
 def _named_table(names: Sequence[bytes], separator: bytes | None) -> Table | None:
     texts = [name.decode("utf-8", "replace") for name in names]
     query, document, rank, score, tag = (
-        find_column(texts, known) for known in (QUERY, DOCUMENT, RANK, SCORE, TAG)
+        find_column(texts, known) for known in (QUERY, DOCUMENT, RANK, SCORE_NAMES, TAG)
     )
     if query is None or document is None or (rank is None and score is None):
         return None

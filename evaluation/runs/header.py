@@ -28,11 +28,11 @@ from typing import Any
 import orjson
 import yaml
 
+from evaluation.collections.beir import BYTE_ORDER_MARK
+
 #: Comments are looked for in so many bytes at the top of the file.
 MAX_HEADER_BYTES = 256 * 1024
 
-#: What some programs put before the text of a UTF-8 file. It is no part of the text.
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _START, _END = "ir_metadata.start", "ir_metadata.end"
 _START_LINE = re.compile(rb"^#[ \t]*ir_metadata\.start[ \t\r]*$", re.MULTILINE)
 _END_LINE = re.compile(rb"^#[ \t]*ir_metadata\.end[ \t\r]*$", re.MULTILINE)
@@ -95,21 +95,16 @@ def _metadata(comments: list[str]) -> dict[str, Any]:
         return {}
     first = names.index(_START) + 1
     last = names.index(_END) if _END in names else len(names)
+    text, depth = "\n".join(comments[first:last]), 0
     try:
-        metadata = _loaded("\n".join(comments[first:last]))
+        for event in yaml.parse(text, Loader=yaml.CBaseLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):  # a few aliases make gigabytes
+                return {}
+        metadata = yaml.load(text, Loader=yaml.CBaseLoader)  # noqa: S506 (makes text, lists and dictionaries alone)
     except yaml.YAMLError:
         return {}
     return metadata if isinstance(metadata, dict) else {}
-
-
-def _loaded(text: str) -> Any:
-    """YAML with every scalar as its text. Raises YAMLError, also for aliases (a few make gigabytes) and for depth."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.CBaseLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("nested too deep, or with an alias")
-    return yaml.load(text, Loader=yaml.CBaseLoader)  # noqa: S506 (makes text, lists and dictionaries alone)
 
 
 #: Entries of one object or list.
@@ -131,8 +126,7 @@ def select_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     NUL, which a database need not take, becomes U+FFFD. The result as compact JSON has at most `MOST_BYTES` bytes;
     to keep what was kept changes nothing.
     """
-    kept: dict[str, Any] = _MetadataBudget(MOST_BYTES).object(metadata, DEEPEST)
-    return kept
+    return _MetadataBudget(MOST_BYTES).object(metadata, DEEPEST)
 
 
 class _MetadataBudget:
@@ -154,15 +148,12 @@ class _MetadataBudget:
             value = value[: LONGEST_TEXT - 1] + "…" if len(value) > LONGEST_TEXT else value
             value = value.replace("\0", "\ufffd")
         elif isinstance(value, (Mapping, list)):
-            return self._nested(value, depth)
+            if depth == 0 or not self.take(2):  # its brackets
+                return _LEFT_OUT
+            return self.items(value, depth) if isinstance(value, list) else self.object(value, depth)
         elif not isinstance(value, (int, float)):
             return _LEFT_OUT
         return value if self.take(len(orjson.dumps(value))) else _LEFT_OUT
-
-    def _nested(self, value: Mapping[str, Any] | list[Any], depth: int) -> Any:
-        if depth == 0 or not self.take(2):  # its brackets
-            return _LEFT_OUT
-        return self.items(value, depth) if isinstance(value, list) else self.object(value, depth)
 
     def object(self, entries: Mapping[str, Any], depth: int) -> dict[str, Any]:
         """The entries that are kept."""

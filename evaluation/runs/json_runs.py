@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,11 +19,10 @@ from typing import IO, Any
 import orjson
 
 from evaluation.archives.compression import MIB, SIZE, FileLimits, describe_bytes, open_blocks, open_lines
+from evaluation.collections.beir import BYTE_ORDER_MARK
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import ProblemCode, number_of
-from evaluation.runs.columns import DOCUMENT, QUERY, RANK, find_column
-from evaluation.runs.columns import SCORE as SCORE_NAMES
-from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
+from evaluation.runs.header import select_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
 from evaluation.runs.quoting import quote
 
@@ -37,6 +36,26 @@ _HINT = (
 )
 _HINT_SIZE = "Send it as TREC lines, `query Q0 document rank score tag`: such a run may be much larger."
 _HINT_SCORE = "Write every score as a finite JSON number."
+
+#: In order of preference (PyTerrier's `docid` is a number of its own, its `query` a text), as `_bare` writes them.
+QUERY = ("qid", "queryid", "topicid", "queryno", "topic", "query", "q")
+DOCUMENT = (
+    "docno", "docid", "documentid", "corpusid", "passageid", "pid", "did", "doc", "document", "passage", "id"
+)  # fmt: skip
+RANK = ("rank", "position")
+SCORE_NAMES = ("score", "similarity", "sim", "docscore")
+TAG = ("tag", "runid", "runtag", "runname", "run", "system")
+
+
+def find_column(names: Iterable[str], known: tuple[str, ...]) -> int | None:
+    """Return the index of the column with the first of the known names, ignoring case and punctuation."""
+    bare = [_bare(name) for name in names]
+    return next((bare.index(name) for name in known if name in bare), None)
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
 
 #: Objects and lists in one document. Runs have an object for each query, and a few around them.
 MOST_OBJECTS = 100_000

@@ -132,7 +132,8 @@ def sole_finds(
     finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
     judged, earlier = _judged(qrels), _judged(before)
     for team, run, depth in runs:
-        for query, kept in _first(run, depth, None, drop_self_matches, excluded).items():
+        first = first_documents(run, depth, excluded, drop_self_matches=drop_self_matches)
+        for query, kept in first.items():
             pooled = judged.get(query, frozenset()).intersection(kept) - earlier.get(query, frozenset())
             for document in pooled:
                 finders.setdefault((query, document), set()).add(team)
@@ -146,12 +147,8 @@ def sole_finds(
 def _first(
     run: Path, depth: int, known: DocumentIds | None, drop_self_matches: bool, excluded: Qrels | None
 ) -> dict[bytes, list[bytes]]:
-    """The first documents of each query of a run, but for those that the dataset does not have."""
-    # One more, in whose place a query's own document may stand.
-    first = {
-        query: [each for each in documents if not (drop_self_matches and each == query)][:depth]
-        for query, documents in first_documents(run, depth + drop_self_matches, excluded).items()
-    }
+    """Return the first documents of each query of a run, but for those that the dataset does not have."""
+    first = first_documents(run, depth, excluded, drop_self_matches=drop_self_matches)
     if known is None:
         return first
     found = list({document for documents in first.values() for document in documents})

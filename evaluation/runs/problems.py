@@ -6,8 +6,9 @@ time, up to the last line wanted, and only where there is a problem.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,56 +16,147 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import LINE_LENGTH, FileLimits
 from evaluation.core.errors import InvalidRun
-from evaluation.core.problems import Problem, ProblemCode, Severity, number_of
-from evaluation.kernel.layout import MAX_TAGS
+from evaluation.core.problems import Problem, ProblemCode, number_of
+from evaluation.kernel.layout import BLANK, MAX_TAGS, NOTED
 from evaluation.runs.header import select_metadata
 from evaluation.runs.quoting import is_header, quotation, recognize_other
 
-ENCODING = ProblemCode("encoding", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
-    "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine", about="file")  # fmt: skip
-FIELDS = ProblemCode("fields", "A line without exactly six fields.", "“query Q0 document rank score tag”, separated "
-    "by spaces or tabs; ids have no white space.", "q1 Q0 d17 1 12.75", about="file")  # fmt: skip
-IDENTIFIER = ProblemCode("identifier", "An id is too long, empty, or has white space.", "Use the ids of the "
-    "dataset's files.", about="file")  # fmt: skip
-SCORE = ProblemCode("score", "A score that is not a finite number in single precision.", "ASCII digits such as "
-    "12.75, -3 or 1.5e-7, below 3.4e38; no nan, inf or thousands separators.", "q1 Q0 d17 1 nan mine",
-    about="file")  # fmt: skip
-DUPLICATE = ProblemCode("duplicate", "A document that its query has already.", "Each document once per query; keep "
-    "the line with the best score.", "q1 Q0 d17 1 9.1 mine … q1 Q0 d17 2 8.4 mine", about="file")  # fmt: skip
-QUERY_SIZE = ProblemCode("query_size", "One query has more lines than can be held together.",
-    "At most 1,000 documents a query are scored: leave out the rest.", about="file")  # fmt: skip
-UNGROUPED = ProblemCode("ungrouped", "The lines of a query are not together, and the file is too large to sort here.",
-    "sort -s -k1,1 run.txt", about="file")  # fmt: skip
-_LINES = "Send a line for each document retrieved, `query Q0 document rank score tag`; check that it is the right file."
-EMPTY = ProblemCode("empty", "The file has no lines.", _LINES, about="file")
-_FORMS = "Send a TREC run as text, plain or as .gz, .zst, or .bz2, a file in another listed format, or a zip of these."
-NOT_TEXT = ProblemCode("not_text", "A file that is not text, such as a picture.", _FORMS,
-    about="file")  # fmt: skip
-NO_KNOWN_QUERY = ProblemCode("no_known_query", "None of the run's queries is in the dataset.", "Choose the dataset "
-    "that the run is for; write query ids as in its queries file.", "Q001 instead of 1", about="file")  # fmt: skip
-UNKNOWN_QUERIES = ProblemCode("unknown_queries", "Queries that are not among the dataset's queries to answer: "
-    "ignored.", "Nothing to do, if the run was made for a larger set.", about="file", severity="warning")  # fmt: skip
-JUDGED_QUERIES_MISSING = ProblemCode("judged_queries_missing", "Judged queries that the run does not have: they "
-    "score 0.", "Retrieve documents for every query. (Said for open judgements only.)", about="file",
-    severity="warning")  # fmt: skip
-QUERIES_MISSING = ProblemCode("queries_missing", "Queries of the dataset that the run does not have; those that are "
-    "judged score 0.", "Retrieve documents for every query.", about="file", severity="warning")  # fmt: skip
-UNKNOWN_DOCUMENTS = ProblemCode("unknown_documents", "Documents that the dataset does not have. A few are let pass "
-    "and count as not relevant; above 5% of the lines the file is refused.", "Make the run from this version of the "
-    "corpus.", "q1 Q0 no-such-id 1 9.1 mine", about="file", severity="error or warning")  # fmt: skip
-DEPTH = ProblemCode("depth", "More than 1,000 documents for a query: the best 1,000 by score are kept.",
-    "Nothing to do.", about="file", severity="warning")  # fmt: skip
-SHALLOW = ProblemCode("shallow", "The run has fewer documents for each query than a measure reads.", "Send up to "
-    "1,000 documents for each query, or compare by measures with smaller cutoffs.", "R@1000 of a run with 100 "
-    "documents for each query", about="file", severity="warning")  # fmt: skip
-RANK_ORDER = ProblemCode("rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
-    "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine", about="file",
-    severity="warning")  # fmt: skip
-TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write more digits. If the "
-    "scores have enough digits, spread them further apart, so that your own order counts.", about="file",
-    severity="warning")  # fmt: skip
-SEVERAL_TAGS = ProblemCode("several_tags", "More than one tag in the last column.", "Check that files were not "
-    "mixed.", about="file", severity="warning")  # fmt: skip
+_TREC_LINE = "`query Q0 document rank score tag`"
+_FileProblem = partial(ProblemCode, about="file")
+#: Errors of lines, which the kernel counts.
+ENCODING = _FileProblem(
+    "encoding", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
+    "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine",
+    message="{lines} not UTF-8, or with a NUL byte", hint="Save the file as UTF-8 (not UTF-16).", quote="",
+)  # fmt: skip
+FIELDS = _FileProblem(
+    "fields", "A line without exactly six fields.",
+    "“query Q0 document rank score tag”, separated by spaces or tabs; ids have no white space.", "q1 Q0 d17 1 12.75",
+    message="{lines} without exactly six fields",
+    hint=f"Write {_TREC_LINE}, separated by spaces or tabs; ids have no white space.", quote="has {fields}",
+)  # fmt: skip
+IDENTIFIER = _FileProblem(
+    "identifier", "An id is too long, empty, or has white space.", "Use the ids of the dataset's files.",
+    message="{lines} with a query or document id longer than {max_id} bytes",
+    quote="has ids of {query_bytes:,} and {document_bytes:,} bytes",
+)  # fmt: skip
+SCORE = _FileProblem(
+    "score", "A score that is not a finite number in single precision.",
+    "ASCII digits such as 12.75, -3 or 1.5e-7, below 3.4e38; no nan, inf or thousands separators.",
+    "q1 Q0 d17 1 nan mine", message="{lines} whose score is not a finite number in single precision",
+    hint="Write scores like 12.75, -3 or 1.5e-7: ASCII digits, no thousands separators, no nan or inf, below 3.4e38.",
+    quote="has the score {score}",
+)  # fmt: skip
+DUPLICATE = _FileProblem(
+    "duplicate", "A document that its query has already.",
+    "Each document once per query; keep the line with the best score.", "q1 Q0 d17 1 9.1 mine … q1 Q0 d17 2 8.4 mine",
+    message="{lines} with a document that its query has already",
+    hint="Name each document once per query; keep the line with the best score.",
+    quote="names {document} again for the query {query}",
+)  # fmt: skip
+#: Errors of the file as a whole.
+QUERY_SIZE = _FileProblem(
+    "query_size", "One query has more lines than can be held together.",
+    "At most 1,000 documents a query are scored: leave out the rest.",
+    message="one query has more than {most} of lines", hint="Keep at most {depth:,} documents per query.",
+)  # fmt: skip
+UNGROUPED = _FileProblem(
+    "ungrouped", "The lines of a query are not together, and the file is too large to sort here.",
+    "sort -s -k1,1 run.txt", message="the lines of a query are not together, and the file is over {most}",
+    hint="Sort the file by query, for example with `sort -s -k1,1`.",
+)  # fmt: skip
+EMPTY = _FileProblem(
+    "empty", "The file has no lines.",
+    f"Send a line for each document retrieved, {_TREC_LINE}; check that it is the right file.",
+    message="the file has no lines",
+)  # fmt: skip
+NOT_TEXT = _FileProblem(
+    "not_text", "A file that is not text, such as a picture.",
+    "Send a TREC run as text, plain or as .gz, .zst, or .bz2, a file in another listed format, or a zip of these.",
+    message="the file is not text",
+)  # fmt: skip
+#: What a run lacks of its dataset, or has beside it.
+NO_KNOWN_QUERY = _FileProblem(
+    "no_known_query", "None of the run's queries is in the dataset.",
+    "Choose the dataset that the run is for; write query ids as in its queries file.", "Q001 instead of 1",
+    message="none of the {of} is in the dataset{quoted}",
+    hint="Check that the run is for this dataset, and that query ids are written as in its queries file.",
+)  # fmt: skip
+UNKNOWN_QUERIES = _FileProblem(
+    "unknown_queries", "Queries that are not among the dataset's queries to answer: ignored.",
+    "Nothing to do, if the run was made for a larger set.",
+    message="{queries} ({lines}) not among the dataset's queries to answer, ignored{quoted}",
+    hint="Nothing to do, if the run was made for a larger set of queries.", quote="names the query {query}",
+    severity="warning",
+)  # fmt: skip
+JUDGED_QUERIES_MISSING = _FileProblem(
+    "judged_queries_missing", "Judged queries that the run does not have: they score 0.",
+    "Retrieve documents for every query. (Said for open judgements only.)",
+    message="{of} judged queries are missing; they score 0{named}",
+    hint="Retrieve documents for every query, if that was not meant.", severity="warning",
+)  # fmt: skip
+QUERIES_MISSING = _FileProblem(
+    "queries_missing", "Queries of the dataset that the run does not have; those that are judged score 0.",
+    "Retrieve documents for every query.",
+    message="{of} queries of the dataset are missing; those of them that are judged score 0{named}",
+    hint="Retrieve documents for every query of the dataset.", severity="warning",
+)  # fmt: skip
+UNKNOWN_DOCUMENTS = _FileProblem(
+    "unknown_documents", "Documents that the dataset does not have. A few are let pass and count as not relevant; "
+    "above 5% of the lines the file is refused.", "Make the run from this version of the corpus.",
+    "q1 Q0 no-such-id 1 9.1 mine",
+    message="{lines} ({share}) with documents that are not in the dataset{effect}{quoted}",
+    quote="names {document}", severity="error or warning",
+)  # fmt: skip
+#: The order of documents.
+DEPTH = _FileProblem(
+    "depth", "More than 1,000 documents for a query: the best 1,000 by score are kept.", "Nothing to do.",
+    message="{queries} with more than {depth:,} documents; {cut} cut",
+    hint="The best {depth:,} by score are kept, whatever their place in the file.", severity="warning",
+)  # fmt: skip
+SHALLOW = _FileProblem(
+    "shallow", "The run has fewer documents for each query than a measure reads.",
+    "Send up to 1,000 documents for each query, or compare by measures with smaller cutoffs.",
+    "R@1000 of a run with 100 documents for each query",
+    message="at most {longest} for a query: {changes} than with more documents",
+    hint="Send up to {depth:,} documents a query, or compare by measures with smaller cutoffs.",
+    severity="warning",
+)  # fmt: skip
+RANK_ORDER = _FileProblem(
+    "rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
+    "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine",
+    message="{lines} whose rank disagrees with the scores, or is not a whole number",
+    hint="Ranks are ignored: documents are ordered by score, as trec_eval does. Check that a higher score means a "
+    "better document.", severity="warning",
+)  # fmt: skip
+TIES = _FileProblem(
+    "ties", "Many equal scores within a query, in single precision.",
+    "Write more digits. If the scores have enough digits, spread them further apart, so that your own order counts.",
+    message="{lines} with the same score (in single precision) as an earlier line of the query",
+    hint="Ties are ordered by document id, descending, as trec_eval does. {advice}", severity="warning",
+)  # fmt: skip
+SEVERAL_TAGS = _FileProblem(
+    "several_tags", "More than one tag in the last column.", "Check that files were not mixed.",
+    message="the run has {tags} different tags",
+    hint="A run has one tag in its last column; check that files were not mixed.", severity="warning",
+)  # fmt: skip
+
+_LINE_ERRORS = (LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE)
+_WARNINGS = (UNKNOWN_DOCUMENTS, UNKNOWN_QUERIES, DEPTH, RANK_ORDER, TIES, SEVERAL_TAGS)
+
+
+def check_registered(noted: Iterable[str], reported: Iterable[ProblemCode]) -> None:
+    """Raise LookupError for problems that the kernel counts and no report names, or the other way round."""
+    reported = list(reported)
+    if unknown := set(noted) ^ {BLANK, *reported}:
+        raise LookupError(
+            f"counted in NOTED or reported in runs/problems.py, not both: {', '.join(sorted(unknown))}"
+        )
+    if incomplete := [code for code in reported if not code.message]:
+        raise LookupError(f"register a message for reports of {', '.join(incomplete)}")
+
+
+check_registered(NOTED, (*_LINE_ERRORS, *_WARNINGS))
 
 #: Above this share of the lines of known queries, unknown documents are an error: such a run was made with another
 #: version of the corpus, or with other ids. Below it, a few stray documents are counted as not relevant.
@@ -116,213 +208,176 @@ class RunContents:
         if self.metadata:
             object.__setattr__(self, "metadata", select_metadata(self.metadata))
 
+    @property
+    def known_queries(self) -> int:
+        """Number of the dataset's queries that the run has."""
+        return int(np.count_nonzero(self.seen))
+
+    @property
+    def depth(self) -> int:
+        """Number of documents in the longest ranking of these queries."""
+        return int(self.retrieved.max(initial=0))
+
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What one pass over a run found, held against the queries that were expected."""
+    """The contents of a run, and what they lack of the queries that were expected.
+
+    `missing_ids` are the first ones that may be named, `capped` the measures that read more documents than there are.
+    """
 
     contents: RunContents
-    known_queries: int
-    unknown_queries: int
     missing_queries: int
-    #: The first of them that may be named.
     missing_ids: tuple[str, ...]
     expected_queries: int
     judged_missing: bool
     maximum_depth: int
-    #: Number of documents in the longest ranking, and the measures that read more.
-    depth: int = 0
     capped: tuple[str, ...] = ()
+
+    @property
+    def unknown_queries(self) -> int:
+        """Number of queries that are not the dataset's."""
+        return self.contents.queries - self.contents.known_queries
+
+    def noted(self, code: str) -> LineCount:
+        """Return the count and first lines of a problem, empty if the pass found none."""
+        return self.contents.counted.get(code, LineCount())
 
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
-_LINE_ERRORS = {
-    LINE_LENGTH: ("{lines} longer than {max_line} bytes", "A line is `query Q0 document rank score tag`."),
-    ENCODING: (
-        "{lines} not UTF-8, or with a NUL byte",
-        "Save the file as UTF-8 (not UTF-16).",
-    ),
-    FIELDS: (
-        "{lines} without exactly six fields",
-        "Write `query Q0 document rank score tag`, separated by spaces or tabs; ids have no white space.",
-    ),
-    IDENTIFIER: (
-        "{lines} with a query or document id longer than {max_id} bytes",
-        "Use the ids of the dataset's files.",
-    ),
-    SCORE: (
-        "{lines} whose score is not a finite number in single precision",
-        "Write scores like 12.75, -3 or 1.5e-7: ASCII digits, no thousands separators, no nan or inf, "
-        "below 3.4e38.",
-    ),
-    DUPLICATE: (
-        "{lines} with a document that its query has already",
-        "Name each document once per query; keep the line with the best score.",
-    ),
-}  # fmt: skip
 
-
-def no_lines() -> Problem:
-    """What is said of an empty file."""
-    return EMPTY.problem("the file has no lines", _LINES)
+def refusal(code: ProblemCode, **values: object) -> InvalidRun:
+    """Return the error for a run that cannot be read to its end, with the registered texts of a problem."""
+    return InvalidRun.of(code.problem(code.message.format(**values), code.hint.format(**values)))
 
 
 def refuse_binary(beginning: bytes) -> None:
-    """Raise InvalidRun for a file that is no text. One in UTF-16, or with a few letters in Latin-1, is text."""
+    """Raise InvalidRun for a file that is not text. UTF-16, and a few letters in Latin-1, count as text."""
     shown = beginning[:4096].decode("utf-8", "replace")
     if shown.count("\ufffd") + shown.count("\0") <= 0.3 * len(shown) or beginning.startswith(_UTF_16):
         return
-    raise InvalidRun.of(NOT_TEXT.problem("the file is not text", _FORMS))
+    raise refusal(NOT_TEXT)
 
 
 def describe_problems(facts: RunFacts, limits: FileLimits, hidden: bool) -> tuple[Problem, ...]:
-    """Every class of problem. For hidden targets nothing here depends on what is judged."""
+    """Return every class of problem. For hidden targets nothing here depends on what is judged."""
     if not facts.contents.lines:
-        return (no_lines(),)
-    found = [
+        return (EMPTY.problem(),)
+    problems = [
         *_line_errors(facts, limits),
         *_query_problems(facts, hidden),
         *_document_problems(facts),
-        *_order(facts),
+        *_order_problems(facts),
     ]
-    return tuple(sorted(found, key=lambda problem: problem.severity))
+    return tuple(sorted(problems, key=lambda problem: problem.severity))
 
 
-def _line_errors(facts: RunFacts, limits: FileLimits) -> list[Problem]:
-    problems = []
-    for code, (message, hint) in _LINE_ERRORS.items():
-        counted = facts.contents.counted.get(code, LineCount())
-        if counted.count:
-            lines = number_of(counted.count, "line")
-            text = message.format(
-                lines=lines, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes
-            )
-            problems.append(_line_error(facts, code, counted, text, hint))
-    return problems
+def _problem(facts: RunFacts, code: ProblemCode, count: int | None = None, **values: object) -> Problem:
+    """Return the problem with its registered texts, filled in with `values`, and its first line quoted in `quoted`."""
+    noted = facts.noted(code)
+    values = {"lines": number_of(noted.count, "line"), "quoted": _quotation(facts, code), **values}
+    message, hint = code.message.format(**values), code.hint.format(**values)
+    return code.problem(message, hint, noted.count if count is None else count, noted.lines)
 
 
-def _line_error(facts: RunFacts, code: ProblemCode, counted: LineCount, message: str, hint: str) -> Problem:
-    """The problem with its first line quoted, and what that line or the file seems to be instead of a run's."""
+def _quotation(facts: RunFacts, code: ProblemCode) -> str:
+    return "" if code.quote is None else quotation(code, facts.noted(code).lines, facts.contents.texts)
+
+
+def _line_errors(facts: RunFacts, limits: FileLimits) -> Iterator[Problem]:
+    """Yield errors with their first line, and what that line or the file seems to be instead of a run's."""
     texts, first = facts.contents.texts, facts.contents.first_line
-    message += quotation(code, counted.lines, texts)
-    quoted = [texts[line] for line in counted.lines if line in texts]
-    if code == FIELDS and counted.count >= facts.contents.lines and (other := recognize_other(quoted)):
-        message += f"; the file looks like {other[0]}, not like a run"
-        hint = f"{other[1]} {hint}"
-    elif counted.lines[:1] == (first,) and is_header(texts.get(first, b"")):
-        message += f"; line {first:,} looks like a header"
-        hint = "Leave out the line of column names." + (f" {hint}" if counted.count > 1 else "")
-    return code.problem(message, hint, counted.count, counted.lines)
-
-
-def _named(facts: RunFacts) -> str:
-    """The first of the missing queries in brackets, ` (12, 17)`; nothing where they may not be named."""
-    if not facts.missing_ids:
-        return ""
-    more = " …" if facts.missing_queries > len(facts.missing_ids) else ""
-    return f" ({', '.join(facts.missing_ids)}{more})"
+    for code in _LINE_ERRORS:
+        count, lines = facts.noted(code).count, facts.noted(code).lines
+        if not count:
+            continue
+        problem = _problem(facts, code, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes)
+        message, hint = problem.message + _quotation(facts, code), problem.hint
+        quoted = [texts[line] for line in lines if line in texts]
+        if code == FIELDS and count >= facts.contents.lines and (other := recognize_other(quoted)):
+            message += f"; the file looks like {other[0]}, not like a run"
+            hint = f"{other[1]} {hint}"
+        elif lines[:1] == (first,) and is_header(texts.get(first, b"")):
+            message += f"; line {first:,} looks like a header"
+            hint = "Leave out the line of column names." + (f" {hint}" if count > 1 else "")
+        yield replace(problem, message=message, hint=hint)
 
 
 def _query_problems(facts: RunFacts, hidden: bool) -> Iterator[Problem]:
-    unknown = facts.contents.counted.get(UNKNOWN_QUERIES, LineCount())
-    quoted = quotation(UNKNOWN_QUERIES, unknown.lines, facts.contents.texts)
-    if facts.expected_queries and facts.contents.lines and not facts.known_queries:
-        if (
-            unknown.count
-        ):  # else no line could be read, and nothing is known of the queries; the lines' own errors say why
-            unread = any(facts.contents.counted.get(code, LineCount()).count for code in _LINE_ERRORS)
-            message = "queries in the lines that can be read" if unread else "run's queries"
-            message = f"none of the {message} is in the dataset{quoted}"
-            hint = "Check that the run is for this dataset, and that query ids are written as in its queries file."
-            yield NO_KNOWN_QUERY.problem(message, hint, max(1, facts.unknown_queries), unknown.lines)
+    unknown = facts.noted(UNKNOWN_QUERIES)
+    if facts.expected_queries and not facts.contents.known_queries:
+        if unknown.count:  # otherwise no line could be read, and the errors of the lines say why
+            unread = any(facts.noted(code).count for code in _LINE_ERRORS)
+            of = "queries in the lines that can be read" if unread else "run's queries"
+            problem = _problem(
+                facts,
+                NO_KNOWN_QUERY,
+                max(1, facts.unknown_queries),
+                of=of,
+                quoted=_quotation(facts, UNKNOWN_QUERIES),
+            )
+            yield replace(problem, lines=unknown.lines)
         return
     if unknown.count:
-        queries, lines = (
-            number_of(facts.unknown_queries, "query", "queries"),
-            number_of(unknown.count, "line"),
-        )
-        message = f"{queries} ({lines}) not among the dataset's queries to answer, ignored{quoted}"
-        hint = "Nothing to do, if the run was made for a larger set of queries."
-        yield UNKNOWN_QUERIES.problem(message, hint, facts.unknown_queries, unknown.lines)
+        queries = number_of(facts.unknown_queries, "query", "queries")
+        yield _problem(facts, UNKNOWN_QUERIES, facts.unknown_queries, queries=queries)
     if facts.missing_queries:
         of = f"{facts.missing_queries:,} of the {facts.expected_queries:,}"
-        if facts.judged_missing and not hidden:
-            message = f"{of} judged queries are missing; they score 0{_named(facts)}"
-            hint = "Retrieve documents for every query, if that was not meant."
-            yield JUDGED_QUERIES_MISSING.problem(message, hint, facts.missing_queries)
-        else:
-            message = f"{of} queries of the dataset are missing; those of them that are judged score 0{_named(facts)}"
-            hint = "Retrieve documents for every query of the dataset."
-            yield QUERIES_MISSING.problem(message, hint, facts.missing_queries)
+        more = " …" if facts.missing_queries > len(facts.missing_ids) else ""
+        named = f" ({', '.join(facts.missing_ids)}{more})" if facts.missing_ids else ""
+        code = JUDGED_QUERIES_MISSING if facts.judged_missing and not hidden else QUERIES_MISSING
+        yield _problem(facts, code, facts.missing_queries, of=of, named=named)
 
 
 def _document_problems(facts: RunFacts) -> Iterator[Problem]:
-    unknown = facts.contents.counted.get(UNKNOWN_DOCUMENTS, LineCount())
+    unknown = facts.noted(UNKNOWN_DOCUMENTS)
     if not unknown.count:
         return
     share = unknown.count / max(1, facts.contents.known_lines)
-    lines = number_of(unknown.count, "line")
-    quoted = quotation(UNKNOWN_DOCUMENTS, unknown.lines, facts.contents.texts)
-    severity: Severity = "error" if share > UNKNOWN_DOCUMENTS_SHARE else "warning"
-    if severity == "error":
-        message = f"{lines} ({share:.1%}) with documents that are not in the dataset{quoted}"
+    if share > UNKNOWN_DOCUMENTS_SHARE:
+        problem = _problem(facts, UNKNOWN_DOCUMENTS, share=f"{share:.1%}", effect="")
         hint = (
             f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are let pass. Check that the run was made from this version of the "
             "corpus, and that document ids are written as in its corpus file."
         )
+        yield replace(problem, hint=hint, severity="error")
     else:
-        uncounted = "with documents that are not in the dataset; they count as not relevant"
-        message = f"{lines} ({share:.2%}) {uncounted}{quoted}"
+        effect = "; they count as not relevant"
+        problem = _problem(facts, UNKNOWN_DOCUMENTS, share=f"{share:.2%}", effect=effect)
         hint = "Check that the run was made from this version of the corpus."
-    yield UNKNOWN_DOCUMENTS.problem(message, hint, unknown.count, unknown.lines, severity)
+        yield replace(problem, hint=hint, severity="warning")
 
 
-def _order(facts: RunFacts) -> Iterator[Problem]:
-    """Warnings about depth, ranks, ties and tags."""
-    depth, ranks, ties, tags = (
-        facts.contents.counted.get(code, LineCount()) for code in (DEPTH, RANK_ORDER, TIES, SEVERAL_TAGS)
-    )
-    if depth.count:
-        queries, cut = number_of(depth.count, "query", "queries"), number_of(facts.contents.cut_lines, "line")
-        message = f"{queries} with more than {facts.maximum_depth:,} documents; {cut} cut"
-        hint = f"The best {facts.maximum_depth:,} by score are kept, whatever their place in the file."
-        yield DEPTH.problem(message, hint, depth.count, depth.lines)
+def _order_problems(facts: RunFacts) -> Iterator[Problem]:
+    """Yield warnings about depth, ranks, ties, and tags."""
+    contents, depth = facts.contents, facts.maximum_depth
+    if count := facts.noted(DEPTH).count:
+        cut = number_of(contents.cut_lines, "line")
+        yield _problem(facts, DEPTH, queries=number_of(count, "query", "queries"), depth=depth, cut=cut)
     if facts.capped:
-        longest = number_of(facts.depth, "document")
         shares = [name for name in facts.capped if name.startswith(_SHARES)]
         lower = [name for name in facts.capped if name not in shares]
-        changes = [
+        changes = " and ".join(
             f"{', '.join(names)} may be {change}"
             for names, change in ((lower, "lower"), (shares, "higher or lower"))
             if names
-        ]
-        message = f"at most {longest} for a query: {' and '.join(changes)} than with more documents"
-        hint = f"Send up to {facts.maximum_depth:,} documents a query, or compare by measures with smaller cutoffs."
-        yield SHALLOW.problem(message, hint, len(facts.capped))
-    if ranks.count:
-        message = (
-            f"{number_of(ranks.count, 'line')} whose rank disagrees with the scores, or is not a whole number"
         )
-        hint = (
-            "Ranks are ignored: documents are ordered by score, as trec_eval does. Check that a higher score means a "
-            "better document."
-        )
-        yield RANK_ORDER.problem(message, hint, ranks.count, ranks.lines)
-    if has_many_ties(facts.contents):
-        lines = number_of(ties.count, "line")
-        message = f"{lines} with the same score (in single precision) as an earlier line of the query"
-        hint = "Ties are ordered by document id, descending, as trec_eval does. " + (
+        longest = number_of(contents.depth, "document")
+        yield _problem(facts, SHALLOW, len(facts.capped), longest=longest, changes=changes, depth=depth)
+    if facts.noted(RANK_ORDER).count:
+        yield _problem(facts, RANK_ORDER)
+    if has_many_ties(contents):
+        advice = (
             "Your scores differ by less than single precision can represent, so more digits do not help: spread them "
             "out, or write scores by rank, such as 1/rank."
-            if facts.contents.ties_differ
+            if contents.ties_differ
             else "If your scores differ beyond the digits in the file, write more digits."
         )
-        yield TIES.problem(message, hint, ties.count, ties.lines)
-    if tags.count > 1:
-        message = f"the run has {tags.count}{' or more' if len(facts.contents.tags) == MAX_TAGS else ''} different tags"
-        hint = "A run has one tag in its last column; check that files were not mixed."
-        yield SEVERAL_TAGS.problem(message, hint, tags.count, tags.lines[1:])
+        yield _problem(facts, TIES, advice=advice)
+    if (tags := facts.noted(SEVERAL_TAGS)).count > 1:
+        more = " or more" if len(contents.tags) == MAX_TAGS else ""
+        yield replace(_problem(facts, SEVERAL_TAGS, tags=f"{tags.count}{more}"), lines=tags.lines[1:])
 
 
 def has_many_ties(contents: RunContents) -> bool:

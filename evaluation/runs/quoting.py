@@ -7,24 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from evaluation.archives.compression import FileLimits, open_blocks
-from evaluation.core.problems import LINES_NAMED, number_of
-from evaluation.runs.header import BYTE_ORDER_MARK
+from evaluation.collections.beir import BYTE_ORDER_MARK
+from evaluation.core.problems import LINES_NAMED, PROBLEM_CODES, ProblemCode, number_of
 
 #: Characters of a line, and of one of its fields, that a message shows.
 SHOWN, SHOWN_FIELD = 80, 40
-#: Problems whose messages quote their first line.
-QUOTED = frozenset(
-    (
-        "line_length",
-        "encoding",
-        "fields",
-        "identifier",
-        "score",
-        "duplicate",
-        "unknown_documents",
-        "unknown_queries",
-    )
-)
 #: Bytes of a line that are kept: a longer one is cut before it is looked at.
 _KEPT = 4096
 #: Words that only the first line of a table has.
@@ -66,30 +53,25 @@ def quote(text: bytes, longest: int = SHOWN) -> str:
     return escaped if len(escaped) <= longest else escaped[: longest - 1] + "…"
 
 
-def quotation(code: str, lines: tuple[int, ...], texts: Mapping[int, bytes]) -> str:
-    """`; line 4 has 5 fields: “…”` for the first line of a problem; empty where the line is not at hand."""
+def quotation(code: ProblemCode, lines: tuple[int, ...], texts: Mapping[int, bytes]) -> str:
+    """Return `; line 4 has 5 fields: “…”` for the first line of a problem, empty if the line is not at hand."""
     if not lines or lines[0] not in texts:
         return ""
     text = texts[lines[0]]
-    found = _found(code, text)
-    return f"; line {lines[0]:,}{f' {found}' if found else ''}: “{quote(text)}”"
+    description = _describe(code, text.split())
+    return f"; line {lines[0]:,}{f' {description}' if description else ''}: “{quote(text)}”"
 
 
-def _found(code: str, text: bytes) -> str:
+def _describe(code: ProblemCode, fields: Sequence[bytes]) -> str:
     """Describe what is wrong with a line, such as `has 5 fields` or `has the score 'nan'`."""
-    fields = text.split()
     if code == "fields":
-        return f"has {number_of(len(fields), 'field')}" if fields else "is blank"
+        return (code.quote or "").format(fields=number_of(len(fields), "field")) if fields else "is blank"
     if len(fields) < 5:
         return ""
     query, document, score = (f"'{quote(fields[place], SHOWN_FIELD)}'" for place in (0, 2, 4))
-    return {
-        "score": f"has the score {score}",
-        "duplicate": f"names {document} again for the query {query}",
-        "unknown_documents": f"names {document}",
-        "unknown_queries": f"names the query {query}",
-        "identifier": f"has ids of {len(fields[0]):,} and {len(fields[2]):,} bytes",
-    }.get(code, "")
+    return (code.quote or "").format(
+        query=query, document=document, score=score, query_bytes=len(fields[0]), document_bytes=len(fields[2])
+    )
 
 
 def is_header(text: bytes) -> bool:
@@ -141,6 +123,6 @@ def lines_to_quote(counted: Mapping[str, tuple[int, ...]]) -> set[int]:
     return {
         line
         for code, lines in counted.items()
-        if code in QUOTED
+        if PROBLEM_CODES[code].quote is not None
         for line in lines[: LINES_NAMED if code == "fields" else 1]
     }

@@ -21,11 +21,12 @@ from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
 from evaluation.kernel.layout import NO_IDS, Ids, padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
-from evaluation.measures.formulas import JudgedRankings, hole_anywhere
+from evaluation.measures.formulas import JudgedRankings
 from evaluation.measures.registry import Measure, parse_measure
 from evaluation.runs.problems import EMPTY, RunContents, RunFacts, describe_problems
 from evaluation.runs.top_documents import cut_lines, displayed_documents, ranked_documents
 from evaluation.runs.trec_run import ReadingTask, read_run
+from evaluation.verification.comparing import ClaimedScores
 
 __all__ = ["Progress", "ScoredRun", "ScoringTarget", "check_run", "score_run", "trec_order"]
 
@@ -100,21 +101,18 @@ class ScoringTarget:
     def reading_task(self, scored: bool, elsewhere_depth: int = 0, first_documents: int = 0) -> ReadingTask:
         """What the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
         text, offsets = self._query_text
-        scored = scored and self.qrels is not None
+        qrels = self.qrels if scored else None
         return ReadingTask(
-            query_text=text,
-            query_offsets=offsets,
-            judged=Judged(self.judged_rows, self.qrels.table(self.seed))
-            if scored and self.qrels
-            else NO_JUDGEMENTS,
-            judgements=self.qrels.number_of_judgements if scored and self.qrels else 0,
-            documents=self.document_ids.table if self.document_ids is not None else NO_IDS,
-            check_documents=self.document_ids is not None,
-            elsewhere=self._judged_anywhere() if scored and elsewhere_depth else NO_IDS,
-            elsewhere_depth=min(elsewhere_depth, self.maximum_depth) if scored else 0,
-            seed=self.seed,
+            text,
+            offsets,
+            self.seed,
+            self.maximum_depth,
+            judged=Judged(self.judged_rows, qrels.table(self.seed)) if qrels else NO_JUDGEMENTS,
+            judgements=qrels.number_of_judgements if qrels else 0,
+            documents=self.document_ids.table if self.document_ids is not None else None,
+            elsewhere=self._judged_anywhere(qrels) if qrels and elsewhere_depth else NO_IDS,
+            elsewhere_depth=min(elsewhere_depth, self.maximum_depth) if qrels else 0,
             drop_self_matches=self.drop_self_matches,
-            maximum_depth=self.maximum_depth,
             first_documents=first_documents,
             excluded=self._excluded,
         )
@@ -127,10 +125,10 @@ class ScoringTarget:
         reachable = min(self.maximum_depth, available)
         return tuple(name for name in self.measures if depth < min(parse_measure(name).depth, reachable))
 
-    def _judged_anywhere(self) -> Ids:
-        if self.qrels and self.seed not in self._elsewhere:
-            documents = self.qrels.documents.tobytes()
-            self._elsewhere[self.seed] = ids_in_memory(documents, self.qrels.document_offsets, self.seed)
+    def _judged_anywhere(self, qrels: Qrels) -> Ids:
+        if self.seed not in self._elsewhere:
+            documents = qrels.documents.tobytes()
+            self._elsewhere[self.seed] = ids_in_memory(documents, qrels.document_offsets, self.seed)
         return self._elsewhere[self.seed]
 
 
@@ -151,6 +149,17 @@ class ScoredRun:
     means: dict[str, float]
     missing_queries: int
     first_documents: bytes = b""
+
+    def claimed(self) -> ClaimedScores:
+        """Return the scores as they are to be verified."""
+        return ClaimedScores(
+            [measure.verified() for measure in self.measures],
+            self.query_ids,
+            self.per_query,
+            self.means,
+            self.missing_queries,
+            self.report.statistics.lines,
+        )
 
 
 def check_run(
@@ -190,7 +199,7 @@ def score_run(
         raise ValueError("a target without qrels cannot score")
     limits = limits or FileLimits()
     wanted = tuple(parse_measure(measure) if isinstance(measure, str) else measure for measure in measures)
-    depths = [measure.cutoff or 0 for measure in wanted if measure.family.formula is hole_anywhere]
+    depths = [measure.cutoff or 0 for measure in wanted if measure.family.looks_elsewhere]
     answer_depth = max((_answer_depth(measure, target) for measure in wanted), default=0)
     task = target.reading_task(
         scored=True,
@@ -261,30 +270,26 @@ def _ranking(contents: RunContents, target: ScoringTarget, qrels: Qrels) -> Judg
 def _report(contents: RunContents, target: ScoringTarget, limits: FileLimits) -> Report:
     judged_only = target.qrels is not None and not target.hidden
     expected = target.judged_rows >= 0 if judged_only else np.ones(len(target.known_queries), np.bool_)
-    known = int(np.count_nonzero(contents.seen))
-    missed = (target.known_queries[place].decode() for place in np.flatnonzero(expected & ~contents.seen))
+    missing = np.flatnonzero(expected & ~contents.seen)
     # Of a hidden target none is named that only its qrels have.
+    missed = (target.known_queries[place].decode() for place in missing)
     named = (query for query in missed if not target.hidden or query in target.query_ids)
-    depth = int(contents.retrieved.max(initial=0))
     facts = RunFacts(
-        contents=contents,
-        known_queries=known,
-        unknown_queries=contents.queries - known,
-        missing_queries=int(np.count_nonzero(expected & ~contents.seen)),
+        contents,
+        missing_queries=len(missing),
         missing_ids=tuple(islice(named, LINES_NAMED)) if target.names_queries else (),
         expected_queries=int(np.count_nonzero(expected)),
         judged_missing=judged_only,
         maximum_depth=target.maximum_depth,
-        depth=depth,
-        capped=target.capped_measures(depth),
+        capped=target.capped_measures(contents.depth),
     )
     statistics = RunStatistics(
-        lines=contents.lines,
-        queries=contents.queries,
-        known_queries=known,
-        depth=depth,
-        expanded_bytes=contents.expanded_bytes,
-        tags=contents.tags,
-        metadata=contents.metadata,
+        contents.lines,
+        contents.queries,
+        contents.known_queries,
+        contents.depth,
+        contents.expanded_bytes,
+        contents.tags,
+        contents.metadata,
     )
     return Report(describe_problems(facts, limits, target.hidden), statistics)

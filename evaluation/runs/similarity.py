@@ -87,12 +87,12 @@ def fingerprint_run(
     With `drop_self_matches` a document with its query's id is no first document, and no `excluded` one is. About a
     microsecond a line.
     """
-    found = first_documents(path, DEPTH + drop_self_matches, excluded)
+    first = first_documents(path, DEPTH, excluded, drop_self_matches=drop_self_matches)
     names = sorted({topic.encode() for topic in topics})
     ordered, sets = np.zeros(len(names), np.uint64), np.zeros(len(names), np.uint64)
     documents = np.zeros(len(names), np.int64)
     for row, query in enumerate(names):
-        kept = [each for each in found.get(query, ()) if not (drop_self_matches and each == query)][:DEPTH]
+        kept = first.get(query, [])
         documents[row] = len(kept)
         if kept:
             ordered[row], sets[row] = _fingerprint(kept), _fingerprint(sorted(kept))
@@ -155,12 +155,12 @@ def linked_submissions(newest: Sequence[Signature], earlier: Sequence[Sequence[S
     reached, left = [newest], list(range(len(earlier)))
     while reached:
         here = reached.pop()
-        linked = [place for place in left if _linked(here, earlier[place])]
+        linked = [
+            place
+            for place in left
+            if any(compare(one, other).linked for one in here for other in earlier[place])
+        ]
         left = [place for place in left if place not in linked]
         found += linked
         reached += [earlier[place] for place in linked]
     return sorted(found)
-
-
-def _linked(some: Sequence[Signature], others: Sequence[Signature]) -> bool:
-    return any(compare(one, other).linked for one in some for other in others)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.core.errors import InvalidRun
+from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.order import trec_order
 from evaluation.runs.forms import trec_text
 from evaluation.runs.problems import FIELDS
@@ -102,3 +102,32 @@ def lines_of_run(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
     """The numbered lines of a run in any of its forms, behind its header."""
     with trec_text(path) as (header, text):
         yield enumerate((line.rstrip(b"\r\n") for line in text), 1 + header.lines)
+
+
+#: Endings of run files, and of what compresses them.
+_ENDINGS = (".gz", ".zst", ".bz2", ".run", ".txt", ".trec", ".res", ".tsv", ".csv", ".json", ".jsonl")
+
+
+def first_tag(path: Path) -> str:
+    """The sixth field of the run's first line, empty where it has none, or cannot be read."""
+    try:
+        with lines_of_run(path) as lines:
+            first = next((line for _, line in lines if line.strip()), b"")
+    except InvalidContent:
+        return ""
+    fields = first.split()
+    return fields[5].decode("utf-8", "replace") if len(fields) == 6 else ""
+
+
+def run_name(path: Path, tags: Sequence[str]) -> str:
+    """The run's name: its tag (column six), or where it has none or several the file's name without known endings."""
+    return tags[0] if len(tags) == 1 and tags[0].isprintable() and tags[0] else without_endings(path.name)
+
+
+def without_endings(name: str) -> str:
+    """The name of a file without the endings of run files and of compression."""
+    while ending := next(
+        (each for each in _ENDINGS if name.lower().endswith(each) and len(name) > len(each)), ""
+    ):
+        name = name[: -len(ending)]
+    return name

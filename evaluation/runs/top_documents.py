@@ -17,7 +17,7 @@ import numpy as np
 from evaluation.archives.compression import FileLimits
 from evaluation.collections.document_ids import PROCESS_SEED
 from evaluation.judgements.qrels import Qrels
-from evaluation.kernel.layout import NO_IDS, padded
+from evaluation.kernel.layout import padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.runs.trec_run import ReadingTask, read_run
 
@@ -39,29 +39,31 @@ def by_query(first: bytes) -> bytes:
     return b"".join(b"%b\t%b\n" % (query, documents) for query, _, documents in lines)
 
 
-def first_documents(run: Path, depth: int, excluded: Qrels | None = None) -> dict[bytes, list[bytes]]:
-    """The first `depth` documents of every query of an accepted run, best first, without those excluded for it.
+def first_documents(
+    run: Path, depth: int, excluded: Qrels | None = None, *, drop_self_matches: bool = False
+) -> dict[bytes, list[bytes]]:
+    """Return the first `depth` documents of every query of an accepted run, best first, without those excluded for it.
 
-    The order is trec_eval's: scores as float32, descending, then document ids descending by their bytes.
+    With `drop_self_matches` a document that has its query's id is left out. The order is trec_eval's: scores as
+    float32, descending, then document ids descending by their bytes.
     """
-    lines = (line.partition(b"\t") for line in _read_first(run, depth, excluded).split(b"\n")[:-1])
-    return {query: documents.split(b" ") for query, _, documents in lines}
+    first = _read_first(run, depth + drop_self_matches, excluded)
+    documents = {}
+    for line in first.split(b"\n")[:-1]:
+        query, _, names = line.partition(b"\t")
+        documents[query] = [name for name in names.split(b" ") if not (drop_self_matches and name == query)][
+            :depth
+        ]
+    return documents
 
 
 def _read_first(run: Path, depth: int, excluded: Qrels | None) -> bytes:
     names = [query.encode() for query in excluded.query_ids] if excluded else []
     rows = np.arange(len(names), dtype=np.int32)
     task = ReadingTask(
-        query_text=padded(b"".join(names)),
-        query_offsets=np.cumsum([0, *map(len, names)], dtype=np.int64),
-        judged=NO_JUDGEMENTS,
-        judgements=0,
-        documents=NO_IDS,
-        check_documents=False,
-        elsewhere=NO_IDS,
-        elsewhere_depth=0,
-        seed=PROCESS_SEED,
-        drop_self_matches=False,
+        padded(b"".join(names)),
+        np.cumsum([0, *map(len, names)], dtype=np.int64),
+        PROCESS_SEED,
         maximum_depth=depth,
         first_documents=depth,
         excluded=Judged(rows, excluded.table(PROCESS_SEED)) if excluded else NO_JUDGEMENTS,

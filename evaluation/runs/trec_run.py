@@ -22,10 +22,11 @@ from evaluation.archives.compression import (
     open_expanded,
 )
 from evaluation.core.errors import InvalidRun
-from evaluation.kernel.layout import NAMED_LINES, NOTED, PADDING, Ids
-from evaluation.kernel.library import NO_JUDGEMENTS, Judged
-from evaluation.kernel.reading import (
+from evaluation.kernel.layout import BLANK, NAMED_LINES, NO_IDS, NOTED, PADDING, Ids
+from evaluation.kernel.library import (
+    NO_JUDGEMENTS,
     GatheredLines,
+    Judged,
     NotGroupedError,
     Reading,
     TooManyQueriesError,
@@ -45,6 +46,7 @@ from evaluation.runs.problems import (
     LineCount,
     RunContents,
     has_many_ties,
+    refusal,
     refuse_binary,
 )
 from evaluation.runs.quoting import lines_at, lines_to_quote
@@ -69,26 +71,15 @@ class LineSource(Protocol):
 
 
 class GroupedLines:
-    """The lines of a file held in memory, those of each query together; within a query in the file's order."""
+    """The lines of a text held in memory, those of each query together; within a query in the file's order.
 
-    def __init__(
-        self,
-        path: Path | str | bytes,
-        skip: int,
-        skipped_lines: int,
-        limits: FileLimits,
-        seed: int,
-        progress: Progress | None,
-    ) -> None:
-        text, length = _whole_file(path, skip, limits, progress)
+    `text` has padding behind its first `length` bytes, which end in a newline. Raises TooManyQueriesError.
+    """
+
+    def __init__(self, text: NDArray[np.uint8], length: int, limits: FileLimits, seed: int) -> None:
         reading = Reading(seed, limits.max_queries, limits.max_id_bytes)
         reading.use_text(text)
-        lines = int(np.count_nonzero(text[:length] == 10))
-        try:
-            starts, self.order = order_by_query(reading, length, lines)
-        except TooManyQueriesError as error:
-            raise too_many_queries(limits) from error
-        self.length = length
+        starts, self.order = order_by_query(reading, length, int(np.count_nonzero(text[:length] == 10)))
         self.lines = GatheredLines(text, starts, self.order, LONGEST_KEPT)
 
     def readinto(self, view: memoryview, /) -> int:
@@ -99,143 +90,134 @@ class GroupedLines:
         return 0.5 + 0.5 * self.lines.done / max(1, len(self.order))
 
 
-def _whole_file(
-    path: Path | str | bytes, skip: int, limits: FileLimits, progress: Progress | None
-) -> tuple[NDArray[np.uint8], int]:
-    """The file's bytes behind the first `skip`, ending in a newline, in an array with padding; how many."""
-    content = bytearray()
-    with open_expanded(path, limits) as file, memoryview(bytearray(BLOCK)) as block:
-        while count := file.readinto(block):
-            content += block[:count]
-            if len(content) > limits.max_ungrouped_bytes:
-                raise InvalidRun.of(
-                    UNGROUPED.problem(
-                        "the lines of a query are not together, and the file is over "
-                        f"{describe_bytes(limits.max_ungrouped_bytes)}",
-                        "Sort the file by query, for example with `sort -s -k1,1`.",
-                    )
-                )
-            if progress:
-                progress(file.share_read * 0.5)
-    if not content.endswith(b"\n"):
-        content += b"\n"
-    length = len(content) - skip
-    content += bytes(PADDING + limits.max_id_bytes)
-    return np.frombuffer(content, np.uint8)[skip:], length
-
-
-def too_many_queries(limits: FileLimits) -> InvalidRun:
-    """The error for a run with more query ids than are kept track of."""
-    return InvalidRun.of(
-        SIZE.problem(
-            f"the run has more than {limits.max_queries:,} different queries",
-            "Check that the first column holds the dataset's query ids.",
-        )
-    )
-
-
-_BLANK = "blank"
 #: A line of which one of these is noted is none of a known query.
-_UNREAD = (_BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN_QUERIES)
+_UNREAD = (BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN_QUERIES)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingTask:
     """What a run is read against: `query_text[query_offsets[i]:query_offsets[i + 1]]` is the id of query i.
 
-    `excluded` documents of a query are left out before ranks are counted. `any_query`: others are read, too.
+    `documents` of None are not checked. Documents judged for other queries are looked for down to `elsewhere_depth`, 0
+    for not at all. `first_documents` of each query are kept. `excluded` documents of a query are left out before ranks
+    are counted. `any_query`: other queries are read, too.
     """
 
     query_text: NDArray[np.uint8]
     query_offsets: NDArray[np.int64]
-    judged: Judged
-    judgements: int
-    documents: Ids
-    check_documents: bool
-    elsewhere: Ids
-    #: How deep documents judged for other queries are looked for, 0 for not at all.
-    elsewhere_depth: int
     seed: int
-    drop_self_matches: bool
     maximum_depth: int
-    #: How many documents of each query are kept as its first ones.
+    judged: Judged = NO_JUDGEMENTS
+    judgements: int = 0
+    documents: Ids | None = None
+    elsewhere: Ids = NO_IDS
+    elsewhere_depth: int = 0
+    drop_self_matches: bool = False
     first_documents: int = 0
     excluded: Judged = NO_JUDGEMENTS
     any_query: bool = False
 
     @property
     def queries(self) -> int:
-        """How many queries the dataset has."""
+        """Number of queries of the dataset."""
         return len(self.query_offsets) - 1
 
 
 def read_run(
-    path: Path | str | bytes,
-    task: ReadingTask,
-    limits: FileLimits,
-    progress: Progress | None = None,
-    *,
-    is_trec: bool = False,
+    path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None = None
 ) -> RunContents:
     """Read a run (of any form, plain or compressed): a file, or the content of one.
 
     `progress` is called between blocks with the share read, and may raise to stop. Raises InvalidContent where
-    the file cannot be read to its end; all other problems are counted in the result. `is_trec` as in `trec_text`.
+    the file cannot be read to its end; all other problems are counted in the result.
     """
-    with open_expanded(path, limits) as file:
-        start = read_start(file)
-        if not is_trec and (form := recognize(start)) is not None:
-            return _read_rewritten(form, path, task, limits, progress)
-        header = read_header(start)
-        text = start[header.size :]
-        if file.kind == "plain":  # what a bomb expands to is no text either, and is refused for being one
-            refuse_binary(text)
-        if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
-            message = "lines end with a carriage return alone, so the file is a single line"
-            raise InvalidRun.of(ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,)))
-        most_bytes = file.stored_bytes if file.kind == "plain" else limits.max_expanded_bytes
-        lines = _RunPass(task, limits, header.lines, most_bytes)
-        try:
-            contents = lines.read(StreamedLines(file, text), progress)
-            return _completed(contents, header, file.expanded_bytes, path, limits)
-        except NotGroupedError:
-            del lines
-    source = GroupedLines(path, header.size, header.lines, limits, task.seed, progress)
-    contents = _RunPass(task, limits, header.lines, source.length).read(source, progress)
-    return _completed(contents, header, source.length + header.size, path, limits)
+    try:
+        return _RunFile(path, task, limits, progress).read()
+    except TooManyQueriesError as error:
+        message = f"the run has more than {limits.max_queries:,} different queries"
+        hint = "Check that the first column holds the dataset's query ids."
+        raise InvalidRun.of(SIZE.problem(message, hint)) from error
 
 
-def _read_rewritten(
-    form: Form, path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None
-) -> RunContents:
-    with rewritten(form, path, limits) as (lines, wider, metadata):
-        contents = read_run(lines, task, wider, progress, is_trec=True)
-    if not isinstance(form, str):
-        return contents  # a table keeps its line numbers, and messages quote the rewritten lines
-    counted = {code: LineCount(counted.count) for code, counted in contents.counted.items()}
-    return replace(contents, counted=counted, metadata=metadata, texts={})
+@dataclass(frozen=True, slots=True)
+class _RunFile:
+    """A run that is being read."""
 
+    path: Path | str | bytes
+    task: ReadingTask
+    limits: FileLimits
+    progress: Progress | None
 
-def _completed(
-    contents: RunContents,
-    header: RunHeader,
-    expanded_bytes: int,
-    path: Path | str | bytes,
-    limits: FileLimits,
-) -> RunContents:
-    """The contents with what the pass over the lines does not know: the header, and the lines that messages quote."""
-    wanted = lines_to_quote({code: counted.lines for code, counted in contents.counted.items()})
-    many_ties, first_tie = has_many_ties(contents), next(iter(contents.counted[TIES].lines), 0)
-    near = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES) if many_ties else range(0)
-    texts = lines_at(path, {*wanted, *near}, limits)
-    return replace(
-        contents,
-        expanded_bytes=int(expanded_bytes),
-        metadata=header.metadata,
-        first_line=header.lines + 1,
-        texts=texts,
-        ties_differ=_ties_differ(texts[line] for line in near if line in texts),
-    )
+    def read(self, is_trec: bool = False) -> RunContents:
+        """Read the lines as they come, or grouped by query if they are not. `is_trec` as in `trec_text`."""
+        with open_expanded(self.path, self.limits) as file:
+            start = read_start(file)
+            if not is_trec and (form := recognize(start)) is not None:
+                return self._read_rewritten(form)
+            header = read_header(start)
+            text = start[header.size :]
+            if file.kind == "plain":  # what a bomb expands to is no text either, and is refused for being one
+                refuse_binary(text)
+            if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
+                message = "lines end with a carriage return alone, so the file is a single line"
+                raise InvalidRun.of(
+                    ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,))
+                )
+            most_bytes = file.stored_bytes if file.kind == "plain" else self.limits.max_expanded_bytes
+            try:
+                contents = self._pass(StreamedLines(file, text), header, most_bytes)
+                return self._completed(contents, header, file.expanded_bytes)
+            except NotGroupedError:
+                pass
+        whole, length = self._whole(header)
+        contents = self._pass(GroupedLines(whole, length, self.limits, self.task.seed), header, length)
+        return self._completed(contents, header, length + header.size)
+
+    def _pass(self, source: LineSource, header: RunHeader, most_bytes: int) -> RunContents:
+        return _RunPass(self.task, self.limits, header.lines, most_bytes).read(source, self.progress)
+
+    def _read_rewritten(self, form: Form) -> RunContents:
+        with rewritten(form, self.path, self.limits) as (lines, wider, metadata):
+            contents = _RunFile(lines, self.task, wider, self.progress).read(is_trec=True)
+        if not isinstance(form, str):
+            return contents  # a table keeps its line numbers, and messages quote the rewritten lines
+        counted = {code: LineCount(counted.count) for code, counted in contents.counted.items()}
+        return replace(contents, counted=counted, metadata=metadata, texts={})
+
+    def _whole(self, header: RunHeader) -> tuple[NDArray[np.uint8], int]:
+        """Return the bytes behind the header, ending in a newline, in an array with padding; and their number."""
+        content, most = bytearray(), self.limits.max_ungrouped_bytes
+        with open_expanded(self.path, self.limits) as file, memoryview(bytearray(BLOCK)) as block:
+            while count := file.readinto(block):
+                content += block[:count]
+                if len(content) > most:
+                    message = (
+                        f"the lines of a query are not together, and the file is over {describe_bytes(most)}"
+                    )
+                    hint = "Sort the file by query, for example with `sort -s -k1,1`."
+                    raise InvalidRun.of(UNGROUPED.problem(message, hint))
+                if self.progress:
+                    self.progress(file.share_read * 0.5)
+        if not content.endswith(b"\n"):
+            content += b"\n"
+        length = len(content) - header.size
+        content += bytes(PADDING + self.limits.max_id_bytes)
+        return np.frombuffer(content, np.uint8)[header.size :], length
+
+    def _completed(self, contents: RunContents, header: RunHeader, expanded_bytes: int) -> RunContents:
+        """Add what the pass over the lines does not know: the header, and the lines that messages quote."""
+        wanted = lines_to_quote({code: counted.lines for code, counted in contents.counted.items()})
+        many_ties, first_tie = has_many_ties(contents), next(iter(contents.counted[TIES].lines), 0)
+        near = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES) if many_ties else range(0)
+        texts = lines_at(self.path, {*wanted, *near}, self.limits)
+        return replace(
+            contents,
+            expanded_bytes=int(expanded_bytes),
+            metadata=header.metadata,
+            first_line=header.lines + 1,
+            texts=texts,
+            ties_differ=_ties_differ(texts[line] for line in near if line in texts),
+        )
 
 
 def _ties_differ(lines: Iterable[bytes]) -> bool:
@@ -265,19 +247,20 @@ class _RunPass:
         self.reading = Reading(task.seed, most_queries + task.queries, longest)
         self.reading.number_queries(task.query_text, task.query_offsets)
         room = task.judgements + task.queries * task.elsewhere_depth
-        self.reading.use_judgements(task.judged, task.excluded, task.documents, task.elsewhere, room)
+        documents = NO_IDS if task.documents is None else task.documents
+        self.reading.use_judgements(task.judged, task.excluded, documents, task.elsewhere, room)
         self.reading.make_room_for_lines(LONGEST_KEPT)
         self.filled = 0
         self._use_buffer(bytearray(2 * BLOCK + PADDING))
         fields = self.reading.fields
-        fields.longest_line = self.limits.max_line_bytes
-        fields.longest_id = self.limits.max_id_bytes
-        fields.depth = self.task.maximum_depth
-        fields.elsewhere_depth = self.task.elsewhere_depth
-        fields.known_queries = self.task.queries
-        fields.any_query = self.task.any_query or self.task.queries == 0
-        fields.drop_self_matches = self.task.drop_self_matches
-        fields.check_documents = self.task.check_documents
+        fields.longest_line = limits.max_line_bytes
+        fields.longest_id = limits.max_id_bytes
+        fields.depth = task.maximum_depth
+        fields.elsewhere_depth = task.elsewhere_depth
+        fields.known_queries = task.queries
+        fields.any_query = task.any_query or task.queries == 0
+        fields.drop_self_matches = task.drop_self_matches
+        fields.check_documents = task.documents is not None
 
     def _use_buffer(self, buffer: bytearray) -> None:
         self.buffer, self.view = buffer, memoryview(buffer)
@@ -333,12 +316,8 @@ class _RunPass:
         start = self.reading.fields.group_start
         kept = self.filled - start
         if kept > self.limits.max_query_bytes:
-            raise InvalidRun.of(
-                QUERY_SIZE.problem(
-                    f"one query has more than {describe_bytes(self.limits.max_query_bytes)} of lines",
-                    f"Keep at most {self.task.maximum_depth:,} documents per query.",
-                )
-            )
+            most = describe_bytes(self.limits.max_query_bytes)
+            raise refusal(QUERY_SIZE, most=most, depth=self.task.maximum_depth)
         text = self.view[start : self.filled]
         if kept + BLOCK + PADDING > len(self.buffer):
             self._use_buffer(bytearray(2 * (kept + BLOCK) + PADDING))
@@ -358,15 +337,12 @@ class _RunPass:
     def _read_whole_lines(self) -> None:
         stop = self.buffer.rfind(b"\n", self.reading.fields.position, self.filled) + 1
         if stop:
-            try:
-                self.reading.read(self.buffer, stop)
-            except TooManyQueriesError as error:
-                raise too_many_queries(self.limits) from error
+            self.reading.read(self.buffer, stop)
 
     def _counted(self, lines_read: int) -> dict[str, LineCount]:
-        counted = {code: LineCount(*self.reading.noted(code)) for code in NOTED if code != _BLANK}
+        counted = {code: LineCount(*self.reading.noted(code)) for code in NOTED if code != BLANK}
         # empty lines at the end of the file are no problem, others are lines without six fields
-        blank, blank_lines = self.reading.noted(_BLANK)
+        blank, blank_lines = self.reading.noted(BLANK)
         last = self.reading.fields.last_text_line
         inner = blank - (self.header_lines + lines_read - last)
         if inner > 0 and last:

@@ -2,8 +2,8 @@
 
 Queries are drawn again with replacement, as many as there are, and the same draws serve every system: a resample is a
 row of counts, so that all means of all resamples are one matrix product. The draws depend on the number of queries
-alone, and sums are exact (`grid`): an interval is the same to the last bit whatever else is on the board. The interval
-of a difference is that of the mean of its differences by query.
+alone, and sums are exact (`randomisation`): an interval is the same to the last bit whatever else is on the board. The
+interval of a difference is that of the mean of its differences by query.
 
 The interval is the percentile one (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; for
 retrieval: Sakai, SIGIR 2006). BCa corrects it for skewness, which matters where most queries score 0: on the 30 queries
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evaluation.statistics import SEED
-from evaluation.statistics.grid import round_to_grid
+from evaluation.statistics.randomisation import round_to_grid
 
 Values = NDArray[np.float64]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import BinaryIO
 
 import numpy as np
@@ -14,14 +14,7 @@ import pytrec_eval
 from numpy.typing import NDArray
 
 from evaluation.verification.answer_texts import NO_TEXTS, AnswerTexts, ReadTokens
-from evaluation.verification.references import (
-    ANSWERS,
-    HOLE_ANYWHERE,
-    TOLERANCE,
-    RankedQuery,
-    reference_of,
-)
-from evaluation.verification.run_text import Rankings, best_first, read_rankings
+from evaluation.verification.references import TOLERANCE, RankedQuery, VerifiedMeasure
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -86,20 +79,6 @@ class Judgements:
 WHOLE_LINES = 200_000
 MOST_QUERIES = 200
 
-_NAME = re.compile(r"(?P<family>\w+(?:\([^()]*\))?)(?:@(?P<cutoff>\d+)(?P<unit>kt)?)?")
-_LEVEL = re.compile(r",?rel=(\d+)")
-#: pytrec_eval's names, without and with a cutoff. It has RR without one only: what it gives is cut.
-_TREC_EVAL = {
-    "nDCG": ("ndcg", "ndcg_cut_{k}"),
-    "AP": ("map", "map_cut_{k}"),
-    "RR": ("recip_rank", "recip_rank"),
-    "P": ("", "P_{k}"),
-    "R": ("", "recall_{k}"),
-    "Success": ("", "success_{k}"),
-    "Rprec": ("Rprec", ""),
-    "Bpref": ("bpref", ""),
-}
-
 
 class ScoresDiffer(Exception):
     """Scores are not what pytrec_eval or a reference computes: a fault of ours, and nothing may be published.
@@ -135,38 +114,12 @@ class ClaimedScores:
     """The scores to verify. `per_query` has the shape (judged queries, measures), the queries sorted by their bytes;
     `lines` is how long the run is."""
 
-    measures: Sequence[str]
+    measures: Sequence[VerifiedMeasure]
     query_ids: Sequence[str]
     per_query: NDArray[np.float64]
     means: dict[str, float]
     missing_queries: int
     lines: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Measure:
-    name: str
-    family: str
-    cutoff: int | None
-    level: int
-    #: pytrec_eval's name, empty where it has none.
-    trec_eval: str
-
-    @classmethod
-    def of(cls, name: str, level: int) -> _Measure:
-        """The measure of a canonical name. Raises ScoresDiffer where nothing here can compute it."""
-        own_level = _LEVEL.search(name)
-        match = _NAME.fullmatch(_LEVEL.sub("", name).replace("()", ""))
-        family = match["family"] + (f"@{match['unit']}" if match["unit"] else "") if match else ""
-        if match is None or (family not in _TREC_EVAL and reference_of(family) is None):
-            raise ScoresDiffer(
-                f"{name} cannot be verified: pytrec_eval has no such measure, and no reference is there"
-            )
-        cutoff = int(match["cutoff"]) if match["cutoff"] else None
-        if family == "nDCG":  # grades count, so that no level matters
-            level = 1
-        trec_eval = _TREC_EVAL.get(family, ("", ""))[cutoff is not None].format(k=cutoff)
-        return cls(name, family, cutoff, int(own_level[1]) if own_level else level, trec_eval)
 
 
 def verify(
@@ -187,24 +140,25 @@ def verify(
         raise ScoresDiffer(
             f"{len(claimed.query_ids)} queries were scored, {len(judgements.graded)} are judged"
         )
+
+    def read_texts(heads: Mapping[str, Sequence[str]]) -> dict[str, ReadTokens]:
+        if texts is None:
+            raise ScoresDiffer("the texts and answers that measures read are not here")
+        return texts.read(heads, after_block)
+
     whole = claimed.lines <= WHOLE_LINES
     queries = list(judgements.graded) if whole else _draw(list(judgements.graded), sha256)
     try:
-        rankings = read_rankings(
-            text,
-            queries,
-            few=not whole,
-            drop_self_matches=rules.drop_self_matches,
-            excluded=rules.excluded,
-            maximum_depth=rules.maximum_depth,
-            after_block=after_block,
-        )
+        rankings = read_rankings(text, queries, rules, few=not whole, after_block=after_block)
         if rules.candidates_only:
             for query, ranked in rankings.items():
                 of_query = judgements.graded[query]
                 rankings[query] = {name: score for name, score in ranked.items() if name in of_query}
-        measures = [_Measure.of(name, rules.relevance_level) for name in claimed.measures]
-        expected = _recomputed(rankings, judgements, measures, partial(_read_texts, texts, after_block))
+        measures = [
+            replace(each, level=rules.relevance_level) if each.level is None else each
+            for each in claimed.measures
+        ]
+        expected = _recomputed(rankings, judgements, measures, read_texts)
     except ValueError as error:
         raise ScoresDiffer("the stored run was scored, and cannot be read") from error
     _compare(claimed, queries, expected)
@@ -220,55 +174,52 @@ def _draw(queries: list[str], sha256: str) -> list[str]:
     return sorted(lowest)
 
 
-def _read_texts(
-    texts: AnswerTexts | None, after_block: Callable[[], object], heads: Mapping[str, Sequence[str]]
-) -> dict[str, ReadTokens]:
-    if texts is None:
-        raise ScoresDiffer("the texts and answers that measures read are not here")
-    return texts.read(heads, after_block)
-
-
 def _recomputed(
     rankings: Rankings,
     judgements: Judgements,
-    measures: Sequence[_Measure],
+    measures: Sequence[VerifiedMeasure],
     read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
 ) -> NDArray[np.float64]:
-    """The values, queries × measures, of rankings by query. A query without documents scores 0."""
+    """Return the values, queries × measures, of rankings by query. A query without documents scores 0."""
     values = np.zeros((len(rankings), len(measures)))
     present = {query: ranked for query, ranked in rankings.items() if ranked}
     rows = [row for row, ranked in enumerate(rankings.values()) if ranked]
-    cutoffs = [
-        None if measure.family.endswith("kt") else measure.cutoff
-        for measure in measures
-        if not measure.trec_eval
-    ]
-    deepest = max(
-        (len(ranked) if k is None else k for ranked in present.values() for k in set(cutoffs)), default=0
-    )
-    heads = {query: best_first(ranked, deepest) for query, ranked in present.items()}
-    for level in {measure.level for measure in measures if measure.trec_eval}:
-        same = [each for each in measures if each.trec_eval and each.level == level]
-        names = [each.trec_eval for each in same]
-        found = judgements.evaluator(names, level).evaluate(present)
-        nothing = dict.fromkeys(
-            names, 0.0
-        )  # of a query whose grades are all negative, which pytrec_eval leaves out
+    places: defaultdict[int | None, list[int]] = defaultdict(list)
+    for place, each in enumerate(measures):
+        places[each.level if each.trec_eval else None].append(place)
+    references = places.pop(None, [])
+    for level, same in places.items():
+        names = [measures[place].trec_eval for place in same]
+        found = judgements.evaluator(names, level or 0).evaluate(present)
+        nothing = dict.fromkeys(names, 0.0)  # for queries with negative grades only, which pytrec_eval omits
         of_queries = [found.get(query, nothing) for query in present]
-        for each, name in zip(same, names, strict=True):
+        for place, name in zip(same, names, strict=True):
             column = np.array([of_query[name] for of_query in of_queries], np.float64)
-            if each.family == "RR" and each.cutoff is not None:
-                column[column < 1 / each.cutoff] = 0.0  # the first relevant document stands behind the cutoff
-            values[rows, measures.index(each)] = column
-    references = [
-        (place, each, reference_of(each.family)) for place, each in enumerate(measures) if not each.trec_eval
-    ]
-    # a large set, and made for one measure alone
-    asked = any(each.family == HOLE_ANYWHERE for _, each, _ in references)
-    documents = judgements.documents if asked else None
-    reads = any(each.family in ANSWERS for _, each, _ in references)
-    read = read_texts(heads) if reads else {}
-    for row, (query, head) in zip(rows, heads.items(), strict=True):
+            if measures[place].is_cut_here:
+                column[column < 1 / (measures[place].cutoff or 1)] = 0.0
+            values[rows, place] = column
+    if references:
+        values[np.ix_(rows, references)] = _by_references(
+            present, judgements, [measures[place] for place in references], read_texts
+        )
+    return values
+
+
+def _by_references(
+    present: Rankings,
+    judgements: Judgements,
+    measures: Sequence[VerifiedMeasure],
+    read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
+) -> NDArray[np.float64]:
+    """Return the values, queries × measures, that the references compute."""
+    depths = {each.depth for each in measures}
+    deepest = max((len(ranked) if k is None else k for ranked in present.values() for k in depths), default=0)
+    heads = {query: best_first(ranked, deepest) for query, ranked in present.items()}
+    # a large set, which few measures read
+    documents = judgements.documents if any(each.looks_elsewhere for each in measures) else None
+    read = read_texts(heads) if any(each.reads_texts for each in measures) else {}
+    values = np.zeros((len(heads), len(measures)))
+    for row, (query, head) in enumerate(heads.items()):
         graded = judgements.graded[query]
         ranked_query = RankedQuery(
             np.array([graded.get(name, -1) for name in head], np.int64),
@@ -277,9 +228,7 @@ def _recomputed(
             read.get(query, NO_TEXTS),
             judgements.grades_in_use,
         )
-        for place, measure, reference in references:
-            assert reference is not None, measure.name  # `_Measure.of` refused it else
-            values[row, place] = reference(ranked_query, measure.cutoff, measure.level)
+        values[row] = [each.reference_value(ranked_query) for each in measures]
     return values
 
 
@@ -292,11 +241,164 @@ def _compare(claimed: ClaimedScores, queries: Sequence[str], expected: NDArray[n
     if len(wrong):
         row, column = wrong[0].tolist()
         raise ScoresDiffer(
-            f"{claimed.measures[column]} of judged query {rows[row] + 1} of {len(place)}: "
+            f"{claimed.measures[column].name} of judged query {rows[row] + 1} of {len(place)}: "
             f"{float(found[row, column])!r} was scored, {float(expected[row, column])!r} is right; "
             f"{len(wrong)} of {expected.size} values differ"
         )
-    for name, column_values in zip(claimed.measures, claimed.per_query.T, strict=True):
+    for measure, column_values in zip(claimed.measures, claimed.per_query.T, strict=True):
+        name = measure.name
         mean = float(np.sum(column_values)) / len(place)
         if not abs(claimed.means[name] - mean) <= TOLERANCE:
             raise ScoresDiffer(f"the mean of {name}: {claimed.means[name]!r} was scored, {mean!r} is right")
+
+
+#: `{query id: {document id: score}}`.
+Rankings = dict[str, dict[str, float]]
+
+#: Bytes read at once: small pieces stay in the processor's cache while they are split, large ones pay for arrays.
+_BLOCK, _FILTERED_BLOCK = 1 << 14, 1 << 20
+#: A query's lines are cut to its best so many times its depth while they are read, to bound memory.
+_DEPTHS_KEPT = 4
+
+
+def best_first(ranked: dict[str, float], count: int) -> list[str]:
+    """The first `count` documents in trec_eval's order: scores in single precision descending, then ids descending.
+
+    Raises ValueError for a score that is not finite in single precision.
+    """
+    with np.errstate(over="ignore"):
+        scores = np.fromiter(ranked.values(), np.float64, len(ranked)).astype(np.float32)
+    if not np.isfinite(scores).all():
+        raise ValueError("a score is not finite")
+    places = np.arange(len(scores))
+    if 0 < count < len(scores):
+        last = np.partition(scores, len(scores) - count)[len(scores) - count]
+        places = np.flatnonzero(scores >= last)
+    names = list(ranked)
+    pairs = sorted(
+        [(score, names[place]) for score, place in zip(scores[places].tolist(), places.tolist(), strict=True)]
+    )
+    return [name for _, name in pairs[::-1][:count]]
+
+
+def read_rankings(
+    text: BinaryIO,
+    queries: Iterable[str],
+    rules: ScoringRules,
+    *,
+    few: bool,
+    after_block: Callable[[], object] = lambda: None,
+) -> Rankings:
+    """Return the rankings of these queries, each cut to its depth, of TREC lines without comments.
+
+    `few`: most lines are of other queries, and are passed over without being split. `after_block` is called now and
+    then, and may raise. Raises ValueError for text that is no run, and for a document that a query has twice.
+    """
+    rankings: Rankings = {query: {} for query in queries}
+
+    def cut(query: str) -> None:
+        if rules.drop_self_matches:
+            rankings[query].pop(query, None)
+        for document in rules.excluded.get(query, ()):
+            rankings[query].pop(document, None)
+        if len(rankings[query]) > rules.maximum_depth:
+            kept = best_first(rankings[query], rules.maximum_depth)
+            rankings[query] = {name: rankings[query][name] for name in kept}
+
+    for lines in _lines(text, _LineFilter(rankings) if few else None):
+        for query in _add_lines(lines, rankings):
+            if len(rankings[query]) > _DEPTHS_KEPT * rules.maximum_depth:
+                cut(query)
+        after_block()
+    for query in rankings:
+        cut(query)
+    return rankings
+
+
+def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
+    """Add the scores of lines; the queries that got any."""
+    touched = set()
+    current, ranked = b"", None
+    # one at a time: lists of fields that are kept would wake the garbage collector
+    for query, _, document, _, score, _ in filter(None, map(bytes.split, lines.split(b"\n"))):
+        if query != current:
+            current, name = query, query.decode()
+            ranked = rankings.get(name)
+            if ranked is not None:
+                touched.add(name)
+        if ranked is None:
+            continue
+        key = document.decode()
+        if key in ranked:
+            raise ValueError("a query has a document twice")
+        ranked[key] = float(score)
+    return touched
+
+
+def _lines(text: BinaryIO, wanted: _LineFilter | None) -> Iterator[bytes]:
+    """Yield pieces of whole lines, all of them or those wanted."""
+    size = _BLOCK if wanted is None else _FILTERED_BLOCK
+    rest = b""
+    while True:
+        block = rest + text.read(size)
+        ended = len(block) == len(rest)
+        end = len(block) if ended else block.rfind(b"\n") + 1
+        if end:
+            yield block[:end] if wanted is None else b"".join(wanted.pick(block, end))
+        if ended:
+            return
+        rest = block[end:]
+
+
+class _LineFilter:
+    """Picks the lines that may be of some queries, by the first bytes of their first field, all lines of a block at
+    once. Lines of other queries that begin alike are picked too: who splits the lines looks at the whole field."""
+
+    #: Bytes that are looked at: so many words of eight.
+    _MOST_WORDS = 4
+
+    def __init__(self, queries: Iterable[str]) -> None:
+        names = [query.encode() for query in queries]
+        longest = max(map(len, names), default=0)
+        self.words = min(self._MOST_WORDS, longest // 8 + 1)
+        text = b"\n".join([*names, bytes(8 * self.words)])
+        starts = _line_starts(text, len(text) - 8 * self.words)
+        self.keys = {0, *self._keys(text, starts).tolist()}  # 0: of a line whose first byte is white space
+
+    def pick(self, block: bytes, end: int) -> Iterator[bytes]:
+        """Stretches of whole lines of `block[:end]`."""
+        starts = _line_starts(block, end)
+        if len(block) < end + 8 * self.words:
+            block += bytes(8 * self.words)
+        keys = self._keys(block, starts)
+        first = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])  # of lines that begin alike
+        edges = [*starts[first].tolist(), end]
+        for number, key in enumerate(keys[first].tolist()):
+            if key in self.keys:
+                yield block[edges[number] : edges[number + 1]]
+
+    def _keys(self, text: bytes, starts: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """A number for the first field of each line, made of its bytes up to the first one below `!`."""
+        every = np.ndarray(len(text) - 7, "<u8", text, strides=(1,))  # the eight bytes from each place on
+        keys = np.zeros(len(starts), np.uint64)
+        inside = np.full(len(starts), _ALL)  # no bits once the field has ended
+        for word in range(self.words):
+            taken = every[starts + 8 * word]
+            # the lowest bit set marks the first byte below `!`: subtracting borrows from later bytes only
+            low = (taken - _EACH * _LOWEST) & ~taken & (_EACH * _UPPER_BIT)
+            mark = low & (~low + _ONE)
+            before = (mark >> _SEVEN) - _ONE  # the bits of the bytes before it, all of them without a mark
+            keys = keys * _MULTIPLIER + (taken & before & inside)
+            inside[low != 0] = 0
+        return keys
+
+
+_ALL, _ONE, _SEVEN = ~np.uint64(0), np.uint64(1), np.uint64(7)
+_LOWEST, _UPPER_BIT = np.uint64(0x21), np.uint64(0x80)
+_EACH = np.uint64(0x0101010101010101)
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _line_starts(text: bytes, end: int) -> NDArray[np.int64]:
+    newlines = np.flatnonzero(np.frombuffer(text, np.uint8, end - 1) == 10)
+    return np.concatenate([[0], newlines + 1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -29,9 +28,57 @@ class RankedQuery:
     in_use: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-_RANK_BIASED = re.compile(r"RBP\(p=([0-9.]+)\)")
 #: Value of a ranking at a cutoff (None for none), documents being relevant from a grade on.
 Reference = Callable[[RankedQuery, int | None, int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class PytrecEval:
+    """pytrec_eval's names of a measure without and with a cutoff `{k}`, empty where the measure is never so.
+
+    An `at_cutoff` without `{k}` is the reciprocal rank, which pytrec_eval has without a cutoff only: it is cut here.
+    """
+
+    whole: str = ""
+    at_cutoff: str = ""
+
+
+Verifier = PytrecEval | Reference
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedMeasure:
+    """A measure to compute a second time.
+
+    `level` is the lowest relevant grade, None for the dataset's. `depth` is the number of documents that it reads, None
+    for all. `looks_elsewhere` and `reads_texts` say whether it needs `RankedQuery.anywhere` and `RankedQuery.read`.
+    """
+
+    name: str
+    verifier: Verifier
+    cutoff: int | None
+    level: int | None
+    depth: int | None
+    looks_elsewhere: bool
+    reads_texts: bool
+
+    @property
+    def trec_eval(self) -> str:
+        """pytrec_eval's name, empty if a reference computes the measure."""
+        if not isinstance(self.verifier, PytrecEval):
+            return ""
+        return self.verifier.at_cutoff.format(k=self.cutoff) if self.cutoff else self.verifier.whole
+
+    @property
+    def is_cut_here(self) -> bool:
+        """Whether pytrec_eval's value is of the whole ranking, of which only the first documents count."""
+        return bool(self.cutoff) and "{k}" not in getattr(self.verifier, "at_cutoff", "{k}")
+
+    def reference_value(self, query: RankedQuery) -> float:
+        """Return the value that the reference computes. Raises TypeError for a measure of pytrec_eval."""
+        if isinstance(self.verifier, PytrecEval):
+            raise TypeError(f"pytrec_eval computes {self.name}")
+        return self.verifier(query, self.cutoff, self.level or 0)
 
 
 def capped_recall(query: RankedQuery, k: int | None, level: int) -> float:
@@ -67,14 +114,16 @@ def exponential_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
     return dcg(query.grades) / ideal if ideal else 0.0
 
 
-def rank_biased_precision(persistence: float) -> Reference:
-    """Moffat & Zobel (TOIS 27(1), 2008): RBP = (1 - p) Σ rel_i · p^(i - 1), for one persistence p."""
+@dataclass(frozen=True)
+class RankBiasedPrecision:
+    """Moffat & Zobel (TOIS 27(1), 2008): RBP = (1 - p) Σ rel_i · p^(i - 1)."""
 
-    def reference(query: RankedQuery, k: int | None, level: int) -> float:
+    persistence: float
+
+    def __call__(self, query: RankedQuery, k: int | None, level: int) -> float:
         relevant = query.grades[:k] >= level
-        return float((1 - persistence) * (relevant * persistence ** np.arange(len(relevant))).sum())
-
-    return reference
+        discounts = self.persistence ** np.arange(len(relevant))
+        return float((1 - self.persistence) * (relevant * discounts).sum())
 
 
 def f1(query: RankedQuery, k: int | None, level: int) -> float:
@@ -99,12 +148,8 @@ def answer_within_tokens(query: RankedQuery, k: int | None, level: int) -> float
     return 0.0
 
 
-#: Those that read texts, by the names below.
-ANSWERS = ("Answer", "R@kt")
-
-
 def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
-    """The highest nDCG@k over all grades of unjudged documents, as evaluation.measures.bounds defines it: by bisection.
+    """Return the highest nDCG@k over all grades of unjudged documents (`measures.formulas.upper_ndcg`), by bisection.
 
     A value v is reached where, summed over the grades in use, the most of gain − v · ideal gain is 0 or more.
     """
@@ -142,34 +187,12 @@ def upper(measure: Reference) -> Reference:
     return lambda query, k, level: measure(upper_count(query, k, level), k, level)
 
 
-#: The one measure that asks what is judged for other queries.
-HOLE_ANYWHERE = "Hole(beir)"
-
-#: By the name of the measure without its cutoff and level; RBP is there for each p, see `reference_of`.
-REFERENCES: dict[str, Reference] = {
-    "R_cap": capped_recall,
-    "Judged": judged_share,
-    "Hole": hole,
-    HOLE_ANYWHERE: hole_anywhere,
-    "nDCG(dcg='exp-log2')": exponential_ndcg,
-    "F1": f1,
-    "Answer": answer,
-    "R@kt": answer_within_tokens,
-    "Upper(nDCG)": upper_ndcg,
-    "Upper(P)": upper(lambda query, k, level: float(_found(query, k, level).sum() / (k or 1))),
-    "Upper(R)": upper(
-        lambda query, k, level: float(_found(query, k, level).sum() / max(1, (query.judged >= level).sum()))
-    ),
-    "Upper(R_cap)": upper(capped_recall),
-    "Upper(RR)": upper(
-        lambda query, k, level: float(max(_found(query, k, level) / np.arange(1, len(query.grades[:k]) + 1)))
-    ),
-    "Upper(Success)": upper(lambda query, k, level: float(_found(query, k, level).any())),
-}
-
-
-def reference_of(family: str) -> Reference | None:
-    """The reference of a family of measures, None where there is none."""
-    if found := _RANK_BIASED.fullmatch(family):
-        return rank_biased_precision(float(found[1]))
-    return REFERENCES.get(family)
+upper_capped_recall = upper(capped_recall)
+upper_precision = upper(lambda query, k, level: float(_found(query, k, level).sum() / (k or 1)))
+upper_recall = upper(
+    lambda query, k, level: float(_found(query, k, level).sum() / max(1, (query.judged >= level).sum()))
+)
+upper_reciprocal_rank = upper(
+    lambda query, k, level: float(max(_found(query, k, level) / np.arange(1, len(query.grades[:k]) + 1)))
+)
+upper_success = upper(lambda query, k, level: float(_found(query, k, level).any()))

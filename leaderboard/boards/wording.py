@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from evaluation.statistics.correction import CORRECTION
+from evaluation.statistics.randomisation import CORRECTION
 from leaderboard.core.text.numbers import direction
 from leaderboard.results.significance.statements import BoardStatements, Statement
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from django.utils.translation import gettext as _
 
-from evaluation.statistics.correction import holm
+from evaluation.statistics.randomisation import holm
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.columns import MEAN
 from leaderboard.boards.columns.gap import gap_texts

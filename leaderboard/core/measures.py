@@ -23,7 +23,7 @@ def canonical_name(text: str) -> str:
 def better(measure: str) -> Literal["higher", "lower"]:
     """Which way is good. A measure that only papers report is better when higher."""
     try:
-        return "higher" if parse_measure(measure).higher_is_better else "lower"
+        return "higher" if parse_measure(measure).family.higher_is_better else "lower"
     except UnknownMeasureError:
         return "higher"
 

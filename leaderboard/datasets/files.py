@@ -11,11 +11,12 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from django.contrib.auth.models import AnonymousUser
 from isal import igzip
 
+from evaluation.collections.beir import BYTE_ORDER_MARK, open_expanded
 from evaluation.collections.blocks import COMPRESSION_LEVEL, write_blocks
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades
@@ -47,8 +48,6 @@ _DESCRIPTIONS = {
 #: How the names of splits begin that everyone may have beside hidden judgements. Under any other name may be anything.
 _OPEN_SPLITS = ("train", "dev", "valid")
 
-_GZIP = b"\x1f\x8b"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
 EXCLUDED_NAME = "excluded.tsv.gz"
 
@@ -140,11 +139,6 @@ def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> Datase
     return next((file for file in offered_files(dataset, user) if file.name == name), None)
 
 
-def open_file(file: DatasetFile) -> BinaryIO:
-    """The file's bytes, as a stream."""
-    return local_path(Area.FILES, file.sha256).open("rb")
-
-
 def _may_download(
     dataset: Dataset, file: DatasetFile, user: User | AnonymousUser, *, queries: bool, documents: bool
 ) -> bool:
@@ -207,11 +201,8 @@ def in_blocks(corpus: Path, target: Path) -> Path:
 
 @contextmanager
 def _expanded(source: Path) -> Iterator[BinaryIO]:
-    """The file's content, expanded where it is gzip, from behind its byte order mark on."""
-    with source.open("rb") as start:
-        compressed = start.read(2) == _GZIP
-    with igzip.open(source, "rb") if compressed else source.open("rb") as stored:
-        reader = io.BufferedReader(stored, 1 << 20) if compressed else stored
-        if reader.peek(len(_BYTE_ORDER_MARK)).startswith(_BYTE_ORDER_MARK):
-            reader.read(len(_BYTE_ORDER_MARK))
-        yield reader
+    """Yield the file's content, expanded if it is gzip, from behind its byte order mark on."""
+    with open_expanded(source) as (_, stream):
+        if cast(io.BufferedReader, stream).peek(len(BYTE_ORDER_MARK)).startswith(BYTE_ORDER_MARK):
+            stream.read(len(BYTE_ORDER_MARK))
+        yield stream

@@ -58,63 +58,43 @@ def datasets() -> list[dict[str, Any]]:
         .annotate(number=Count("entries", filter=Q(entries__visibility="public")))
         .order_by("name")
         .values(
-            "pk",
-            "slug",
-            "name",
-            "task",
-            "domain",
-            "language",
-            "state",
-            "hidden",
-            "runs_only",
-            "documents_visibility",
-            "primary_measure",
-            "licence",
-            "description",
-            "number",
-            "reported_statistics",
-            "current_version__corpus_sha256",
-            "current_version__statistics",
-            "current_qrels_id",
+            "pk", "slug", "name", "task", "domain", "language", "state", "hidden", "runs_only", "documents_visibility",
+            "primary_measure", "licence", "description", "number", "reported_statistics",
+            "current_version__corpus_sha256", "current_version__statistics", "current_qrels_id",
             "current_qrels__statistics",
         )
-    )
-    found = [
+    )  # fmt: skip
+    listed = [
         {**row, "statistics": statistics_of(row), "takes_runs": row["state"] in Dataset.TAKES_RUNS}
         for row in rows
     ]
-    return sorted(found, key=lambda row: not row["takes_runs"])
+    return sorted(listed, key=lambda row: not row["takes_runs"])
 
 
 def benchmarks() -> list[dict[str, Any]]:
     """Every benchmark with its numbers of datasets, all and counted. One query."""
-    rows = (
-        Benchmark.objects.annotate(
-            datasets_shown=Count("members"),
-            datasets_counted=Count("members", filter=Q(members__counted=True)),
-        )
-        .order_by("position", "name")
-        .values(
-            "slug",
-            "name",
-            "description",
-            "measure",
-            "source__authors",
-            "datasets_shown",
-            "datasets_counted",
-        )
+    rows = Benchmark.objects.annotate(
+        datasets_shown=Count("members"),
+        datasets_counted=Count("members", filter=Q(members__counted=True)),
+    )
+    columns = (
+        "slug",
+        "name",
+        "description",
+        "measure",
+        "source__authors",
+        "datasets_shown",
+        "datasets_counted",
     )
     return [
         {"source" if name == "source__authors" else name: value for name, value in row.items()}
-        for row in rows
+        for row in rows.order_by("position", "name").values(*columns)
     ]
 
 
 def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:
     """The benchmarks that a dataset belongs to. One query."""
-    return [
-        dict(row) for row in Benchmark.objects.filter(members__dataset_id=dataset_id).values("slug", "name")
-    ]
+    return list(Benchmark.objects.filter(members__dataset_id=dataset_id).values("slug", "name"))
 
 
 class RecentResult(NamedTuple):
@@ -142,23 +122,12 @@ def recent_results(entries: QuerySet[Entry], most: int) -> list[RecentResult]:
     """So many of these entries, newest first. Two queries."""
     rows = list(
         entries.order_by("-published_at", "-pk").values(
-            "system__name",
-            "system__slug",
-            "configuration",
-            "dataset_id",
-            "dataset__name",
-            "dataset__slug",
-            "dataset__hidden",
-            "dataset__primary_measure",
-            "scores",
-            "comparison_group",
-            "provenance",
-            "is_baseline",
-            team=anonymity.team_name("system__"),
-            team_slug=anonymity.team_slug("system__"),
+            "system__name", "system__slug", "configuration", "dataset_id", "dataset__name", "dataset__slug",
+            "dataset__hidden", "dataset__primary_measure", "scores", "comparison_group", "provenance", "is_baseline",
+            team=anonymity.team_name("system__"), team_slug=anonymity.team_slug("system__"),
             published=Cast("published_at", TextField()),
         )[:most]
-    )
+    )  # fmt: skip
     baselines = baselines_of((row["dataset_id"], row["comparison_group"]) for row in rows)
     return [_recent(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from evaluation.core.problems import Problem
 
-#: How many unknown ids a problem names.
-IDS_NAMED = 5
+#: How many ids a problem names.
+_IDS_NAMED = 5
 #: In the statistics of qrels: judged documents that the corpus lacks, and the relevant ones among them.
 MISSING_DOCUMENTS, MISSING_RELEVANT = "documents_not_in_corpus", "relevant_not_in_corpus"
 
@@ -29,13 +29,17 @@ def in_file(file_name: str, problems: Iterable[Problem]) -> list[Problem]:
     return [replace(each, message=f"{file_name}: {each.message}") for each in problems]
 
 
+def name_some(ids: Sequence[str]) -> str:
+    """Return the first ids for a message, with an ellipsis if there are more."""
+    return ", ".join(ids[:_IDS_NAMED]) + (" …" if len(ids) > _IDS_NAMED else "")
+
+
 def unknown_ids(file_name: str, what: str, where: str, ids: Sequence[str]) -> Problem:
     """Judgements that name queries or documents which the collection does not have."""
-    named = ", ".join(ids[:IDS_NAMED]) + (" …" if len(ids) > IDS_NAMED else "")
     plural = {"query": "queries", "document": "documents"}[what]
     return problem(
         f"unknown_{what}",
-        f"{file_name}: {len(ids):,} {what if len(ids) == 1 else plural} not in {where}: {named}",
+        f"{file_name}: {len(ids):,} {what if len(ids) == 1 else plural} not in {where}: {name_some(ids)}",
         f"Judge only {plural} that {where} holds; check that the files belong to the same collection.",
         count=len(ids),
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -186,22 +186,19 @@ def excluded_path(version: DatasetVersion) -> Path | None:
 
 
 def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> ScoringTarget:
-    """What a run for this version is checked against; with `qrels`, also what it is scored against."""
+    """Return what a run for this version is checked against; with `qrels`, also what it is scored against."""
     dataset = version.dataset
-    return _target(
-        version.topics_sha256,
-        version.document_ids_sha256,
-        qrels.sha256 if qrels is not None else "",
-        dataset.hidden,
-        dataset.queries_visibility == Visibility.PUBLIC,
-        dataset.relevance_level,
-        dataset.drop_self_matches,
-        dataset.candidates_only,
-        qrels.answers_sha256 if qrels is not None else "",
-        version.corpus_sha256,
-        version.excluded_sha256,
-        tuple(dataset.measures or [dataset.primary_measure]),
+    settings_alone = ScoringTarget(
+        hidden=dataset.hidden,
+        names_queries=dataset.queries_visibility == Visibility.PUBLIC,
+        relevance_level=dataset.relevance_level,
+        drop_self_matches=dataset.drop_self_matches,
+        candidates_only=dataset.candidates_only,
+        measures=tuple(dataset.measures or [dataset.primary_measure]),
     )
+    judged_on = (qrels.sha256, qrels.answers_sha256, version.corpus_sha256) if qrels else ("", "", "")
+    checksums = version.topics_sha256, version.document_ids_sha256, version.excluded_sha256, *judged_on
+    return _target(settings_alone, checksums)
 
 
 def answer_texts(row: Qrels) -> AnswerTexts | None:
@@ -213,31 +210,14 @@ def answer_texts(row: Qrels) -> AnswerTexts | None:
 
 
 @lru_cache(maxsize=_KEPT)
-def _target(
-    topics: str,
-    document_ids: str,
-    qrels: str,
-    hidden: bool,
-    names_queries: bool,
-    relevance_level: int,
-    drop_self_matches: bool,
-    candidates_only: bool,
-    answers: str,
-    corpus: str,
-    excluded: str,
-    measures: tuple[str, ...],
-) -> ScoringTarget:
-    """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
-    return ScoringTarget(
+def _target(settings_alone: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTarget:
+    """Return the target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
+    topics, document_ids, excluded, qrels, answers, corpus = checksums
+    return replace(
+        settings_alone,
         qrels=_judgements(qrels) if qrels else None,
         query_ids=topic_ids(topics),
         document_ids=_document_ids(document_ids) if document_ids else None,
-        hidden=hidden,
-        names_queries=names_queries,
-        relevance_level=relevance_level,
-        drop_self_matches=drop_self_matches,
-        candidates_only=candidates_only,
-        measures=measures,
         excluded=_excluded(excluded) if excluded else None,
         answers=_answers(answers) if answers else None,
         corpus=local_path(Area.FILES, corpus) if answers else None,

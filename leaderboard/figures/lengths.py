@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.collections.profiles.lengths import EDGES, QUANTILES, LengthDistribution, doublings, shares
+from evaluation.collections.profiles import EDGES, QUANTILES, LengthDistribution, doublings, shares
 from leaderboard.boards.dataset_details import has_public_documents
 from leaderboard.boards.model import Row
 from leaderboard.figures.axes import linear_ticks

@@ -18,7 +18,7 @@ import orjson
 from evaluation.collections.beir import read_corpus, read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.import_file import guard_cell
-from evaluation.runs.pooling import DrawnPool, draw_pool
+from evaluation.runs.pooling import draw_pool
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.datasets.qrels import excluded_documents, load_qrels
@@ -74,22 +74,14 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredP
         excluded=excluded_documents(version),
         progress=lambda share: progress(0.5 * share),
     )
-    return _stored(pool, qrels, drawn, folder, lambda share: progress(0.5 + 0.5 * share))
-
-
-def _stored(
-    pool: Pool, qrels: Qrels | None, drawn: DrawnPool, folder: Path, progress: Callable[[float], None]
-) -> StoredPool:
-    version = pool.version
-    asked = texts_of_queries(
-        local_path(Area.FILES, version.topics_sha256), {query for query, _ in drawn.pairs}
-    )
+    pooled, wanted = {query for query, _ in drawn.pairs}, {document for _, document in drawn.pairs}
+    asked = {query.id: _cut(query.text) for query in read_queries(topics) if query.id in pooled}
     corpus = local_path(Area.FILES, version.corpus_sha256) if version.corpus_sha256 else None
     table, lines = folder / "pool.csv", folder / "pool.qrels"
-    wanted = {document for _, document in drawn.pairs}
-    with texts_of_documents(corpus, wanted, folder, progress) as texts:
+    with texts_of_documents(corpus, wanted, folder, lambda share: progress(0.5 + 0.5 * share)) as texts:
         write_csv(drawn.pairs, table, str(pool.pk), asked, texts)
-    write_trec(drawn.pairs, lines)
+    with lines.open("w", encoding="utf-8", newline="\n") as file:  # -1 is to be replaced by grades
+        file.writelines(f"{query} 0 {document} {UNJUDGED}\n" for query, document in drawn.pairs)
     return StoredPool(
         qrels=qrels,
         files={"csv": put(Area.CURATION, table), "trec": put(Area.CURATION, lines)},
@@ -117,17 +109,6 @@ def write_csv(pairs: Pairs, target: Path, prefix: str, queries: dict[str, str], 
             title, text = texts(document)
             cells = (query, queries.get(query, ""), document, title, text)
             writer.writerow([f"{prefix}-{number:06}", *map(guard_cell, cells), ""])
-
-
-def write_trec(pairs: Pairs, target: Path) -> None:
-    """`query 0 document -1`: a qrels file in which -1 is to be replaced by grades."""
-    with target.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{query} 0 {document} {UNJUDGED}\n" for query, document in pairs)
-
-
-def texts_of_queries(path: Path, wanted: set[str]) -> dict[str, str]:
-    """What the queries ask, by id."""
-    return {query.id: _cut(query.text) for query in read_queries(path) if query.id in wanted}
 
 
 @contextmanager

@@ -164,7 +164,12 @@ def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
         present = imports.get(pk=brought.pk)
         overtaken = _concurrent_change(present)
         if not overtaken:
-            _refuse(present, policy)
+            if (rescore := under_way(present.dataset_id)) is not None:
+                raise JudgingRefused(f"{RescoreUnderWay(rescore)}.")
+            # Over hidden judgements the refusal would tell grades: the merge then gives what is there.
+            if not is_secret(present, present.against) and not count_changes(present, policy):
+                unchanged = f"no pair is new, and to {policy.label} leaves every conflict as it is"
+                raise JudgingRefused(f"Nothing would change: {unchanged}.")
             JudgementImport.objects.filter(pk=present.pk).update(state=State.MERGING, policy=policy)
             request_import_work(present)
             record("merge requested", present, dataset=present.dataset_id, after={"conflicts": policy.value})
@@ -190,17 +195,6 @@ def is_current(present: JudgementImport) -> bool:
         dataset.current_version_id,
         dataset.current_qrels_id,
     )
-
-
-def _refuse(present: JudgementImport, policy: Conflicts) -> None:
-    other = under_way(present.dataset_id)
-    if other is not None:
-        raise JudgingRefused(f"{RescoreUnderWay(other)}.")
-    # Over hidden judgements the refusal would tell grades: the merge then gives what is there.
-    if not is_secret(present, present.against) and not count_changes(present, policy):
-        raise JudgingRefused(
-            f"Nothing would change: no pair is new, and to {policy.label} leaves every conflict as it is."
-        )
 
 
 def count_changes(present: JudgementImport, policy: Conflicts) -> int:

@@ -11,8 +11,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from evaluation.statistics.correction import CORRECTION
-from evaluation.statistics.randomisation import TEST
+from evaluation.statistics.randomisation import CORRECTION, TEST
 from leaderboard.boards.columns.marks import SEEDS
 from leaderboard.boards.state import BoardState, last_value
 from leaderboard.comparison.by_query import PairComparison, by_query, overlaps

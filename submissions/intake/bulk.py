@@ -13,7 +13,7 @@ from django.db import transaction
 
 from evaluation.archives.zip import is_clutter, without_companions
 from evaluation.core.problems import Problem, ProblemCode, Report
-from evaluation.runs.naming import first_tag, run_name, without_endings
+from evaluation.runs.stored import first_tag, run_name, without_endings
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.models import Dataset, System, Team, User, architecture_choices
 from leaderboard.systems.records import SystemFields

@@ -13,7 +13,7 @@ from evaluation.archives.compression import BLOCK, FileLimits, open_blocks
 from evaluation.core.errors import InvalidContent
 from evaluation.runs.forms import recognize, trec_text, write_as_trec
 from evaluation.runs.json_runs import JSON
-from evaluation.runs.problems import UNKNOWN_DOCUMENTS_SHARE, no_lines, refuse_binary
+from evaluation.runs.problems import EMPTY, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset
 
@@ -92,7 +92,7 @@ def _beginning(path: Path) -> bytes:
         if len(content) > settings.VALIDATE_AT_ONCE_BYTES:
             break
     if not content.strip():
-        raise InvalidContent.of(no_lines())
+        raise InvalidContent.of(EMPTY.problem())
     form = recognize(bytes(content[:BLOCK]))
     if form is None:
         refuse_binary(bytes(content[:4096]))

@@ -164,21 +164,13 @@ def timed(
 def job(folder: Path, name: str, target: object, watch: Callable[[float], None] | None) -> None:
     """Score a run, and verify the scores from the stored form of its text."""
     from evaluation.verification.comparing import (
-        ClaimedScores,
         Judgements,
         ScoringRules,
         verify,
     )
 
     scored = score(folder, name, target, watch)
-    claimed = ClaimedScores(
-        [measure.name for measure in scored.measures],
-        scored.query_ids,
-        scored.per_query,
-        scored.means,
-        scored.missing_queries,
-        scored.report.statistics.lines,
-    )
+    claimed = scored.claimed()
     judgements = Judgements((folder / "qrels.txt").read_bytes())
     with (
         (folder / "run.txt.zst").open("rb") as file,

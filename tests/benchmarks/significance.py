@@ -24,12 +24,13 @@ from scipy import stats  # noqa: E402
 
 from evaluation.statistics.bootstrap import intervals  # noqa: E402
 from evaluation.statistics.comparison import count_wins  # noqa: E402
-from evaluation.statistics.correction import (  # noqa: E402
+from evaluation.statistics.randomisation import (  # noqa: E402  # noqa: E402
+    PermutedSums,
     corrected_pairs,
     holm,
+    randomisation_test,
     rank_intervals,
 )
-from evaluation.statistics.randomisation import PermutedSums, randomisation_test  # noqa: E402
 from tests.figures import Figures, add_option  # noqa: E402
 
 #: Permutations that scipy holds at once: 7,000 queries × 500 × 8 bytes are 28 MB.

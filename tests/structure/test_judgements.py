@@ -39,7 +39,6 @@ CALLERS = {
     },  # asks for the right, records
     "list_conflicts": {"leaderboard/admin/judgement_imports.py"},  # asks for the right, records
     "load_compared": {
-        "leaderboard/importing/collections/splits.py",
         "leaderboard/importing/collections/twins.py",
     },
 }

@@ -86,24 +86,16 @@ def completeness(benchmark: str) -> Completeness | None:
             parts.setdefault(row.part_of, []).append(row.slug)
     here |= {whole for whole, slugs in parts.items() if here.issuperset(slugs)}
     members = [row for row in rows if not row.part_of]
-    missing = tuple(
-        MissingDataset(
-            row.slug,
-            row.name,
-            _why(row, states, [slug for slug in parts.get(row.slug, ()) if slug in here]),
-            states.get(row.slug) == Dataset.State.REPORTED,
-            row.bm25,
-            row.bm25_source,
-        )
-        for row in members
-        if row.slug not in here
-    )
-    return Completeness(len(members) - len(missing), len(members), missing)
-
-
-def _why(row: CataloguedDataset, states: Mapping[str, str], parts_here: list[str]) -> str:
-    if states.get(row.slug) == Dataset.State.PREPARING:
-        return "It is here and waits for its baseline."
-    if parts_here:
-        return f"{row.note} Here are {', '.join(parts_here)}."
-    return row.note or f"It has not been imported from {row.source.partition('@')[0]}."
+    missing = []
+    for row in members:
+        if row.slug in here:
+            continue
+        state, parts_here = states.get(row.slug), [slug for slug in parts.get(row.slug, ()) if slug in here]
+        why = row.note or f"It has not been imported from {row.source.partition('@')[0]}."
+        if state == Dataset.State.PREPARING:
+            why = "It is here and waits for its baseline."
+        elif parts_here:
+            why = f"{row.note} Here are {', '.join(parts_here)}."
+        reported = state == Dataset.State.REPORTED
+        missing.append(MissingDataset(row.slug, row.name, why, reported, row.bm25, row.bm25_source))
+    return Completeness(len(members) - len(missing), len(members), tuple(missing))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
@@ -70,9 +69,19 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
     if not row.source:
         whole = any(each.part_of == row.slug for each in datasets_of(row.benchmark))
         return MemberOutcome(row, Outcome.WHOLE if whole else Outcome.UNAVAILABLE, row.note)
+    options = ImportOptions(
+        slug=row.slug,
+        language=row.language,
+        split=row.split,
+        hidden=False,
+        drop_self_matches=row.drop_self_matches,
+    )
+    if dataset is None:  # one that is known from reported figures keeps its own words and measures
+        licence = benchmarks()[row.benchmark].get("licence")
+        options = replace(options, name=row.name, primary=row.primary, licence=licence)
     try:
-        with fetched(row.source, _options(row, dataset), progress) as (folder, said):
-            imported = import_dataset(folder, said, progress)
+        with fetched(row.source, options, progress) as (folder, described):
+            imported = import_dataset(folder, described, progress)
     except InvalidContent as error:
         problems = error.report.problems
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
@@ -82,20 +91,6 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
     counted = imported.version.statistics
     detail = f"{counted['documents']:,} documents, {counted['queries']:,} queries"
     return MemberOutcome(row, Outcome.IMPORTED, ". ".join([detail, *imported.remarks]))
-
-
-def _options(row: CataloguedDataset, dataset: Dataset | None) -> ImportOptions:
-    """What the import says of the dataset; one that is known from reported figures keeps its own words and measures."""
-    licence = benchmarks()[row.benchmark].get("licence")
-    words: dict[str, Any] = {"name": row.name, "primary": row.primary, "licence": licence}
-    return ImportOptions(
-        slug=row.slug,
-        language=row.language,
-        split=row.split,
-        hidden=False,
-        drop_self_matches=row.drop_self_matches,
-        **(words if dataset is None else {}),
-    )
 
 
 @transaction.atomic
@@ -113,28 +108,21 @@ def _join(row: CataloguedDataset) -> None:
         _join(whole)
     if row.part_of or dataset is None:
         return
-    benchmark = _benchmark(row)
+    entry = benchmarks()[row.benchmark]
+    publication = entry.get("publication")
+    latest = Benchmark.objects.aggregate(latest=Max("position"))["latest"] or 0
+    fresh = {
+        "name": entry["name"],
+        "description": entry.get("description", "").strip(),
+        "citation": make_bibtex(publication["key"], publication) if publication else "",
+        "measure": row.primary,
+        "position": latest + 1,
+    }
+    # One that is there stays as it is.
+    benchmark, _ = Benchmark.objects.get_or_create(slug=row.benchmark, defaults=fresh)
     place = [each.slug for each in datasets_of(row.benchmark)].index(row.slug)
     values = {"position": place, "counted": row.counted}
     _, is_new = BenchmarkMember.objects.get_or_create(benchmark=benchmark, dataset=dataset, defaults=values)
     if is_new:
         benchmark_changed(benchmark)
         boards_changed({dataset.pk}, Kind.DESCRIPTION)
-
-
-def _benchmark(row: CataloguedDataset) -> Benchmark:
-    """The benchmark's row; one that is there stays as it is."""
-    said = benchmarks()[row.benchmark]
-    publication = said.get("publication")
-    latest = Benchmark.objects.aggregate(latest=Max("position"))["latest"] or 0
-    benchmark, _ = Benchmark.objects.get_or_create(
-        slug=row.benchmark,
-        defaults={
-            "name": said["name"],
-            "description": said.get("description", "").strip(),
-            "citation": make_bibtex(publication["key"], publication) if publication else "",
-            "measure": row.primary,
-            "position": latest + 1,
-        },
-    )
-    return benchmark

@@ -9,8 +9,8 @@ from django.utils.text import slugify
 
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent, InvalidRun
-from evaluation.runs.naming import run_name
 from evaluation.runs.score import ScoringTarget, check_run
+from evaluation.runs.stored import run_name
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.work_requests import request_work
 from leaderboard.datasets.problems import in_file

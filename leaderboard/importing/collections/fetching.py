@@ -77,7 +77,14 @@ def _from_hub(named: str, options: ImportOptions, target: Path, progress: Progre
         commit = repository.commit
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(revision) and revision != commit):
             raise NotFetched("hub_missing", f"the hub answered with another commit: {commit[:60]}")
-        files = _one_layout(repository.files(lambda each: _is_wanted(each, options.split)))
+        files = repository.files(
+            lambda each: (
+                (match := _HUB_FILE.fullmatch(each)) is not None and match["of"] in (None, options.split)
+            )
+        )
+        # Of a part that is there twice the one in lines is taken; Parquet may be in several files.
+        lines = {_part_of(file.name): file for file in reversed(files) if not file.name.endswith(".parquet")}
+        files = [file for file in files if lines.get(_part_of(file.name), file) is file]
         _check_files(files, options, target)
         total = sum(file.size for file in files)
         parts: dict[str, list[Path]] = {}
@@ -94,11 +101,6 @@ def _from_hub(named: str, options: ImportOptions, target: Path, progress: Progre
     return replace(options, source=f"hf:{name}@{commit}", version_label=label)
 
 
-def _is_wanted(name: str, split: str) -> bool:
-    match = _HUB_FILE.fullmatch(name)
-    return match is not None and match["of"] in (None, split)
-
-
 def _part_of(name: str) -> str:
     match = _HUB_FILE.fullmatch(name)
     if match is None:
@@ -106,12 +108,6 @@ def _part_of(name: str) -> str:
     if match["bright"]:
         return {"documents": "corpus.jsonl", "examples": _EXAMPLES}[match["bright"]]
     return f"{match['part']}.jsonl" if match["part"] else f"qrels/{match['plain'] or match['split']}.tsv"
-
-
-def _one_layout(files: list[HubFile]) -> list[HubFile]:
-    """Of a part that is there twice the one in lines; Parquet may be in several files."""
-    lines = {_part_of(file.name): file for file in reversed(files) if not file.name.endswith(".parquet")}
-    return [file for file in files if lines.get(_part_of(file.name), file) is file]
 
 
 def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> None:
@@ -190,29 +186,22 @@ def _write_ir_datasets(
         documents = (_document(document, number) for number, document in enumerate(dataset.docs_iter(), 1))
         write_records(target / "corpus.jsonl", documents)
     progress("fetching queries", 0.0)
-    topics = [
-        Topic(
-            query.query_id,
-            {k: v for k, v in query._asdict().items() if v and isinstance(v, str) and k != "query_id"},
-            number,
-        )
-        for number, query in enumerate(dataset.queries_iter(), 1)
-    ]
+    topics = []
+    for number, query in enumerate(dataset.queries_iter(), 1):
+        fields = query._asdict().items()
+        texts = {name: text for name, text in fields if text and isinstance(text, str) and name != "query_id"}
+        topics.append(Topic(query.query_id, texts, number))
     asked, queries = queries_of(Path("queries"), topics, options.topic_field)
     write_records(target / "queries.jsonl", queries)
     if kinds["qrels"]:
         judged = [(each.query_id, each.doc_id, each.relevance) for each in dataset.qrels_iter()]
-        excluded = _excluded_grade(dataset)
+        # The grade that marks documents which are left out of rankings, as in the catalogue's BRIGHT.
+        grades = dataset.qrels_defs().items() if hasattr(dataset, "qrels_defs") else ()
+        excluded = next((grade for grade, text in grades if grade < 0 and text.startswith("Excluded")), None)
         write_excluded(target / "excluded.tsv", (each[:2] for each in judged if each[2] == excluded))
         kept = (each for each in judged if each[2] != excluded)
         write_judgements(target / "qrels" / f"{options.split}.tsv", kept)
     return asked
-
-
-def _excluded_grade(dataset: Any) -> int | None:
-    """The grade that marks documents which are left out of rankings, as in the catalogue's BRIGHT; None without one."""
-    said = dataset.qrels_defs().items() if hasattr(dataset, "qrels_defs") else ()
-    return next((grade for grade, text in said if grade < 0 and text.startswith("Excluded")), None)
 
 
 def _document(document: Any, number: int) -> Record:

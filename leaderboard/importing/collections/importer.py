@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from leaderboard.core.permissions import opened_despite_agreement
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.files import offered_files
 from leaderboard.datasets.problems import missing_documents, problem
-from leaderboard.datasets.qrels import current_or_next_qrels
+from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels
 from leaderboard.importing.collections.baseline_run import (
     BaselineRun,
     name_run_on_board,
@@ -31,12 +31,6 @@ from leaderboard.importing.collections.baseline_run import (
 from leaderboard.importing.collections.inspection import InspectedCollection, check_split, inspect
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress, open_source
-from leaderboard.importing.collections.splits import (
-    NOT_COMPARED,
-    check_overlap,
-    permit_comparison,
-    withheld_splits,
-)
 from leaderboard.importing.collections.storing import (
     StoredContent,
     create_version,
@@ -45,7 +39,13 @@ from leaderboard.importing.collections.storing import (
     set_topics,
     store_content,
 )
-from leaderboard.importing.collections.twins import check_twin
+from leaderboard.importing.collections.twins import (
+    NOT_COMPARED,
+    check_overlap,
+    check_twin,
+    permit_comparison,
+    withheld_splits,
+)
 from leaderboard.judgements.disclosure import may_see_counts, record_compared
 from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore, under_way
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels, WorkRequest
@@ -105,7 +105,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
     options = _resolved(options, existing)
     if wrong_split := list(check_split(options.split)):
         raise InvalidContent.of(*wrong_split)
-    refusals = _check_options(options, existing)
+    refusals = list(_check_options(options, existing))
     with work_folder("import") as work:
         try:
             with open_source(path, options, work, progress) as source:
@@ -125,150 +125,108 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            raise DiskSpaceError(
-                "Nothing was imported: the disk is full. Free some space and try again."
-            ) from error
+            message = "Nothing was imported: the disk is full. Free some space and try again."
+            raise DiskSpaceError(message) from error
 
 
 def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
-    """The options, with what decides the reading taken from the dataset where it was not said."""
+    """Return the options, with what decides the reading taken from the dataset where it was not said."""
     known = dataset is not None and (dataset.current_version_id or dataset.state != Dataset.State.REPORTED)
-    runs_only = options.runs_only
-    if runs_only is None:
-        runs_only = bool(dataset and known and dataset.runs_only)
-    hidden = options.hidden
-    if hidden is None:
-        hidden = dataset.hidden if dataset and known else True
-    candidates = options.candidates_only
-    if candidates is None:
-        candidates = bool(dataset and known and dataset.candidates_only)
-    primary = options.primary
-    if candidates and not (primary or (dataset and dataset.current_version_id)):
-        primary = "AP"  # as MTEB's re-ranking tasks
+    decided = {
+        name: getattr(dataset, name) if known else default
+        for name, default in (("runs_only", False), ("hidden", True), ("candidates_only", False))
+        if getattr(options, name) is None
+    }
     language = options.language and known_language_code(options.language)
-    return replace(
-        options,
-        runs_only=runs_only,
-        hidden=hidden,
-        candidates_only=candidates,
-        primary=primary,
-        language=language,
-    )
+    options = replace(options, language=language, **decided)
+    if options.candidates_only and not (options.primary or (dataset and dataset.current_version_id)):
+        return replace(options, primary="AP")  # as MTEB's re-ranking tasks
+    return options
 
 
-def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Problem]:
+def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
     primary = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
-    problems = list(check_measures(primary, options.measures, hidden=bool(options.hidden)))
+    yield from check_measures(primary, options.measures, hidden=bool(options.hidden))
     if options.baseline is not None and not options.baseline.is_file():
-        problems.append(problem("baseline", f"there is no file {options.baseline}", "Name a run file."))
+        yield problem("baseline", f"there is no file {options.baseline}", "Name a run file.")
     if options.protection == Protection.COMPETITION and not options.hidden:
-        problems.append(
-            problem(
-                "nothing_to_protect",
-                "a competition needs hidden judgements",
-                "Leave out --open, or --protection competition.",
-            )
+        message, hint = (
+            "a competition needs hidden judgements",
+            "Leave out --open, or --protection competition.",
         )
+        yield problem("nothing_to_protect", message, hint)
     try:
         Dataset(slug=options.slug, **{"name": options.slug, **options.columns()}).full_clean(
             exclude=["measures"], validate_unique=False
         )
     except ValidationError as error:
-        problems += [
-            problem(f"option_{name}", f"{name}: {' '.join(messages)}", "Correct the option.")
-            for name, messages in error.message_dict.items()
-        ]
+        for name, messages in error.message_dict.items():
+            yield problem(f"option_{name}", f"{name}: {' '.join(messages)}", "Correct the option.")
     if dataset is not None:
-        problems += _check_changes(options, dataset)
-    return problems
+        yield from _check_changes(options, dataset)
 
 
 def _check_answers(
     inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
-) -> list[Problem]:
-    """Whether measures that look for answers in texts have both."""
+) -> Iterator[Problem]:
+    """Yield a problem for each measure that looks for answers in texts, if either is missing."""
     asked = [options.primary or (dataset.primary_measure if dataset else ""), *options.measures]
     if dataset is not None and dataset.current_version_id and not (options.primary or options.measures):
         asked = dataset.measures
     kept = dataset.current_qrels.answers_sha256 if dataset and dataset.current_qrels else ""
-    known = bool(inspected.corpus and (inspected.answers or kept))
-    return [] if known else list(check_reads_texts(asked))
+    if not (inspected.corpus and (inspected.answers or kept)):
+        yield from check_reads_texts(asked)
 
 
-def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
-    """Changes that would make what is on the board untrue."""
-    problems = []
+def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem]:
+    """Yield changes that would make what is on the board untrue."""
+
+    def changes(name: str) -> bool:
+        return getattr(options, name) not in (None, getattr(dataset, name))
+
+    slug, qrels = dataset.slug, dataset.current_qrels
     for name in ("protection", "public_share"):
-        wanted = getattr(options, name)
-        if dataset.current_version_id and wanted is not None and wanted != getattr(dataset, name):
-            problems.append(
-                problem(
-                    "protection_changed",
-                    f"{dataset.slug} is there already: an import cannot change how its judgements are protected",
-                    "Use the action on datasets in the admin, or manage.py protect_dataset.",
-                )
+        if dataset.current_version_id and changes(name):
+            yield problem(
+                "protection_changed",
+                f"{slug} is there already: an import cannot change how its judgements are protected",
+                "Use the action on datasets in the admin, or manage.py protect_dataset.",
             )
-    if dataset.current_qrels_id and options.hidden and not dataset.hidden:
-        problems.append(
-            problem(
-                "already_open",
-                f"the judgements of {dataset.slug} are open; whoever downloaded them has them",
-                "Keep the dataset open, or import unseen judgements under another slug.",
-            )
+    if qrels and options.hidden and not dataset.hidden:
+        message = f"the judgements of {slug} are open; whoever downloaded them has them"
+        hint = "Keep the dataset open, or import unseen judgements under another slug."
+        yield problem("already_open", message, hint)
+    if dataset.hidden and qrels and qrels.split != options.split:
+        yield problem(
+            "split_changed",
+            f"{slug} is scored on hidden judgements of the split {qrels.split}; "
+            f"with --split {options.split} those would be offered to everyone",
+            f"Say --split {qrels.split}, or import the other split under another slug.",
         )
-    if dataset.hidden and dataset.current_qrels and dataset.current_qrels.split != options.split:
-        problems.append(
-            problem(
-                "split_changed",
-                f"{dataset.slug} is scored on hidden judgements of the split {dataset.current_qrels.split}; "
-                f"with --split {options.split} those would be offered to everyone",
-                f"Say --split {dataset.current_qrels.split}, or import the other split under another slug.",
-            )
-        )
-    problems += _opened(dataset, options)
+    yield from _opened(dataset, options)
     scored = dataset.entries.exclude(provenance=Entry.Provenance.REPORTED).exists()
-    for name in _DECIDING:
-        wanted = getattr(options, name)
-        if scored and wanted is not None and wanted != getattr(dataset, name):
-            problems.append(
-                problem(
-                    "already_scored",
-                    f"{name} cannot change: {dataset.slug} has entries scored with {getattr(dataset, name)}",
-                    "Import the collection under another slug.",
-                )
-            )
-    return problems
+    for name in filter(changes, _DECIDING if scored else ()):
+        message = f"{name} cannot change: {slug} has entries scored with {getattr(dataset, name)}"
+        yield problem("already_scored", message, "Import the collection under another slug.")
 
 
 @transaction.atomic
 def _record(
     options: ImportOptions, inspected: InspectedCollection, stored: StoredContent, run: BaselineRun | None
 ) -> ImportResult:
+    """Store the rows of an import."""
     dataset, changes = _settings(options)
     version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()
     if version is None:
         version = create_version(dataset, inspected, stored, options)
         changes.append(f"version {version.number}")
     judged = inspected.judgements.get(options.split)
-    # Importing again without judgements takes none away.
-    qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
-    stays = False
-    if judged is not None:
-        answers = inspected.answers.sha256 if inspected.answers else ""
-        wanted = current_or_next_qrels(
-            version, options.split, judged, dataset.relevance_level, answers_sha256=answers
-        )
-        stays = dataset.current_version_id == version.pk and is_needed(dataset, wanted)
-        qrels = qrels if stays else wanted
-        if stays and _rescore(dataset, wanted):
-            changes.append(f"rescore on {wanted.split} qrels v{wanted.number}")
+    qrels, stays = _choose_qrels(dataset, version, inspected, options, changes)
     set_corpus(version, stored)
     if (judged is not None or qrels is None) and not stays and set_topics(version, inspected, stored):
         changes.append("topics")
-    moved = (dataset.current_version_id, dataset.current_qrels_id) != (
-        version.pk,
-        qrels.pk if qrels else None,
-    )
+    present = dataset.current_version_id, dataset.current_qrels_id
+    moved = present != (version.pk, qrels.pk if qrels else None)
     if moved:
         changes.append(f"board on {version}" + (f", {qrels.split} qrels v{qrels.number}" if qrels else ""))
     dataset.current_version, dataset.current_qrels = version, qrels
@@ -278,33 +236,85 @@ def _record(
     elif dataset.runs_only:
         dataset.state = Dataset.State.PUBLISHED
     dataset.save()
-    if offer_content(dataset, version, stored, options.split, with_scored=not stays):
+    if offer_content(version, stored, options.split, with_scored=not stays):
         changes.append("files")
     requested = _request_bm25(dataset, qrels, changes, moved=moved)
     if requested and not (moved or "language" in changes):
         changes.append("BM25 requested again")
-    if run is not None and qrels is None:
-        message = "a baseline run is scored on judgements, and there are none yet"
-        raise InvalidContent.of(problem("baseline", message, "Name the run when you import the judgements."))
-    # Its score would tell who cannot read the stored judgements which topics they judge.
-    guessed = run is not None and judged is None and dataset.hidden and not dataset.runs_only
-    if guessed and not may_see_counts(dataset, actor().person):
-        raise InvalidContent.of(NOT_COMPARED)
-    named = run is not None and name_run_on_board(dataset, run)
-    if run is not None and not named and request_baseline_run(dataset, run):
-        requested = True
-        record_compared(f"a baseline run for {dataset}", dataset, qrels)  # no quota counts it
+    named, run_requested = _take_run(dataset, run, qrels, is_judged=judged is not None)
+    if run_requested:
         changes.append("baseline run")
     if changes:
         board_changed(dataset, Kind.IMPORTED)
     if named:
         changes.append("baseline run")
-    offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
-    remarks = missing_documents(judged.statistics(dataset.relevance_level)) if judged else []
+    return ImportResult(
+        dataset,
+        version,
+        qrels,
+        tuple(changes),
+        requested or run_requested,
+        offered=tuple(file.name for file in offered_files(dataset, AnonymousUser())),
+        left_out=withheld_splits(inspected, options),
+        remarks=tuple(_remarks(dataset, judged)),
+    )
+
+
+def _choose_qrels(
+    dataset: Dataset,
+    version: DatasetVersion,
+    inspected: InspectedCollection,
+    options: ImportOptions,
+    changes: list[str],
+) -> tuple[Qrels | None, bool]:
+    """Return the judgements of the board, and whether it stays on the present ones until a rescore is decided.
+
+    An import without judgements takes none away.
+    """
+    present = dataset.current_qrels if dataset.current_version_id == version.pk else None
+    judged = inspected.judgements.get(options.split)
+    if judged is None:
+        return present, False
+    answers = inspected.answers.sha256 if inspected.answers else ""
+    wanted = current_or_next_qrels(
+        version, options.split, judged, dataset.relevance_level, answers_sha256=answers
+    )
+    if dataset.current_version_id != version.pk or not is_needed(dataset, wanted):
+        return wanted, False
+    if _rescore(dataset, wanted):
+        changes.append(f"rescore on {wanted.split} qrels v{wanted.number}")
+    return present, True
+
+
+def _take_run(
+    dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool
+) -> tuple[bool, bool]:
+    """Return whether the board's result of the run became the baseline, and whether the run is to be scored as such.
+
+    Raises InvalidContent if there are no judgements, or if the acting person may not learn the run's score.
+    """
+    if run is None:
+        return False, False
+    if qrels is None:
+        message = "a baseline run is scored on judgements, and there are none yet"
+        raise InvalidContent.of(problem("baseline", message, "Name the run when you import the judgements."))
+    # Its score would tell who cannot read the stored judgements which topics they judge.
+    guessed = not is_judged and dataset.hidden and not dataset.runs_only
+    if guessed and not may_see_counts(dataset, actor().person):
+        raise InvalidContent.of(NOT_COMPARED)
+    if name_run_on_board(dataset, run):
+        return True, False
+    if not request_baseline_run(dataset, run):
+        return False, False
+    record_compared(f"a baseline run for {dataset}", dataset, qrels)  # no quota counts it
+    return False, True
+
+
+def _remarks(dataset: Dataset, judged: JudgementFile | None) -> Iterator[str]:
+    if judged is not None:
+        yield from missing_documents(judged.statistics(dataset.relevance_level))
     if not dataset.runs_only and (remark := analyser_for(dataset.language).remark):
-        remarks = [*remarks, remark]
-    withheld = withheld_splits(inspected, options)
-    return ImportResult(dataset, version, qrels, tuple(changes), requested, offered, withheld, tuple(remarks))
+        yield remark
 
 
 def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str], *, moved: bool) -> bool:
@@ -336,20 +346,18 @@ def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
         return True
     if other.to_qrels_id == qrels.pk:
         return False
-    raise InvalidContent.of(
-        problem(
-            "rescore_under_way",
-            f"{dataset.slug} is being rescored on qrels v{other.to_qrels.number}, other judgements than these",
-            "Switch its board to those or throw them away, then import again.",
-        )
+    message = (
+        f"{dataset.slug} is being rescored on qrels v{other.to_qrels.number}, other judgements than these"
     )
+    hint = "Switch its board to those or throw them away, then import again."
+    raise InvalidContent.of(problem("rescore_under_way", message, hint))
 
 
-def _opened(dataset: Dataset, options: ImportOptions) -> list[Problem]:
-    """Options that would show what the dataset's agreement keeps back."""
+def _opened(dataset: Dataset, options: ImportOptions) -> Iterator[Problem]:
+    """Yield options that would show what the dataset's agreement keeps back."""
     hint = "Correct the option, or take the agreement out of force."
-    opened = opened_despite_agreement(dataset, options.columns())
-    return [problem(f"option_{name}", f"{name}: {message}", hint) for name, message in opened.items()]
+    for name, message in opened_despite_agreement(dataset, options.columns()).items():
+        yield problem(f"option_{name}", f"{name}: {message}", hint)
 
 
 def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
@@ -359,7 +367,7 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     """
     lock_boards(Dataset.objects.filter(slug=options.slug).values_list("pk", flat=True))
     dataset = Dataset.objects.filter(slug=options.slug).first()
-    if dataset is not None and (opened := _opened(dataset, options)):
+    if dataset is not None and (opened := list(_opened(dataset, options))):
         raise InvalidContent.of(*opened)
     wanted: dict[str, Any] = options.columns()
     if options.twin_of:
@@ -380,13 +388,8 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
         setattr(dataset, name, wanted[name])
     dataset.save()
     if changed and not created:
-        record(
-            "settings",
-            dataset,
-            dataset=dataset,
-            before=before,
-            after={name: wanted[name] for name in changed},
-        )
+        after = {name: wanted[name] for name in changed}
+        record("settings", dataset, dataset=dataset, before=before, after=after)
     if {"hidden", "measures"} & set(changed):
         refresh_scores(dataset)
     return dataset, ["dataset"] if created else changed

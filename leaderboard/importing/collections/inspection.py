@@ -9,21 +9,20 @@ name.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.archives.compression import open_blocks
-from evaluation.collections.beir import FileProblems, iterate_queries
 from evaluation.collections.check import (
-    CorpusStatistics,
-    QueryStatistics,
+    FileStatistics,
     check_corpus,
     check_document_ids,
     check_queries,
+    copy_queries,
 )
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
@@ -34,7 +33,7 @@ from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import Qrels, read_grades, read_qrels
 from evaluation.verification.comparing import Judgements
-from leaderboard.datasets.problems import IDS_NAMED, in_file, problem, unknown_ids
+from leaderboard.datasets.problems import in_file, name_some, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import CollectionFiles, Progress
@@ -45,7 +44,7 @@ class Topics:
     """The queries to answer; `path` holds them, and is None where these are all queries."""
 
     ids: Collection[str]
-    statistics: QueryStatistics
+    statistics: FileStatistics
     path: Path | None = None
 
 
@@ -70,8 +69,8 @@ class InspectedCollection:
     `origin` says where it was fetched from (`source`) and which field of TREC topics is asked (`topic_field`).
     """
 
-    corpus: CorpusStatistics | None
-    queries: QueryStatistics
+    corpus: FileStatistics | None
+    queries: FileStatistics
     id_list: Path | None
     id_table: Path | None
     topics: Topics
@@ -95,17 +94,17 @@ class InspectedCollection:
         `queries` and `words_per_query` are of the queries to answer, as in that table.
         """
         statistics: dict[str, Any] = {
-            "queries": self.topics.statistics.queries,
-            "all_queries": self.queries.queries,
+            "queries": self.topics.statistics.records,
+            "all_queries": self.queries.records,
             "words_per_query": self.topics.statistics.mean_words,
             "queries_expanded_sha256": self.queries.sha256,
             **self.origin,
         }
         if self.corpus is not None:
             statistics |= {
-                "documents": self.corpus.documents,
+                "documents": self.corpus.records,
                 "words_per_document": self.corpus.mean_words,
-                "empty_documents": self.corpus.empty_documents,
+                "empty_documents": self.corpus.empty,
                 "share_with_titles": self.corpus.share_with_titles,
                 "has_titles": int(self.corpus.share_with_titles > 0),
                 "corpus_bytes": self.corpus.bytes,
@@ -123,103 +122,176 @@ def inspect(
     source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress
 ) -> InspectedCollection:
     """Read everything once. Raises InvalidContent with all problems of all files together."""
-    problems: list[Problem] = list(source.problems)
-    query_ids: set[str] = set()
-    queries = corpus = None
-    if source.queries is not None:
-        with _collect_problems(problems):
-            queries = check_queries(source.queries, query_ids.add, partial(progress, "queries"))
-    id_list = work / "document-ids.txt"
-    with _collect_problems(problems):
-        corpus = _inspect_documents(source, id_list, progress)
-    id_table = _build_table(id_list, work, progress)
-    known = _KnownIds(query_ids, id_table, whole=len(problems) == len(source.problems))
-    judgements = {}
-    for split in sorted(source.qrels):
-        progress(f"{split} qrels", 0.0)
-        with _collect_problems(problems):
-            read = _read_judgements(source.qrels[split], split, work, may_be_empty=options.collecting)
-            if read is not None:
-                missing, found = known.check(read.qrels, f"{split} qrels", strict=options.strict)
-                judgements[split] = replace(read, missing=missing)
-                problems += found
-        progress(f"{split} qrels", 1.0)
-    problems += check_collecting(options, judgements)
-    answers = None
-    if source.answers is not None:
-        scored = judgements.get(options.split)
-        with _collect_problems(problems):
-            answers = _read_answers(source.answers, scored.qrels.query_ids if scored else (), work)
-    excluded = None
-    if source.excluded is not None:
-        with _collect_problems(problems):
-            excluded = _read_excluded(source.excluded, work)
-            scored = judgements.get(options.split)
-            problems += known.check(excluded.pairs, "excluded.tsv")[1]
-            problems += _both(excluded.pairs, scored.qrels if scored else None, options)
-    if problems or queries is None or source.queries is None:
-        raise InvalidContent.of(*problems)
-    origin = {"source": options.source, "topic_field": source.topic_field}
-    wanted = _topic_ids(query_ids, {split: each.qrels for split, each in judgements.items()}, options)
-    return InspectedCollection(
-        corpus=corpus if not options.runs_only else None,
-        queries=queries,
-        id_list=id_list if id_table is not None else None,
-        id_table=id_table,
-        topics=_find_topics(source.queries, queries, query_ids, wanted, work),
-        answers=answers,
-        judgements=judgements,
-        origin={name: said for name, said in origin.items() if said},
-        excluded=excluded,
-    )
+    return _Inspection(source, options, work, progress).read()
 
 
-@contextmanager
-def _collect_problems(problems: list[Problem]) -> Iterator[None]:
-    """Add what is wrong with one file to what is wrong with the others."""
-    try:
-        yield
-    except InvalidContent as error:
-        problems += error.report.problems
+class _Inspection:
+    """A collection as it is read; `problems` are those of all of its files."""
 
+    def __init__(
+        self, source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress
+    ) -> None:
+        self.source, self.options, self.work, self.progress = source, options, work, progress
+        self.problems: list[Problem] = list(source.problems)
+        self.query_ids: set[str] = set()
+        self.judgements: dict[str, JudgementFile] = {}
+        self.id_table: Path | None = None
+        #: Begins the name of a file of which some lines, which may have judged ids, could not be read.
+        self.part = ""
 
-def _inspect_documents(source: CollectionFiles, id_list: Path, progress: Progress) -> CorpusStatistics | None:
-    """Write the document ids to `id_list`, and say what the corpus holds where there is one."""
-    with id_list.open("w", encoding="utf-8") as file:
-        if source.corpus is not None:
-            return check_corpus(
-                source.corpus, lambda identifier: file.write(identifier + "\n"), partial(progress, "corpus")
+    def read(self) -> InspectedCollection:
+        source, options, work = self.source, self.options, self.work
+        queries = corpus = answers = excluded = None
+        if source.queries is not None:
+            with self._reading():
+                queries = check_queries(source.queries, self.query_ids.add, partial(self.progress, "queries"))
+        id_list = work / "document-ids.txt"
+        with self._reading():
+            corpus = self._read_documents(id_list)
+        self._build_table(id_list)
+        self.part = "" if len(self.problems) == len(source.problems) else "the readable lines of "
+        for split in sorted(source.qrels):
+            self.progress(f"{split} qrels", 0.0)
+            with self._reading(source.qrels[split].name):
+                self._read_judgements(source.qrels[split], split)
+            self.progress(f"{split} qrels", 1.0)
+        if options.collecting and options.split in self.judgements:
+            self.problems.append(
+                problem(
+                    "collecting_with_judgements",
+                    f"{options.split} qrels are there, and the dataset is to collect runs before there are judgements",
+                    "Leave out --collecting to have runs scored now; or take "
+                    f"qrels/{options.split}.tsv (qrels.txt) out of the folder, and import it when the runs are in.",
+                )
             )
-        if source.document_ids is not None:
-            check_document_ids(source.document_ids, lambda identifier: file.write(identifier + "\n"))
-    return None
+        if source.answers is not None:
+            with self._reading(source.answers.name):
+                answers = self._read_answers(source.answers)
+        if source.excluded is not None:
+            with self._reading(source.excluded.name):
+                excluded = self._read_excluded(source.excluded)
+        if self.problems or queries is None or source.queries is None:
+            raise InvalidContent.of(*self.problems)
+        origin = {"source": options.source, "topic_field": source.topic_field}
+        return InspectedCollection(
+            corpus=corpus if not options.runs_only else None,
+            queries=queries,
+            id_list=id_list if self.id_table is not None else None,
+            id_table=self.id_table,
+            topics=self._find_topics(source.queries, queries),
+            answers=answers,
+            judgements=self.judgements,
+            origin={name: value for name, value in origin.items() if value},
+            excluded=excluded,
+        )
 
+    @contextmanager
+    def _reading(self, file_name: str = "") -> Iterator[None]:
+        """Add the problems of one file to those of the others, with its name if they lack it."""
+        try:
+            yield
+        except InvalidContent as error:
+            problems = error.report.problems
+            self.problems += in_file(file_name, problems) if file_name else problems
 
-def _build_table(id_list: Path, work: Path, progress: Progress) -> Path | None:
-    """The memory-mapped set of the listed ids; None where none are listed."""
-    if id_list.stat().st_size == 0:
+    def _read_documents(self, id_list: Path) -> FileStatistics | None:
+        """Write the document ids to `id_list`; return the statistics of the corpus, if there is one."""
+        with id_list.open("w", encoding="utf-8") as file:
+            if self.source.corpus is not None:
+                return check_corpus(
+                    self.source.corpus,
+                    lambda identifier: file.write(identifier + "\n"),
+                    partial(self.progress, "corpus"),
+                )
+            if self.source.document_ids is not None:
+                check_document_ids(self.source.document_ids, lambda identifier: file.write(identifier + "\n"))
         return None
-    progress("document ids", 0.0)
-    with id_list.open(encoding="utf-8") as lines:
-        table = DocumentIds.build((line.rstrip("\n") for line in lines), work / "document-ids")
-    progress("document ids", 1.0)
-    return table.path
 
+    def _build_table(self, id_list: Path) -> None:
+        """Make the memory-mapped set of the listed ids, if any are listed."""
+        if id_list.stat().st_size == 0:
+            return
+        self.progress("document ids", 0.0)
+        with id_list.open(encoding="utf-8") as lines:
+            ids = (line.rstrip("\n") for line in lines)
+            self.id_table = DocumentIds.build(ids, self.work / "document-ids").path
+        self.progress("document ids", 1.0)
 
-def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) -> JudgementFile | None:
-    """The split's judgements and a plain copy of their file; None for an empty file where that may be."""
-    name = path.name
-    try:
-        qrels = read_qrels(path)
-    except InvalidContent as error:
-        if may_be_empty and {each.code for each in error.report.problems} == {"empty"}:
-            return None
-        raise InvalidContent.of(*in_file(name, error.report.problems)) from error
-    file = _expanded(path, work / f"plain-{split}.tsv")
-    if not _is_read_alike(file.path, qrels):
-        write_judgements(read_grades(path), file.path)
-        file = PlainFile(file.path, sha256_of(file.path))
-    return JudgementFile(qrels, *file)
+    def _read_judgements(self, path: Path, split: str) -> None:
+        """Add the split's judgements with a plain copy of their file. An empty file may be one that is to come."""
+        try:
+            qrels = read_qrels(path)
+        except InvalidContent as error:
+            if self.options.collecting and {each.code for each in error.report.problems} == {"empty"}:
+                return
+            raise
+        file = _expanded(path, self.work / f"plain-{split}.tsv")
+        if not _is_read_alike(file.path, qrels):
+            write_judgements(read_grades(path), file.path)
+            file = PlainFile(file.path, sha256_of(file.path))
+        missing = self._check_ids(qrels, f"{split} qrels", strict=self.options.strict)
+        self.judgements[split] = JudgementFile(qrels, *file, missing)
+
+    def _read_answers(self, path: Path) -> PlainFile:
+        """Return a plain copy of the answers. Raises InvalidContent, also if a judged query has none."""
+        answers = read_answers(path)
+        scored = self.judgements.get(self.options.split)
+        if without := [query for query in (scored.qrels.query_ids if scored else ()) if query not in answers]:
+            queries = "query has" if len(without) == 1 else "queries have"
+            message = f"{len(without):,} judged {queries} no answer: {name_some(without)}"
+            hint = "Every judged query needs an answer; take queries without one out of the judgements."
+            raise InvalidContent.of(problem("unanswered_query", message, hint, count=len(without)))
+        return _expanded(path, self.work / "plain-answers.jsonl")
+
+    def _read_excluded(self, path: Path) -> ExcludedDocuments:
+        """Return the excluded documents. None may be relevant to its query, because no run could find it."""
+        excluded = ExcludedDocuments(read_excluded(path), _expanded(path, self.work / "plain-excluded.tsv"))
+        self._check_ids(excluded.pairs, "excluded.tsv")
+        pairs = {(query, document) for query, document, _ in excluded.pairs.judgements()}
+        scored = self.judgements.get(self.options.split)
+        both = [
+            f"{query} {document}"
+            for query, document, grade in (scored.qrels.judgements() if scored else ())
+            if grade >= (self.options.relevance_level or 1) and (query, document) in pairs
+        ]
+        if both:
+            counted = f"{len(both):,} {'pair is' if len(both) == 1 else 'pairs are'}"
+            message = f"excluded.tsv: {counted} judged relevant: {name_some(both)}"
+            hint = "Take them out of excluded.tsv or out of the judgements."
+            self.problems.append(problem("excluded_and_relevant", message, hint, count=len(both)))
+        return excluded
+
+    def _check_ids(self, qrels: Qrels, name: str, *, strict: bool = False) -> frozenset[str]:
+        """Return the documents of `qrels` that the corpus lacks, and add problems with its ids.
+
+        Unknown queries are problems. Unknown documents are problems with `strict`, and if all are unknown, because the
+        files then belong to different collections. None is unknown if the collection does not list its documents.
+        """
+        unknown = [query for query in qrels.query_ids if self.query_ids and query not in self.query_ids]
+        if unknown:
+            self.problems.append(unknown_ids(name, "query", f"{self.part}queries.jsonl", unknown))
+        if self.id_table is None:
+            return frozenset()
+        missing = documents_not_in_corpus(qrels, DocumentIds.open(self.id_table))
+        if missing and (strict or len(missing) == len({document for _, document, _ in qrels.judgements()})):
+            self.problems.append(unknown_ids(name, "document", f"{self.part}the corpus", missing))
+        return frozenset(missing)
+
+    def _find_topics(self, path: Path, queries: FileStatistics) -> Topics:
+        """Return all queries except those that only judgements of other splits than the scored one name.
+
+        All of them if the scored judgements are yet to come: they may judge again what another split judged. All of
+        them, too, if there are no documents: such runs were made elsewhere, for what their track asked.
+        """
+        scored = self.judgements.get(self.options.split)
+        if scored is None or self.options.runs_only:
+            return Topics(self.query_ids, queries)
+        elsewhere = {query for each in self.judgements.values() for query in each.qrels.query_ids}
+        wanted = self.query_ids - (elsewhere - set(scored.qrels.query_ids))
+        if len(wanted) == len(self.query_ids):
+            return Topics(self.query_ids, queries)
+        target = self.work / "topics.jsonl"
+        return Topics(wanted, copy_queries(path, wanted, target), target)
 
 
 def _is_read_alike(path: Path, qrels: Qrels) -> bool:
@@ -231,86 +303,11 @@ def _is_read_alike(path: Path, qrels: Qrels) -> bool:
 
 
 def _expanded(path: Path, plain: Path) -> PlainFile:
-    """A copy without compression at `plain`."""
+    """Write a copy without compression to `plain`."""
     with plain.open("wb") as file:
         for block in open_blocks(path):
             file.write(block)
     return PlainFile(plain, sha256_of(plain))
-
-
-def _read_answers(path: Path, judged: Iterable[str], work: Path) -> PlainFile:
-    """A plain copy of the answers. Raises InvalidContent, also where a judged query has none."""
-    try:
-        answers = read_answers(path)
-    except InvalidContent as error:
-        raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
-    if without := [query for query in judged if query not in answers]:
-        named = ", ".join(without[:IDS_NAMED]) + (" …" if len(without) > IDS_NAMED else "")
-        queries = "query has" if len(without) == 1 else "queries have"
-        message = f"{path.name}: {len(without):,} judged {queries} no answer: {named}"
-        hint = "Every judged query needs an answer; take queries without one out of the judgements."
-        raise InvalidContent.of(problem("unanswered_query", message, hint, count=len(without)))
-    return _expanded(path, work / "plain-answers.jsonl")
-
-
-def _read_excluded(path: Path, work: Path) -> ExcludedDocuments:
-    try:
-        pairs = read_excluded(path)
-    except InvalidContent as error:
-        raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
-    return ExcludedDocuments(pairs, _expanded(path, work / "plain-excluded.tsv"))
-
-
-def _both(excluded: Qrels, judged: Qrels | None, options: ImportOptions) -> Iterator[Problem]:
-    """Documents that are excluded for a query and relevant to it: no run could find them."""
-    pairs = {(query, document) for query, document, _ in excluded.judgements()}
-    level = options.relevance_level or 1
-    both = [
-        f"{query} {document}"
-        for query, document, grade in (judged.judgements() if judged else ())
-        if grade >= level and (query, document) in pairs
-    ]
-    if both:
-        named = ", ".join(both[:IDS_NAMED]) + (" …" if len(both) > IDS_NAMED else "")
-        message = f"excluded.tsv: {len(both):,} {'pair is' if len(both) == 1 else 'pairs are'} judged relevant: {named}"
-        hint = "Take them out of excluded.tsv or out of the judgements."
-        yield problem("excluded_and_relevant", message, hint, count=len(both))
-
-
-class _KnownIds(NamedTuple):
-    """The ids of a collection; `whole` is False if some lines, which may have judged documents, could not be read."""
-
-    queries: set[str]
-    id_table: Path | None
-    whole: bool
-
-    def check(self, qrels: Qrels, name: str, *, strict: bool = False) -> tuple[frozenset[str], list[Problem]]:
-        """Return the documents of `qrels` that the corpus lacks, and the problems with its ids.
-
-        Unknown queries are problems. Unknown documents are problems with `strict`, and if all are unknown, because the
-        files then belong to different collections. None is unknown if the collection does not list its documents.
-        """
-        part = "" if self.whole else "the readable lines of "
-        problems = []
-        if unknown := [query for query in qrels.query_ids if self.queries and query not in self.queries]:
-            problems.append(unknown_ids(name, "query", f"{part}queries.jsonl", unknown))
-        if self.id_table is None:
-            return frozenset(), problems
-        missing = documents_not_in_corpus(qrels, DocumentIds.open(self.id_table))
-        if missing and (strict or len(missing) == len({document for _, document, _ in qrels.judgements()})):
-            problems.append(unknown_ids(name, "document", f"{part}the corpus", missing))
-        return frozenset(missing), problems
-
-
-def check_collecting(options: ImportOptions, judgements: dict[str, JudgementFile]) -> Iterator[Problem]:
-    """Whether a dataset that is to collect runs is without the judgements that they would be scored against."""
-    if options.collecting and options.split in judgements:
-        yield problem(
-            "collecting_with_judgements",
-            f"{options.split} qrels are there, and the dataset is to collect runs before there are judgements",
-            f"Leave out --collecting to have runs scored now; or take qrels/{options.split}.tsv (qrels.txt) out of the "
-            "folder, and import it when the runs are in.",
-        )
 
 
 def check_split(split: str) -> Iterator[Problem]:
@@ -319,38 +316,3 @@ def check_split(split: str) -> Iterator[Problem]:
         yield problem(
             "split", f"“{split}” is no name of a split", "Use letters, digits, - and _, such as test."
         )
-
-
-def _topic_ids(queries: set[str], judgements: Mapping[str, Qrels], options: ImportOptions) -> set[str]:
-    """All queries except those that only the judgements of other splits than the scored one name.
-
-    All of them where the scored judgements are yet to come: they may judge again what another split judged. All of
-    them, too, where there are no documents: such runs were made elsewhere, for what their track asked.
-    """
-    scored = judgements.get(options.split)
-    if scored is None or options.runs_only:
-        return queries
-    elsewhere = {
-        query for split, qrels in judgements.items() if split != options.split for query in qrels.query_ids
-    }
-    return queries - (elsewhere - set(scored.query_ids))
-
-
-def _find_topics(
-    path: Path, queries: QueryStatistics, every: set[str], wanted: set[str], work: Path
-) -> Topics:
-    """The topics of the queries file at `path`, all of whose ids are `every`. Lines are copied as they are."""
-    if len(wanted) == len(every):
-        return Topics(every, queries)
-    target = work / "topics.jsonl"
-    line = b""
-
-    def remember(read: bytes) -> None:
-        nonlocal line
-        line = read
-
-    with target.open("wb") as file:
-        for _, query in iterate_queries(path, FileProblems(path.name), on_bytes=remember):
-            if query.id in wanted:
-                file.write(line if line.endswith(b"\n") else line + b"\n")
-    return Topics(wanted, check_queries(target), target)

@@ -4,7 +4,7 @@ The layout is BEIR's: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`; also
 scored split, `document-ids.txt` where the documents themselves may not be kept, `answers.jsonl` for measures that
 look for answers in texts, and `excluded.tsv` for documents that are left out of the rankings of single queries. Each
 may end in `.gz`. Where one of the first three is not there, it may be in another format, and is converted
-(`conversion`).
+(`Conversion`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from evaluation.archives.compression import open_blocks
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
+from evaluation.collections.other_formats import (
+    read_smart,
+    read_smart_judgements,
+    write_judgements,
+    write_records,
+)
+from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
+from evaluation.collections.topics import queries_of, read_topics
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.datasets.problems import missing, problem
-from leaderboard.importing.collections.conversion import Conversion, other_format
 from leaderboard.importing.collections.options import ImportOptions
 
 #: Told what is being done and the share of it that is done, 0 to 1.
@@ -182,3 +190,78 @@ def _source(
     return CollectionFiles(
         corpus, queries, ids, answers, qrels, converted.topic_field, excluded, tuple(problems)
     )
+
+
+#: Names are short and plain enough to be those of files here; one that begins with a dot is a system's.
+_OTHER = re.compile(
+    r"(?P<root>(?:.+/)?)(?:(?P<table>corpus|queries|qrels)\.csv|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.csv"
+    r"|(?P<topics>(?!\.)[\w.-]{0,60}topics(?:[\w.-]{0,60}(?:[0-9]|\.txt|\.xml|\.sgml?|\.trec))?)"
+    r"|(?P<documents>[\w-]{1,60}\.(?i:all)(?:\.[0-9]+)?)|(?P<queries>[\w-]{1,60}\.(?i:qry))"
+    r"|(?P<judged>[\w-]{1,60}\.(?i:rel)|cranqrel))(?:\.gz)?",
+    re.ASCII,
+)
+
+
+def other_format(name: str, split: str = "") -> tuple[str, str] | None:
+    """(folder, the part of BEIR's layout that it stands for) of a file in another format; None for any other file."""
+    match = _OTHER.fullmatch(name)
+    if match is None:
+        return None
+    if match["documents"] or match["table"] == "corpus":
+        part = "corpus.jsonl"
+    elif match["topics"] or match["queries"] or match["table"] == "queries":
+        part = "queries.jsonl"
+    else:
+        part = f"qrels-{match['split'] or split}.tsv"
+    return match["root"], part
+
+
+class Conversion:
+    """The files of a collection by part, those of other formats converted; `problems` are of those that cannot be."""
+
+    def __init__(self, files: dict[str, Path], options: ImportOptions, work: Path) -> None:
+        self.files: dict[str, Path] = {}
+        self.problems: list[Problem] = []
+        self.topic_field = ""
+        self._given, self._options = files, options
+        for part, path in files.items():
+            convert = self._converter(part, path)
+            if convert is None:
+                self.files[part] = path
+                continue
+            target = work / "converted" / part
+            target.parent.mkdir(exist_ok=True)
+            try:
+                convert(target)
+            except InvalidContent as error:
+                self.problems += error.report.problems
+            else:
+                self.files[part] = target
+        if options.topic_field and not self.topic_field and not self.problems:
+            message = f"--topic-field {options.topic_field}: the queries are no TREC topics"
+            self.problems.append(problem("topic_field", message, "Leave it out."))
+
+    def _converter(self, part: str, path: Path) -> Callable[[Path], None] | None:
+        if path.name.endswith((".csv", ".csv.gz")):
+            return partial(convert_judgements if part.startswith("qrels-") else convert_texts, [path])
+        match = _OTHER.fullmatch(path.name)
+        if match is None:
+            texts = part in ("corpus.jsonl", "queries.jsonl")
+            return partial(convert_texts, [path]) if texts and has_other_names(path, part) else None
+        if match["topics"]:
+            return partial(self._convert_topics, path)
+        if match["judged"]:
+            return partial(self._convert_smart_judgements, path)
+        return lambda target: write_records(target, read_smart(path))
+
+    def _convert_topics(self, path: Path, target: Path) -> None:
+        self.topic_field, queries = queries_of(path, read_topics(path), self._options.topic_field)
+        write_records(target, queries)
+
+    def _convert_smart_judgements(self, path: Path, target: Path) -> None:
+        """Judgements may name queries by their place in the SMART file of these."""
+        queries = self._given.get("queries.jsonl")
+        is_smart = queries is not None and other_format(queries.name) and not queries.name.endswith(".csv")
+        write_judgements(
+            target, read_smart_judgements(path, read_smart(queries) if queries and is_smart else [])
+        )

@@ -54,31 +54,27 @@ def store_content(
             put(Area.QRELS, judged.path, judged.sha256)
         if files.may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden)):
             kept[split] = files.store_judgements(judged.path, work)
-    answers = inspected.answers
+    answers, excluded, topics = inspected.answers, inspected.excluded, inspected.topics.path
     if answers is not None:
         put(Area.QRELS, *answers)
-    excluded = inspected.excluded
+
+    def stored(path: Path, name: str) -> files.StoredFile:
+        return files.store_file(files.gzipped(path, work / name))
+
     corpus = source.corpus if inspected.corpus is not None else None
-    topics = inspected.topics.path
-    stored = StoredContent(
-        queries=files.store_file(files.gzipped(source.queries, work / "queries.gz")),
-        topics=files.store_file(files.gzipped(topics, work / "topics.gz")) if topics else None,
+    content = StoredContent(
+        queries=stored(source.queries, "queries.gz"),
+        topics=stored(topics, "topics.gz") if topics else None,
         corpus=files.store_file(files.in_blocks(corpus, work / "corpus.gz")) if corpus else None,
-        document_ids=files.store_file(files.gzipped(inspected.id_list, work / "ids.gz"))
-        if inspected.id_list
-        else None,
+        document_ids=stored(inspected.id_list, "ids.gz") if inspected.id_list else None,
         id_table_sha256=_id_table_sha256(inspected, options.slug),
         judgements=kept,
-        answers=files.store_file(files.gzipped(answers.path, work / "answers.gz"))
-        if answers and not options.hidden
-        else None,
-        excluded=files.store_file(files.gzipped(excluded.file.path, work / "excluded.gz"))
-        if excluded
-        else None,
+        answers=stored(answers.path, "answers.gz") if answers and not options.hidden else None,
+        excluded=stored(excluded.file.path, "excluded.gz") if excluded else None,
         candidates=_store_candidates(inspected, options.split, work) if options.candidates_only else None,
     )
     progress("storing", 1.0)
-    return stored
+    return content
 
 
 def _store_candidates(inspected: InspectedCollection, split: str, work: Path) -> files.StoredFile | None:
@@ -144,18 +140,14 @@ def set_topics(version: DatasetVersion, inspected: InspectedCollection, stored: 
 
 
 def offer_content(
-    dataset: Dataset,
-    version: DatasetVersion,
-    stored: StoredContent,
-    scored_split: str,
-    *,
-    with_scored: bool = True,
+    version: DatasetVersion, stored: StoredContent, scored_split: str, *, with_scored: bool = True
 ) -> bool:
     """Offer the version's files, and the scored judgements only where they are open. True if an offer changed.
 
     `with_scored` is False where results are to be rescored first: the scored judgements come with the switch.
     Beside hidden judgements only those of this import are offered: others have not been held against them.
     """
+    hidden = version.dataset.hidden
     before = set(version.files.values_list("name", "sha256"))
     files.offer_file(version, Kind.QUERIES, files.stored_file(version.topics_sha256), files.QUERIES_NAME)
     if version.topics_sha256 != version.queries_sha256:
@@ -171,10 +163,10 @@ def offer_content(
     offered = {
         files.judgements_name(split): (split, kept)
         for split, kept in stored.judgements.items()
-        if files.may_offer_judgements(split, scored=scored_split, hidden=dataset.hidden)
+        if files.may_offer_judgements(split, scored=scored_split, hidden=hidden)
         and (with_scored or split != scored_split)
     }
-    for file in version.files.filter(kind=Kind.QRELS) if dataset.hidden else ():
+    for file in version.files.filter(kind=Kind.QRELS) if hidden else ():
         if file.name not in offered:
             files.withdraw_file(version, file.name)
     for name, (split, kept) in offered.items():

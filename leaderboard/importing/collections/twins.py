@@ -1,21 +1,32 @@
-"""Twins: two datasets over one corpus, with an open and a hidden half of the topics of one kind.
+"""Checks of imports against judgements that are hidden: of other splits of the dataset, and of its twin.
 
-What an import that names its twin (`ImportOptions.twin_of`) has to fulfil. `halves` draws both from one collection.
+Other splits may be offered beside hidden judgements unless they reveal those. An import without the scored split is
+compared with the stored judgements. That tells which pairs these judge, so it is for people who may read them, and
+recorded.
+
+Twins are two datasets over one corpus, with an open and a hidden half of the topics of one kind. An import that names
+its twin (`ImportOptions.twin_of`) must fulfil `check_twin`; `halves` draws both from one collection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from heapq import merge
+from itertools import pairwise
 from pathlib import Path
 
 from evaluation.collections.beir import read_queries
+from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.judgements import qrels as judged_qrels
+from leaderboard.core.audit import actor
 from leaderboard.core.storage.store import Area, path_of
-from leaderboard.datasets.problems import IDS_NAMED, problem
+from leaderboard.datasets.files import may_offer_judgements
+from leaderboard.datasets.problems import name_some, problem
 from leaderboard.datasets.qrels import load_open_qrels
 from leaderboard.importing.collections.inspection import InspectedCollection
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.judgements.disclosure import load_compared
+from leaderboard.judgements.disclosure import load_compared, may_see_counts, record_compared
 from leaderboard.models import Dataset, Qrels
 
 #: Judged topics of each half, at the least: a bootstrap over fewer says nothing.
@@ -89,11 +100,10 @@ def _check_content(
     others = _texts(queries, judged.qrels.query_ids)
     shared = [each for each, text in others.items() if each in texts or text in words]
     if shared:
-        named = ", ".join(shared[:IDS_NAMED]) + (" …" if len(shared) > IDS_NAMED else "")
         counted = "1 topic is" if len(shared) == 1 else f"{len(shared):,} topics are"
         yield problem(
             "twin_topics",
-            f"{counted} judged in {twin.slug}, too: {named}",
+            f"{counted} judged in {twin.slug}, too: {name_some(shared)}",
             "Take their judgements out of one half; the same words count as the same topic.",
             count=len(shared),
         )
@@ -129,3 +139,78 @@ def _texts(queries: Path, wanted: Collection[str]) -> dict[str, str]:
         for query in read_queries(queries)
         if query.id in ids
     }
+
+
+#: The same for every file, and said before any is read.
+NOT_COMPARED = problem(
+    "judgements_not_told",
+    "the hidden judgements of this dataset are compared only for people who may read them",
+    "Bring the scored split too, leave out the other splits, or ask somebody who may read hidden judgements (on the "
+    "command line: --by EMAIL).",
+)
+
+
+def permit_comparison(brought: Collection[str], options: ImportOptions, dataset: Dataset | None) -> None:
+    """Refuse splits that the acting person may not have compared with the dataset's hidden judgements.
+
+    Call it before any file is read, within `audit.acting`. An import of the scored split is recorded as a comparison,
+    because its answer reveals whether the file is the same. Raises InvalidContent with NOT_COMPARED.
+    """
+    if dataset is None or not brought or not (dataset.hidden and options.hidden):
+        return
+    kept = dataset.current_qrels or Qrels.objects.filter(version__dataset=dataset).order_by("pk").last()
+    if kept is None:
+        return
+    if options.split in brought:
+        record_compared(f"an import onto {dataset}", dataset, kept)
+    elif not may_see_counts(dataset, actor().person):
+        raise InvalidContent.of(NOT_COMPARED)
+
+
+def check_overlap(
+    inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
+) -> Iterator[Problem]:
+    """Report other splits with judgments that must stay hidden, compared with the stored ones if the import has none.
+
+    Raises InvalidContent with NOT_COMPARED if the acting person may not read the stored ones.
+    """
+    if not options.hidden or not inspected.judgements.keys() - {options.split}:
+        return
+    if options.split in inspected.judgements:
+        scored = inspected.judgements[options.split].qrels
+    elif dataset is not None and dataset.current_qrels is not None:
+        scored = load_compared(f"an import onto {dataset}", dataset.current_qrels, NOT_COMPARED)
+    else:
+        return
+    for split, judged in inspected.judgements.items():
+        shared = shared_pairs(scored, judged.qrels) if split != options.split else 0
+        if shared:
+            yield problem(
+                "split_overlaps",
+                f"{split} qrels: {shared:,} of the hidden {options.split} judgements "
+                f"{'is' if shared == 1 else 'are'} there too (the same query and document)",
+                f"Leave qrels/{split}.tsv out, or those lines of it; or say --open, which offers all judgements.",
+                count=shared,
+            )
+
+
+def shared_pairs(first: judged_qrels.Qrels, second: judged_qrels.Qrels) -> int:
+    """How many (query, document) pairs both judge, whatever their grades."""
+    if set(first.query_ids).isdisjoint(second.query_ids):
+        return 0
+    # Both are in the order of their bytes, and have no pair twice: what both have comes out side by side.
+    return sum(one == other for one, other in pairwise(merge(_pairs(first), _pairs(second))))
+
+
+def _pairs(qrels: judged_qrels.Qrels) -> Iterator[tuple[str, str]]:
+    return ((query, document) for query, document, _ in qrels.judgements())
+
+
+def withheld_splits(inspected: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
+    """The other splits whose judgements are not offered, since the scored ones are hidden."""
+    return tuple(
+        split
+        for split in inspected.judgements
+        if split != options.split
+        and not may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden))
+    )

@@ -145,15 +145,8 @@ def _tokenizer(vocabulary: list[str]) -> dict[str, object]:
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {
-                "id": 0,
-                "content": _UNKNOWN,
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
+            {"id": 0, "content": _UNKNOWN, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+             "special": True}
         ],
         "normalizer": {"type": "Lowercase"},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
@@ -164,4 +157,4 @@ def _tokenizer(vocabulary: list[str]) -> dict[str, object]:
             "vocab": {word: place for place, word in enumerate(vocabulary)},
             "unk_token": _UNKNOWN,
         },
-    }
+    }  # fmt: skip

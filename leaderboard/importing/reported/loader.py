@@ -89,15 +89,9 @@ def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
         numbers[score.place].scores[score.measure] = score.value
         numbers[score.place].locators[score.locator] = None
         if score.scale != "share":
+            place, name, value, printed = score.place, score.measure, score.value, score.as_printed
             figures.append(
-                tables.ReportedFigure(
-                    place=score.place,
-                    name=score.measure,
-                    value=score.value,
-                    as_printed=score.as_printed,
-                    scale=score.scale,
-                    locator=score.locator,
-                )
+                tables.ReportedFigure(place, name, value, printed, "", score.scale, "", score.locator)
             )
     for row in (*figures, *tables.figures()):
         numbers[row.place].figures.append(figure_fields(row))
@@ -171,12 +165,8 @@ def _system(
     row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]
 ) -> System:
     """The system's row. What it is beyond that is left open where no source states it."""
-    mine = {
-        place: printed
-        for place, printed in numbers.items()
-        if (place.source, place.system) == (row.source, row.name)
-    }
-    figures = [figure for one in mine.values() for figure in one.figures]
+    mine = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
+    figures = [figure for place in mine for figure in numbers[place].figures]
     dimensions = [int(figure["value"]) for figure in figures if figure["name"] == "dimension"]
     datasets = dict.fromkeys(place.dataset for place in mine)
     printed = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
@@ -231,7 +232,7 @@ def finish_rescore(
     note_progress(rescore)
     if rescore.done < rescore.total or settings_of(dataset) != settings:
         return False
-    kept = {"settings": settings, "marks": marks, **content.as_dict()}
+    kept = {"settings": settings, "marks": marks, **asdict(content)}
     evaluating = Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING)
     evaluating.update(state=State.READY, content=kept)
     return True

@@ -5,12 +5,12 @@ Made by the scorer before the board is switched, since it takes as long as readi
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.collections.beir import FileProblems, iterate_queries, read_queries
-from evaluation.collections.check import check_queries
+from evaluation.collections.beir import read_queries
+from evaluation.collections.check import copy_queries
 from leaderboard.core.storage.store import Area, local_path, work_folder
 from leaderboard.datasets import files
 from leaderboard.datasets.qrels import load_qrels, open_qrels_path
@@ -25,10 +25,6 @@ class OfferedContent:
     topics_sha256: str = ""
     statistics: dict[str, Any] = field(default_factory=dict)
     judgements_sha256: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As a rescore keeps it."""
-        return asdict(self)
 
     @classmethod
     def of(cls, kept: dict[str, Any]) -> OfferedContent:
@@ -59,20 +55,9 @@ def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
     judged = set(load_qrels(qrels).query_ids)
     if judged <= known:
         return "", {}
-    wanted, plain = known | judged, work / "topics.jsonl"
-    line = b""
-
-    def remember(read: bytes) -> None:
-        nonlocal line
-        line = read
-
-    every = local_path(Area.FILES, version.queries_sha256)
-    with plain.open("wb") as file:
-        for _, query in iterate_queries(every, FileProblems(every.name), on_bytes=remember):
-            if query.id in wanted:
-                file.write(line if line.endswith(b"\n") else line + b"\n")
-    found = check_queries(plain)
-    told = {**version.statistics, "queries": found.queries, "words_per_query": found.mean_words}
+    plain = work / "topics.jsonl"
+    found = copy_queries(local_path(Area.FILES, version.queries_sha256), known | judged, plain)
+    told = {**version.statistics, "queries": found.records, "words_per_query": found.mean_words}
     return files.store_file(files.gzipped(plain, work / "topics.gz")).sha256, told
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from django.db.models import F, Q
 from numpy.typing import NDArray
 
-from evaluation.collections.profiles.lengths import LengthDistribution, merge_distributions
+from evaluation.collections.profiles import LengthDistribution, merge_distributions
 from leaderboard.models import CollectionProfile, Dataset, Entry, Overlap, RunProfile
 from leaderboard.models.datasets import Visibility
 

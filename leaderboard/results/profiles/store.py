@@ -13,16 +13,16 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from evaluation.collections.beir import Document, FileProblems, Query, iterate_documents, iterate_queries
-from evaluation.collections.profiles.corpus import (
+from evaluation.collections.profiles import (
     CorpusProfile,
     DocumentLengths,
+    LengthDistribution,
     profile_corpus,
     read_document_lengths,
     read_unigrams,
+    weighted_jaccard,
     write_profile,
 )
-from evaluation.collections.profiles.lengths import LengthDistribution
-from evaluation.collections.profiles.unigrams import weighted_jaccard
 from evaluation.runs.top_documents import TopDocuments, displayed_documents
 from leaderboard.core.storage.store import Area, local_path, path_of, put
 from leaderboard.core.work_requests import request_statistics

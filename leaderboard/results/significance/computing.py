@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from evaluation.statistics.bootstrap import intervals
 from evaluation.statistics.comparison import count_wins
-from evaluation.statistics.correction import corrected_pairs, holm, rank_intervals
-from evaluation.statistics.randomisation import PermutedSums
+from evaluation.statistics.randomisation import PermutedSums, corrected_pairs, holm, rank_intervals
 from leaderboard.core.measures import better
 from leaderboard.core.work_requests import request_certainty
 from leaderboard.models import Certainty, Dataset, Entry, WorkRequest

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from evaluation.statistics import SEED
 from evaluation.statistics.bootstrap import INTERVAL, RESAMPLES
-from evaluation.statistics.correction import CORRECTION, PAIRS_CORRECTION, PATTERNS
-from evaluation.statistics.randomisation import PERMUTATIONS, TEST
+from evaluation.statistics.randomisation import CORRECTION, PAIRS_CORRECTION, PATTERNS, PERMUTATIONS, TEST
 from leaderboard.core.measures import better
 
 #: Counts the changes of how anything here is computed: boards are computed anew under another one.

@@ -15,8 +15,8 @@ from evaluation.core.errors import EndlessPattern, InvalidContent
 from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.storage.runs import StoredRun, run_path
 from leaderboard.judgements.rescoring import campaigns
+from leaderboard.judgements.rescoring.comparison import count_marks
 from leaderboard.judgements.rescoring.content import prepare_content
-from leaderboard.judgements.rescoring.marks import count_marks
 from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
 from leaderboard.results.protection import evaluate_parts, policy_of
 from submissions.jobs.kinds.score import begin, evaluate_run, record_scored

@@ -20,7 +20,7 @@ from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import RunFingerprints
 from evaluation.runs.top_documents import KEPT
 from evaluation.verification.answer_texts import SlowAnswers
-from evaluation.verification.comparing import ClaimedScores, verify
+from evaluation.verification.comparing import verify
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
@@ -185,19 +185,17 @@ def verify_scored(
 
     Raises evaluation.verification.ScoresDiffer, whose message is for operators alone.
     """
-    claimed = ClaimedScores(
-        measures=[measure.name for measure in scored.measures],
-        query_ids=scored.query_ids,
-        per_query=scored.per_query,
-        means=scored.means,
-        missing_queries=scored.missing_queries,
-        lines=scored.report.statistics.lines,
-    )
     rules = scoring_rules(qrels.version)
     with trec_text(run_path(sha256) if text is None else text) as (_, stored):
         try:
             verify(
-                stored, verifying_judgements(qrels), claimed, rules, sha256, after_block, answer_texts(qrels)
+                stored,
+                verifying_judgements(qrels),
+                scored.claimed(),
+                rules,
+                sha256,
+                after_block,
+                answer_texts(qrels),
             )
         except SlowAnswers as error:
             raise EndlessPattern(error.line, "takes too long to be searched") from error

@@ -124,9 +124,9 @@ def test_nan_is_read_as_null(tmp_path: Path) -> None:
     assert list(read_corpus(path)) == [("1", "a", ""), ("2", "", "b c"), ("3", "", "")]
     assert list(read_queries(path)) == [("1", ""), ("2", "b c"), ("3", "")]
     found, nulls = check_corpus(path), check_corpus(write(tmp_path, lines.replace("NaN", "null")))
-    assert (found.documents, found.empty_documents, found.mean_words) == (3, 1, 1.0)
-    assert (nulls.empty_documents, nulls.mean_words) == (1, 1.0)
-    assert check_queries(write(tmp_path, lines, "queries.jsonl")).empty_queries == 2
+    assert (found.records, found.empty, found.mean_words) == (3, 1, 1.0)
+    assert (nulls.empty, nulls.mean_words) == (1, 1.0)
+    assert check_queries(write(tmp_path, lines, "queries.jsonl")).empty == 2
 
 
 @pytest.mark.parametrize("field", ["abstract", "contents"])
@@ -186,7 +186,7 @@ def test_statistics_of_a_corpus(tmp_path: Path) -> None:
     shares: list[float] = []
     path = write(tmp_path, GOOD)
     statistics = check_corpus(path, on_id=ids.append, progress=shares.append)
-    assert (statistics.documents, statistics.empty_documents, statistics.mean_words) == (2, 1, 1.5)
+    assert (statistics.records, statistics.empty, statistics.mean_words) == (2, 1, 1.5)
     assert statistics.share_with_titles == 0.5
     assert statistics.bytes == statistics.stored_bytes == len(GOOD)
     assert statistics.sha256 == hashlib.sha256(GOOD.encode()).hexdigest()
@@ -199,7 +199,7 @@ def test_statistics_of_queries(tmp_path: Path) -> None:
         tmp_path, '{"_id": "a", "text": "one two three"}\n{"_id": "b", "text": " "}\n', "queries.jsonl"
     )
     statistics = check_queries(path)
-    assert (statistics.queries, statistics.mean_words, statistics.empty_queries) == (2, 1.5, 1)
+    assert (statistics.records, statistics.mean_words, statistics.empty) == (2, 1.5, 1)
 
 
 def test_progress_may_stop_the_reading(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_duplicates_are_found_exactly(tmp_path_factory: pytest.TempPathFactory, 
         problem = problems_of(path)["duplicate_id"]
         assert (problem.count, problem.lines) == (len(expected), tuple(expected[:5]))
     else:
-        assert check_corpus(path).documents == len(ids)
+        assert check_corpus(path).records == len(ids)
 
 
 @pytest.mark.parametrize("compared", [0, 1, 1000])

@@ -11,26 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.collections.profiles.corpus import (
+from evaluation.collections.profiles import (
+    EDGES,
+    MOST_WORDS,
+    QUANTILES,
+    LengthDistribution,
+    UnigramCounter,
+    Unigrams,
+    doublings,
+    jaccard_bounds,
+    merge_distributions,
     profile_corpus,
     read_document_lengths,
     read_unigrams,
-    write_profile,
-)
-from evaluation.collections.profiles.lengths import (
-    EDGES,
-    QUANTILES,
-    LengthDistribution,
-    doublings,
-    merge_distributions,
     shares,
-)
-from evaluation.collections.profiles.unigrams import (
-    MOST_WORDS,
-    UnigramCounter,
-    Unigrams,
-    jaccard_bounds,
     weighted_jaccard,
+    write_profile,
 )
 from evaluation.text.words import words
 

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from evaluation.collections.beir import Document
@@ -21,7 +20,7 @@ from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
 from evaluation.verification import answer_texts
 from evaluation.verification.answer_texts import AnswerTexts, SlowAnswers
-from evaluation.verification.comparing import ClaimedScores, Judgements, ScoresDiffer, ScoringRules, verify
+from evaluation.verification.comparing import Judgements, ScoresDiffer, ScoringRules, verify
 
 #: 1,994 tokens, so that six more of a text behind it are within two thousand.
 LONG = "filler " * 1_994
@@ -105,14 +104,7 @@ def test_what_is_read_is_counted_up_to_the_end_of_the_first_answer() -> None:
 def test_a_second_reader_agrees_and_notices_another_value(tmp_path: Path) -> None:
     folder = written(tmp_path)
     right = scored(folder)
-    claimed = ClaimedScores(
-        list(MEASURES),
-        right.query_ids,
-        np.array(right.per_query),
-        dict(right.means),
-        0,
-        right.report.statistics.lines,
-    )
+    claimed = right.claimed()
     judgements = Judgements((folder / "qrels.txt").read_bytes())
     texts = AnswerTexts(folder / "answers.jsonl", folder / "corpus.jsonl")
     run = (folder / "run.txt").read_bytes()

@@ -10,7 +10,7 @@ import pytest
 import pytrec_eval
 
 from evaluation.judgements.qrels import Qrels
-from evaluation.measures.bounds import BOUNDS
+from evaluation.measures.formulas import BOUNDS
 from evaluation.measures.registry import parse_measure, upper_bound_of
 from evaluation.runs.score import ScoringTarget, score_run
 

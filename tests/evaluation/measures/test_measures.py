@@ -137,18 +137,19 @@ def test_every_measure_describes_itself_and_knows_its_aliases() -> None:
             if family.cutoff == "none" and measure.cutoff:
                 continue
             assert parse_measure(measure.name) == measure
-            assert measure.description.endswith(".")
-            assert measure.formula
-            assert measure.source
-            for alias in measure.aliases:
-                assert parse_measure(alias) == measure
+            assert measure.family.description.endswith(".")
+            assert measure.family.definition
+            assert measure.family.source
+            for alias in family.aliases:
+                if ("{k}" in alias) == bool(measure.cutoff):
+                    assert parse_measure(alias.format(k=measure.cutoff)) == measure
 
 
 def test_the_default_measures() -> None:
     parsed = [parse_measure(name) for name in DEFAULT_MEASURES]
     assert tuple(measure.name for measure in parsed) == DEFAULT_MEASURES
     assert parsed[0].name == "nDCG@10"
-    assert [measure.name for measure in parsed if not measure.higher_is_better] == ["Hole@10"]
+    assert [measure.name for measure in parsed if not measure.family.higher_is_better] == ["Hole@10"]
     assert parse_measure("nDCG@10").trec_eval == "ndcg_cut_10"
     assert parse_measure("RR@10").trec_eval is None  # trec_eval has no cutoff for it
 

@@ -10,7 +10,7 @@ import pytest
 
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
-from evaluation.verification.comparing import ClaimedScores, Judgements, ScoringRules, verify
+from evaluation.verification.comparing import Judgements, ScoringRules, verify
 
 #: x and y are no candidates of q1, and a is none of q2.
 RUN = {"q1": "x a y b c", "q2": "a d e", "q3": "x"}
@@ -52,8 +52,6 @@ def test_places_are_counted_among_the_candidates(folder: Path) -> None:
 
 def test_the_second_computation_passes_over_the_same_documents(folder: Path) -> None:
     found = scored(folder, candidates_only=True)
-    claimed = ClaimedScores(
-        list(MEASURES), found.query_ids, found.per_query, found.means, found.missing_queries, 9
-    )
+    claimed = found.claimed()
     text, judged = (folder / "run.txt").read_bytes(), Judgements((folder / "qrels.txt").read_bytes())
     verify(io.BytesIO(text), judged, claimed, ScoringRules(candidates_only=True), "00")

@@ -18,7 +18,6 @@ from evaluation.runs.pooling import draw_pool
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.runs.top_documents import first_documents
 from evaluation.verification.comparing import (
-    ClaimedScores,
     Judgements,
     ScoresDiffer,
     ScoringRules,
@@ -76,9 +75,7 @@ def test_scores_are_those_of_the_run_without_the_excluded_documents(
     }
     assert not any(excluded.get(query, set()).intersection(names) for query, names in first.items())
 
-    claimed = ClaimedScores(
-        list(COMPARED), scored.query_ids, scored.per_query, scored.means, scored.missing_queries, 0
-    )
+    claimed = scored.claimed()
     text = "".join(
         f"{query} 0 {name} {grade}\n" for query, of in graded.items() for name, grade in of.items()
     )
@@ -116,7 +113,7 @@ def test_the_second_computation_finds_scores_made_without_the_list(folder: Path)
     scored = score_run(
         folder / "run.txt", ScoringTarget(Qrels.from_dict({"1": {"c": 1}}), hidden=False), ["RR"]
     )
-    claimed = ClaimedScores(["RR"], scored.query_ids, scored.per_query, scored.means, 0, 6)
+    claimed = scored.claimed()
     rules = ScoringRules(excluded={"1": {"a"}})
     with (folder / "run.txt").open("rb") as text, pytest.raises(ScoresDiffer):
         verify(text, Judgements(b"1 0 c 1\n"), claimed, rules, "00")

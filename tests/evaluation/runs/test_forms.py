@@ -11,11 +11,10 @@ import pytest
 
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.forms import recognize, trec_text
-from evaluation.runs.naming import first_tag
 from evaluation.runs.score import ScoringTarget, score_run
-from evaluation.runs.stored import IndexedRun
+from evaluation.runs.stored import IndexedRun, first_tag
 from evaluation.runs.top_documents import first_documents
-from evaluation.verification.run_text import read_rankings
+from evaluation.verification.comparing import ScoringRules, read_rankings
 from tests.evaluation.runs.checking import GOOD, check, only
 
 #: The same two rankings in every form. `a"b` has to be quoted in CSV.
@@ -121,9 +120,7 @@ def test_every_reader_reads_the_same_rankings(tmp_path: Path, form: str, compres
     IndexedRun.write(path, tmp_path / "stored")
     assert {query: IndexedRun(tmp_path / "stored").documents(query)[0] for query in RANKINGS} == RANKINGS
     with trec_text(path) as (_, text):
-        rankings = read_rankings(
-            text, RANKINGS, few=False, drop_self_matches=False, maximum_depth=9, after_block=lambda: None
-        )
+        rankings = read_rankings(text, RANKINGS, ScoringRules(maximum_depth=9), few=False)
     assert {query: list(names) for query, names in rankings.items()} == RANKINGS
 
 

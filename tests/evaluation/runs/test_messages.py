@@ -11,7 +11,10 @@ import pytest
 import zstandard
 
 from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.problems import PROBLEM_CODES
 from evaluation.judgements.qrels import Qrels
+from evaluation.kernel.layout import BLANK, NOTED
+from evaluation.runs.problems import check_registered
 from tests.evaluation.runs.checking import GOOD, check, only, run_of
 
 
@@ -120,3 +123,18 @@ def test_a_wrong_checksum_alone_is_not_said_to_be_data_that_does_not_expand(
     problem = only(check(tmp_path, bytes(content)))
     assert problem.code == "compression"
     assert problem.message.endswith("data is damaged: it expands to something else than was compressed")
+
+
+def test_a_problem_that_the_kernel_counts_is_registered_with_its_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is forgotten fails at import, and is named."""
+    reported = [PROBLEM_CODES[name] for name in NOTED if name != BLANK]
+    check_registered(NOTED, reported)
+    with pytest.raises(LookupError, match="not both: a_new_one"):
+        check_registered((*NOTED, "a_new_one"), reported)
+    with pytest.raises(LookupError, match="not both: ties"):
+        check_registered([name for name in NOTED if name != "ties"], reported)
+    monkeypatch.setattr(PROBLEM_CODES["score"], "message", "")
+    with pytest.raises(LookupError, match="register a message for reports of score"):
+        check_registered(NOTED, reported)

@@ -15,8 +15,15 @@ from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.statistics.bootstrap import intervals
 from evaluation.statistics.comparison import compare_paired, count_wins
-from evaluation.statistics.correction import corrected_pairs, holm, rank_intervals
-from evaluation.statistics.randomisation import PermutedSums, exact_p, hoeffding_bound, randomisation_test
+from evaluation.statistics.randomisation import (
+    PermutedSums,
+    corrected_pairs,
+    exact_p,
+    hoeffding_bound,
+    holm,
+    randomisation_test,
+    rank_intervals,
+)
 from tests.evaluation.real_collections import SHARED
 
 Values = NDArray[np.float64]

@@ -8,7 +8,8 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.verification.references import REFERENCES, RankedQuery
+from evaluation.verification import references
+from evaluation.verification.references import RankedQuery
 
 grades = st.lists(st.integers(0, 3), min_size=1, max_size=12)
 #: Documents by their place among the judged ones; those from 12 on are not judged.
@@ -37,7 +38,7 @@ def test_capped_recall_is_recall_or_precision(
     """Recall where all relevant documents fit into the first k, precision where they do not."""
     relevant = sum(grade >= level for grade in judged)
     same = f"recall.{k}" if relevant <= k else f"P.{k}"
-    value = REFERENCES["R_cap"](ranking_of(judged, documents), k, level)
+    value = references.capped_recall(ranking_of(judged, documents), k, level)
     assert value == pytest.approx(trec_eval(judged, documents, same, level), abs=1e-12)
 
 
@@ -46,7 +47,7 @@ def test_capped_recall_is_recall_or_precision(
 def test_exponential_gain_is_the_grade_where_grades_are_binary(
     judged: list[int], documents: list[int], k: int | None
 ) -> None:
-    value = REFERENCES["nDCG(dcg='exp-log2')"](ranking_of(judged, documents), k, 1)
+    value = references.exponential_ndcg(ranking_of(judged, documents), k, 1)
     same = "ndcg" if k is None else f"ndcg_cut.{k}"
     assert value == pytest.approx(trec_eval(judged, documents, same), abs=1e-12)
 
@@ -58,14 +59,14 @@ def test_shares_of_judged_documents(judged: list[int], documents: list[int], k: 
     query = ranking_of(judged, documents)
     shown = min(k, len(documents))
     of_judged = trec_eval([1] * len(judged), documents, f"P.{k}") * k / shown
-    assert REFERENCES["Judged"](query, k, 1) == pytest.approx(of_judged, abs=1e-12)
-    assert REFERENCES["Hole"](query, k, 1) == pytest.approx(1 - of_judged, abs=1e-12)
+    assert references.judged_share(query, k, 1) == pytest.approx(of_judged, abs=1e-12)
+    assert references.hole(query, k, 1) == pytest.approx(1 - of_judged, abs=1e-12)
     elsewhere = sum(each >= 16 for each in documents[:k]) / shown
-    assert REFERENCES["Hole(beir)"](query, k, 1) == pytest.approx(elsewhere, abs=1e-12)
+    assert references.hole_anywhere(query, k, 1) == pytest.approx(elsewhere, abs=1e-12)
 
 
 def test_exponential_gain_by_hand() -> None:
     query = ranking_of([2, 1, 0], [1, 20, 0])
     dcg = 1 / np.log2(2) + 3 / np.log2(4)
     ideal = 3 / np.log2(2) + 1 / np.log2(3)
-    assert REFERENCES["nDCG(dcg='exp-log2')"](query, 10, 1) == pytest.approx(dcg / ideal, abs=1e-12)
+    assert references.exponential_ndcg(query, 10, 1) == pytest.approx(dcg / ideal, abs=1e-12)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ from hypothesis import strategies as st
 from evaluation.core.order import trec_order
 from evaluation.kernel import building
 from evaluation.kernel.library import library
-from evaluation.measures.registry import FAMILIES, parse_measure
+from evaluation.measures.formulas import f1, precision
+from evaluation.measures.registry import FAMILIES, Family, parse_measure
 from evaluation.runs.forms import trec_text
-from evaluation.verification import comparing, run_text
-from evaluation.verification.comparing import Judgements, ScoresDiffer
-from evaluation.verification.run_text import best_first, read_rankings
+from evaluation.verification import comparing, references
+from evaluation.verification.comparing import Judgements, ScoresDiffer, best_first, read_rankings
+from evaluation.verification.references import PytrecEval
 from tests.evaluation.verification.faults import FAULTS
 from tests.evaluation.verification.verified import MEASURES, claimed_of, scored_of, verified
 
@@ -87,13 +89,37 @@ def test_right_scores_pass(tmp_path: Path, seed: int, level: int, drop: bool, de
     verified(run, qrels, claimed_of(scored_of(run, qrels, MEASURES, rules)), rules)
 
 
-def test_every_measure_of_the_site_can_be_verified() -> None:
+def test_every_measure_of_the_site_is_verified_here() -> None:
     named = {parse_measure(name).family.key for name in MEASURES}
-    assert set(FAMILIES) <= named, (
-        "give the new measure a reference, or pytrec_eval's name, and its place in MEASURES"
-    )
-    with pytest.raises(ScoresDiffer, match="cannot be verified"):
-        comparing._Measure.of("Unheard@10", 1)
+    assert set(FAMILIES) <= named, "give the new measure its place in MEASURES"
+
+
+@pytest.mark.parametrize(
+    ("verifier", "cutoff"),
+    [(None, "required"), (PytrecEval("ndcg"), "required"), (PytrecEval("ndcg"), "optional"),
+     (PytrecEval(at_cutoff="P_{k}"), "none")],
+)  # fmt: skip
+def test_a_measure_that_cannot_be_verified_is_not_registered(
+    verifier: Any, cutoff: Literal["required", "optional", "none"]
+) -> None:
+    with pytest.raises(ValueError, match=r"the measure unheard\(\) has no verifier"):
+        Family("Unheard", precision, verifier, "", "", "", cutoff)
+
+
+def test_the_registration_of_a_measure_demands_its_verifier() -> None:
+    with pytest.raises(TypeError, match="verifier"):
+        Family(name="Unheard", formula=precision, description="", definition="", source="", cutoff="none")  # type: ignore[call-arg]
+
+
+def test_a_registered_measure_is_scored_and_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One entry of the registry is all that a measure needs."""
+    family = Family("Unheard", f1, references.f1, "", "", "", "required")
+    monkeypatch.setitem(FAMILIES, family.key, family)
+    run, qrels = collection(tmp_path)
+    claimed = claimed_of(scored_of(run, qrels, ["Unheard@5"]))
+    verified(run, qrels, claimed)
+    claimed.per_query[0, 0] += 1
+    assert noticed(run, qrels, claimed)
 
 
 # --- formulas
@@ -266,22 +292,15 @@ def test_lines_of_some_queries_are_found_wherever_they_stand(seed: int, block: i
     wanted = chance.sample(names, 3)
     expected = {query: {each[1]: each[2] for each in lines if each[0] == query} for query in wanted}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_text, "_BLOCK", block)
-        patch.setattr(run_text, "_FILTERED_BLOCK", block)
+        patch.setattr(comparing, "_BLOCK", block)
+        patch.setattr(comparing, "_FILTERED_BLOCK", block)
         for few in (False, True):
             assert rankings(("\ufeff# ours\n#\n" + text).encode(), wanted, few) == expected
 
 
-def rankings(text: bytes, queries: list[str], few: bool = False, depth: int = 100) -> run_text.Rankings:
+def rankings(text: bytes, queries: list[str], few: bool = False, depth: int = 100) -> comparing.Rankings:
     with trec_text(text) as (_, lines):
-        return read_rankings(
-            lines,
-            queries,
-            few=few,
-            drop_self_matches=False,
-            maximum_depth=depth,
-            after_block=lambda: None,
-        )
+        return read_rankings(lines, queries, comparing.ScoringRules(maximum_depth=depth), few=few)
 
 
 def test_predictions_are_read(tmp_path: Path) -> None:
@@ -307,16 +326,16 @@ def test_the_order_is_the_sites(ranked: dict[str, str], count: int) -> None:
 
 def test_a_deep_query_does_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each block only the best are kept, and those are right."""
-    monkeypatch.setattr(run_text, "_BLOCK", 200)
+    monkeypatch.setattr(comparing, "_BLOCK", 200)
     most = 0
-    cut = run_text.best_first
+    cut = comparing.best_first
 
     def watched(ranked: dict[str, float], count: int) -> list[str]:
         nonlocal most
         most = max(most, len(ranked))
         return cut(ranked, count)
 
-    monkeypatch.setattr(run_text, "best_first", watched)
+    monkeypatch.setattr(comparing, "best_first", watched)
     numbers = list(range(2000))
     random.Random(1).shuffle(numbers)
     text = "".join(f"1 Q0 d{number} 1 {number} t\n" for number in numbers)
@@ -364,7 +383,7 @@ def test_of_a_long_run_a_tenth_of_the_queries_is_verified(
         for row in (right.query_ids.index(query) for query in (*every[:3], *right.query_ids[:9])):
             wrong = right.per_query.copy()
             wrong[row] += 0.5
-            means = {name: float(each.mean()) for name, each in zip(right.measures, wrong.T, strict=True)}
+            means = {one.name: float(each.mean()) for one, each in zip(right.measures, wrong.T, strict=True)}
             try:
                 verified(run, qrels, replace(right, per_query=wrong, means=means), sha256=sha256)
             except ScoresDiffer:

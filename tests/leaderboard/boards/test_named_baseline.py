@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from evaluation.runs.naming import run_name
+from evaluation.runs.stored import run_name
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Team
 from leaderboard.systems.records import house_system
 from tests.leaderboard.entries import make_system, score, scored_dataset

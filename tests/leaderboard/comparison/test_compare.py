@@ -13,8 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from evaluation.statistics.correction import holm
-from evaluation.statistics.randomisation import randomisation_test
+from evaluation.statistics.randomisation import holm, randomisation_test
 from leaderboard.comparison.selection import MOST_SYSTEMS, entries_of_systems
 from leaderboard.comparison.table import compare
 from leaderboard.core.cache.pages import clear_page_cache

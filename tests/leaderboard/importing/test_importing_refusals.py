@@ -20,7 +20,7 @@ from leaderboard.core.audit import acting
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import ZIP_POLICY
-from leaderboard.importing.collections.splits import NOT_COMPARED, shared_pairs
+from leaderboard.importing.collections.twins import NOT_COMPARED, shared_pairs
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, DatasetVersion, WorkRequest
 from tests.factories import make_a_curator, make_user

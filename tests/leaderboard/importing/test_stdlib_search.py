@@ -120,8 +120,8 @@ def test_words_of_a_name() -> None:
 
 def test_the_collection_of_this_python(built: StdlibSearch) -> None:
     corpus, queries = check_corpus(built.corpus_path), check_queries(built.queries_path)
-    assert 8_000 < corpus.documents == built.documents < 25_000
-    assert queries.queries == built.queries == 300
+    assert 8_000 < corpus.records == built.documents < 25_000
+    assert queries.records == built.queries == 300
     assert 5 <= queries.mean_words <= 30
     assert platform.python_version() in built.version
 

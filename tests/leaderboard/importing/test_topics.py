@@ -12,7 +12,7 @@ import pytest
 from django.core.management import call_command
 
 from leaderboard.core.audit import acting
-from leaderboard.datasets.files import open_file
+from leaderboard.core.storage.store import Area, local_path
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
@@ -53,8 +53,8 @@ def offered(imported: ImportResult) -> dict[str, tuple[str, str]]:
     files = imported.version.files.filter(kind__in=["queries", "all_queries"])
     contents = {}
     for file in files:
-        with open_file(file) as stream:
-            contents[file.name] = (file.description, gzip.decompress(stream.read()).decode())
+        stored = local_path(Area.FILES, file.sha256).read_bytes()
+        contents[file.name] = (file.description, gzip.decompress(stored).decode())
     return contents
 
 

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from evaluation.statistics.comparison import compare_paired
-from evaluation.statistics.correction import holm
+from evaluation.statistics.randomisation import holm
 from leaderboard.boards.columns.significance import CALLED
 from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed
