@@ -35,7 +35,7 @@ from submissions.queue.heartbeat import delete_silent_workers
 from submissions.queue.process import AT_WORK, own_queues, refusal, worker_name
 from submissions.queue.queue import WORK, create_requested_jobs, reap, wake_waiting_queues
 from submissions.quotas.ledger import settle_requested
-from submissions.sandbox.leftovers import kill_leftovers
+from submissions.sandbox.processes import kill_leftovers
 
 logger = logging.getLogger(__name__)
 

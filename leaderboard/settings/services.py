@@ -184,10 +184,8 @@ INDEX_CACHE_BYTES = env.int("INDEX_CACHE_BYTES", default=50 * 2**30)
 #: What a host of workers alone may have of the store that `STORE_STORAGE` shares, in bytes; 0: everything stays.
 STORE_COPIES_BYTES = env.int("STORE_COPIES_BYTES", default=0)
 
-#: auto (the first of bwrap and docker that works), bwrap, docker, or none (staff on this machine only).
+#: auto (bwrap), bwrap, or none (staff on this machine only).
 SANDBOX = env.str("SANDBOX", default="auto")
-#: The image that the docker sandbox runs.
-SANDBOX_IMAGE = env.str("SANDBOX_IMAGE", default="runboard")
 #: A control group, version 2, whose children have memory.max and pids.max; empty: the worker's own.
 SANDBOX_CGROUP = env.str("SANDBOX_CGROUP", default="")
 #: What one model may use: memory, wall clock, bytes written (index and run), and cores.

@@ -9,24 +9,19 @@ from django.core.exceptions import ImproperlyConfigured
 
 from submissions.sandbox.backends import Backend, SandboxLimits, SandboxUnavailable, UnprotectedBackend
 from submissions.sandbox.bubblewrap import Bubblewrap
-from submissions.sandbox.docker import Docker
 from submissions.sandbox.running import SandboxOutcome, run_job
 
 __all__ = ["Backend", "SandboxLimits", "SandboxOutcome", "SandboxUnavailable", "backend", "run_job"]
 
-_ISOLATING: tuple[type[Backend], ...] = (Bubblewrap, Docker)
-_NAMED: dict[str, type[Backend]] = {"bwrap": Bubblewrap, "docker": Docker, "none": UnprotectedBackend}
+_BACKENDS: dict[str, type[Backend]] = {"auto": Bubblewrap, "bwrap": Bubblewrap, "none": UnprotectedBackend}
 
 
 @cache
 def backend() -> Backend:
-    """What SANDBOX names; with "auto" the first that works, never "none". Tried once in each process.
+    """Return the backend that SANDBOX names; "auto" is never "none". It is tried once in each process.
 
-    Where nothing works the answer says why (`reason`) and what would help (`remedy`), and runs nothing.
+    A backend that does not work gives the reason (`reason`) and the solution (`remedy`), and runs nothing.
     """
-    if settings.SANDBOX != "auto":
-        if settings.SANDBOX not in _NAMED:
-            raise ImproperlyConfigured(f"SANDBOX is auto, {', '.join(_NAMED)}; not {settings.SANDBOX!r}.")
-        return _NAMED[settings.SANDBOX]()
-    candidates = [kind() for kind in _ISOLATING]
-    return next((candidate for candidate in candidates if candidate.available), candidates[0])
+    if settings.SANDBOX not in _BACKENDS:
+        raise ImproperlyConfigured(f"SANDBOX is {', '.join(_BACKENDS)}; not {settings.SANDBOX!r}.")
+    return _BACKENDS[settings.SANDBOX]()

@@ -195,10 +195,8 @@ class Backend(ABC):
     """A way to contain a program. `available` is found out once, by running something in it."""
 
     name: str
-    #: Whether it keeps a hostile program in.
+    #: Whether it keeps a hostile program in, which then sees mounts at paths of our choice.
     isolates = True
-    #: Whether the program sees mounts at paths of our choice.
-    moves_paths = True
     #: The command that installs or enables it.
     remedy: str
 
@@ -256,19 +254,13 @@ class UnprotectedBackend(Backend):
 
     name = "none"
     isolates = False
-    moves_paths = False
     remedy = ""
 
     def probe(self) -> str:
         return ""
 
     def start(self, program: Program) -> SandboxedProcess:
-        command = launch_command(
-            program,
-            user=None,
-            address_space=not program.cuda,
-            processes=threads_of_user(os.geteuid()) + program.limits.most_processes,
-        )
+        command = launch_command(program, user=None, address_space=not program.cuda)
         return SandboxedProcess(open_process(command, env=dict(program.environment))).greet()
 
 
@@ -283,18 +275,17 @@ def interpreter() -> tuple[str, ...]:
     return (sys.executable, "-I", "-B")
 
 
-def launch_command(
-    program: Program, *, user: int | None, address_space: bool, processes: int | None
-) -> list[str]:
-    """The program's command with the launcher before it.
+def launch_command(program: Program, *, user: int | None, address_space: bool) -> list[str]:
+    """Return the program's command with the launcher before it.
 
-    `user` is whom to become; `address_space` whether memory is limited through RLIMIT_AS, `processes` the
-    RLIMIT_NPROC where that is what limits them.
+    Args:
+        program: the program.
+        user: the user to become; None remains the present one.
+        address_space: whether RLIMIT_AS limits memory.
     """
     limits = program.limits
     numbers = {"CORE": 0, "FSIZE": limits.output_bytes, "NOFILE": limits.open_files}
-    if processes is not None:
-        numbers["NPROC"] = processes
+    numbers["NPROC"] = threads_of_user(os.geteuid() if user is None else user) + limits.most_processes
     if address_space:
         numbers["AS"] = address_space_for(limits)
     plan = {"limits": numbers, "uid": user, "caches": dict(program.caches)}

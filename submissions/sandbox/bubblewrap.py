@@ -5,30 +5,31 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import secrets
 import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from django.conf import settings
 
-from submissions.sandbox import leftovers, seccomp
+from submissions.sandbox import seccomp
 from submissions.sandbox.backends import (
     NOBODY,
     Backend,
     Program,
     SandboxedProcess,
+    SandboxLimits,
     SandboxUnavailable,
     launch_command,
     open_process,
 )
-from submissions.sandbox.cgroups import ControlGroup
-from submissions.sandbox.processes import threads_of_user
+from submissions.sandbox.processes import process_mark
 
 #: What a program needs of the system: libraries, and how the loader finds them. No other part of /etc.
 _SYSTEM = ("/usr",)
@@ -42,6 +43,105 @@ _SETUP = 60.0
 _CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
 #: What the kernel tells of the machine, and no model needs.
 _HIDDEN = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys")
+_CGROUPS = Path("/sys/fs/cgroup")
+#: Seconds that the kernel is given to let go of a group whose processes are dead.
+_REMOVAL = 1.0
+
+
+class ControlGroup:
+    """A sandbox's own control groups, where the worker may make any: the kernel then enforces the limits.
+
+    Version 2 needs a folder whose children have memory.max and pids.max (`Delegate=yes` in systemd, with the worker in
+    a sibling group); SANDBOX_CGROUP names it. Version 1 needs root, and has one folder for each controller. Without
+    any, RLIMIT_AS and the parent's own counting remain.
+    """
+
+    def __init__(self, limits: SandboxLimits) -> None:
+        self.folders: list[Path] = []
+        self.limits_memory = False
+        self.limits_processes = False
+        name = f"runboard-{secrets.token_hex(6)}"
+        for parent in _parents():
+            self._try(parent / name, limits)
+
+    def _try(self, folder: Path, limits: SandboxLimits) -> None:
+        """Make the folder and set its limits; leave nothing where that does not work."""
+        try:
+            folder.mkdir()
+        except OSError:
+            return
+        processes = not self.limits_processes and _write(folder / "pids.max", limits.most_processes)
+        memory = not self.limits_memory and (
+            _write(folder / "memory.max", limits.memory_bytes)
+            or _write(folder / "memory.limit_in_bytes", limits.memory_bytes)
+        )
+        if not processes and not memory:
+            with suppress(OSError):
+                folder.rmdir()
+            return
+        # Without these, what does not fit goes to the swap space, or takes the machine's other processes along.
+        _write(folder / "memory.swap.max", 0)
+        _write(folder / "memory.oom.group", 1)
+        self.folders.append(folder)
+        self.limits_memory |= memory
+        self.limits_processes |= processes
+
+    def add(self, processes: Sequence[int]) -> None:
+        """Put processes, and all that they start from now on, into the group."""
+        for folder in self.folders:
+            for process in processes:
+                _write(folder / "cgroup.procs", process)
+
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel ended a process for want of memory."""
+        for folder in self.folders:
+            for name in ("memory.events", "memory.oom_control"):
+                with suppress(OSError):
+                    counts = dict(line.split() for line in (folder / name).read_text().splitlines())
+                    if int(counts.get("oom_kill", 0)):
+                        return True
+        return False
+
+    def remove(self) -> None:
+        """Take the groups away; their processes are dead."""
+        deadline = time.monotonic() + _REMOVAL
+        for folder in self.folders:
+            while folder.exists():
+                try:
+                    folder.rmdir()
+                except OSError:
+                    if time.monotonic() > deadline:
+                        break
+                    time.sleep(0.01)
+
+
+def _parents() -> list[Path]:
+    """Where groups may be made: SANDBOX_CGROUP, or our own groups."""
+    if settings.SANDBOX_CGROUP:
+        return [Path(settings.SANDBOX_CGROUP)]
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        names = controllers.split(",")
+        if controllers == "":
+            found.append(_CGROUPS / path.lstrip("/"))
+        elif "memory" in names or "pids" in names:
+            found.append(_CGROUPS / controllers / path.lstrip("/"))
+    return found
+
+
+def _write(file: Path, value: int) -> bool:
+    """Write to a control file that exists; whether that worked."""
+    try:
+        with file.open("r+") as control:
+            control.write(str(value))
+    except OSError:
+        return False
+    return True
 
 
 class _BubblewrapProcess(SandboxedProcess):
@@ -100,12 +200,8 @@ class Bubblewrap(Backend):
         is_root = os.geteuid() == 0
         user = NOBODY if is_root else None
         group = ControlGroup(program.limits)
-        command = launch_command(
-            program,
-            user=user,
-            address_space=not group.limits_memory and not program.cuda,
-            processes=threads_of_user(os.geteuid() if user is None else user) + program.limits.most_processes,
-        )
+        address_space = not group.limits_memory and not program.cuda
+        command = launch_command(program, user=user, address_space=address_space)
         try:
             return self._start(program, [*arguments(program, is_root=is_root), "--", *command], group)
         except BaseException:
@@ -124,7 +220,7 @@ class Bubblewrap(Backend):
             process = open_process(
                 [self._binary, *map(str, descriptors), *arguments],
                 pass_fds=(filter_file, info_write, block_read),
-                env=leftovers.process_mark(),
+                env=process_mark(),
             )
             os.close(info_write)
             info_write = -1

@@ -196,7 +196,7 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
     mounts: list[Mount] = []
 
     def place(source: Path, target: str, *, writable: bool = False) -> Path:
-        mount = Mount(source.resolve(), target if backend.moves_paths else str(source.resolve()), writable)
+        mount = Mount(source.resolve(), target if backend.isolates else str(source.resolve()), writable)
         mounts.append(mount)
         return Path(mount.target)
 
@@ -230,7 +230,7 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
     copied = {
         str(place(source, f"/in/cache/{name}")): f"{CACHE}/{name}"
         for name, source in caches.items()
-        if backend.moves_paths and source.is_dir() and source != Path()
+        if backend.isolates and source.is_dir() and source != Path()
     }
     return Program(
         command=command,
@@ -244,9 +244,9 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
 
 def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str, str]:
     """All variables that the child has: none of ours, except where there is no sandbox and the caches are ours."""
-    scratch = "/tmp" if backend.moves_paths else str(folder)  # noqa: S108
+    scratch = "/tmp" if backend.isolates else str(folder)  # noqa: S108
     kernel, numba = f"{CACHE}/kernel", f"{CACHE}/numba"
-    if not backend.moves_paths:
+    if not backend.isolates:
         kernel, numba = str(cache_folder()), os.environ.get("NUMBA_CACHE_DIR", f"{folder}/numba")
     made = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",

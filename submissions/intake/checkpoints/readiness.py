@@ -63,7 +63,7 @@ def _ready_unprotected(person: User, *, local: bool, asleep: bool) -> Readiness:
     return Readiness(
         False,
         "Models run here without a sandbox (SANDBOX=none), which is for staff alone, on the machine itself.",
-        "The operator sets SANDBOX=auto, with bubblewrap or docker installed.",
+        "The operator sets SANDBOX=auto, with bubblewrap installed.",
         unprotected=True,
         asleep=asleep,
     )

@@ -52,7 +52,7 @@ class Broken(Backend):
 def broken(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
     """The only sandbox of this machine does not work."""
     settings.SANDBOX = "auto"
-    monkeypatch.setattr(sandbox, "_ISOLATING", (Broken,))
+    monkeypatch.setitem(sandbox._BACKENDS, "auto", Broken)
     monkeypatch.setattr(Broken, "installed", False)
     capability.reset_own_capability()
     yield

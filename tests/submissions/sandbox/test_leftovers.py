@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from submissions.sandbox import leftovers
+from submissions.sandbox import processes
 from submissions.sandbox.backends import Backend, Program, interpreter
 from tests.submissions.sandboxes import SMALL
 
@@ -55,7 +55,7 @@ print(json.dumps(workers))
 
 def marked_by(owners: set[str]) -> list[int]:
     """The processes of this machine that carry the mark of one of these."""
-    prefix = f"{leftovers._NAME}={leftovers._namespace()}/".encode()
+    prefix = f"{processes._MARK}={processes._namespace()}/".encode()
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -83,7 +83,7 @@ def test_workers_killed_while_they_start_a_sandbox_leave_nothing(
     assert len(workers) == number
     left = len(marked_by(workers))
     print(f"{len(workers)} workers were killed, and left {left} processes")
-    leftovers.kill_leftovers()
+    processes.kill_leftovers()
     deadline = time.monotonic() + 120
     while marked_by(workers):  # what has been killed takes a moment to be gone
         assert time.monotonic() < deadline
@@ -104,20 +104,20 @@ def test_only_what_the_dead_left_is_ended(
 ) -> None:
     """Not what somebody alive is starting, nor what another numbering's process of the same number is."""
     owner = subprocess.Popen(["sleep", "600"])
-    numbering, moment = leftovers._namespace(), leftovers._start_time(owner.pid)
-    mine = leftovers.process_mark()
+    numbering, moment = processes._namespace(), processes._start_time(owner.pid)
+    mine = processes.process_mark()
     marks = {
         "left": f"{numbering}/{owner.pid}/{moment}",
         "elsewhere": f"another start/pid:[1]/{owner.pid}/{moment}",
         "reused": f"{numbering}/{os.getpid()}/1",
         "strange": f"{numbering}/x/{moment}",
     }
-    for environment in (mine, {}, *({leftovers._NAME: text} for text in marks.values())):
+    for environment in (mine, {}, *({processes._MARK: text} for text in marks.values())):
         sleepers.append(subprocess.Popen(["sleep", "600"], env=environment))
     ours, plain, left, elsewhere, reused, strange = sleepers
     owner.kill()  # not waited for: what is left of it has its number still
     os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
-    assert leftovers.kill_leftovers() >= 2
+    assert processes.kill_leftovers() >= 2
     assert left.wait(timeout=120) == reused.wait(timeout=120) == -signal.SIGKILL
     assert [process.poll() for process in (ours, plain, elsewhere, strange)] == [None] * 4
     owner.wait()
@@ -126,7 +126,7 @@ def test_only_what_the_dead_left_is_ended(
 def test_a_sandbox_at_work_is_left_alone(bubblewrap: Backend) -> None:
     """Its worker is alive."""
     contained = bubblewrap.start(Program(command=(*interpreter(), "-c", "input()"), limits=SMALL))
-    leftovers.kill_leftovers()
+    processes.kill_leftovers()
     assert contained.process.communicate(b"\n", timeout=60)[1] == b""
     assert contained.process.returncode == 0
     contained.kill()

@@ -17,7 +17,7 @@ from submissions.models import Job, State
 from submissions.queue import lease as leases
 from submissions.queue.lease import Lease
 from submissions.queue.queue import claim, extend_lease, reap
-from submissions.sandbox import docker, running
+from submissions.sandbox import running
 from submissions.sandbox.backends import Backend
 from submissions.sandbox.machine_lock import WAITING, MachineLock
 from tests.factories import make_dataset, make_job
@@ -199,24 +199,3 @@ def test_a_lease_knows_how_long_its_job_waited(monkeypatch: pytest.MonkeyPatch) 
     for now[0], stage in ((10.0, "loading"), (15.0, WAITING), (40.0, WAITING), (100.0, "measuring")):
         lease.report_stage(stage, 0.0)
     assert lease.waited == 85.0
-
-
-DOCKER = """#!/bin/sh
-echo "$1" >> "$(dirname "$0")/asked"
-if [ "$1" = run ]; then echo '?'; exec sleep 60; fi
-"""
-
-
-def test_docker_pauses_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client's own process is not what runs; and what is paused is let go before it is killed."""
-    client = tmp_path / "docker"
-    client.write_text(DOCKER)
-    client.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    contained = docker.Docker().start(docker.Program(command=("true",), limits=SMALL))
-    assert contained.stop()
-    assert contained.is_stopped()
-    contained.kill()
-    contained.close()
-    asked = (tmp_path / "asked").read_text().split()
-    assert asked == ["run", "pause", "unpause", "kill"]
