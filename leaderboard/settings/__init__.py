@@ -149,8 +149,8 @@ DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
 UPLOADS_PER_PERSON = 20
 UPLOAD_BYTES_PER_PERSON = CHECKPOINT_PIECES_LIMIT_BYTES
 UPLOAD_LIFETIME_SECONDS = 24 * 3600
-#: How many of these one web process takes at once: two less than its threads, so that readers are served meanwhile.
-PIECES_AT_ONCE = env.int("PIECES_AT_ONCE", default=2)
+#: Pieces that one web process receives at once. gunicorn's configuration sets it to two fewer than the threads.
+PIECES_AT_ONCE = 2
 #: How many datasets a team's models may be run on from midnight to midnight, UTC.
 MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
 #: How many files for hidden datasets may be refused to a person in such a day; more are not read.

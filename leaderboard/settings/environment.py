@@ -141,7 +141,6 @@ SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 #: Whether the site is the one-command default, reachable from this machine only.
 EMBEDDED = "ALLOWED_HOSTS" not in os.environ
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
-CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SITE_NAME = env.str("SITE_NAME", default="Runboard")
 #: The operator's logo, an SVG or PNG file in place of the mark; None: the mark.
 SITE_LOGO = Path(_logo) if (_logo := env.str("SITE_LOGO", default="")) else None
@@ -152,6 +151,7 @@ except ValueError as error:
     raise ImproperlyConfigured(str(error)) from error
 #: `https://host`: the address that pages, feeds and exports write; empty: the one by which a visitor came.
 SITE_ADDRESS = site_address(env.str("SITE_ADDRESS", default=""))
+CSRF_TRUSTED_ORIGINS = [SITE_ADDRESS] if SITE_ADDRESS else []
 #: The operator's pages by name, each a Markdown file. Privacy without one (None) says what the software keeps; terms
 #: and contact are the operator's alone.
 SITE_PAGES = {

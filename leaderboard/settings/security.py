@@ -198,10 +198,9 @@ SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.elsewhere.ElsewhereSignup
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
 
 # --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
-#: A file of SHA-1 hashes of known passwords, sorted, one a line (`HASH` or `HASH:COUNT`); empty: none.
-BREACHED_PASSWORDS_FILE = env.str("BREACHED_PASSWORDS_FILE", default="")
-#: Whether new passwords are looked up at haveibeenpwned.com, by five of forty digits of their hash.
-BREACHED_PASSWORDS = env.bool("BREACHED_PASSWORDS", default=False)
+#: How new passwords are looked up: `off`, `on` (at haveibeenpwned.com, by five of forty digits of their SHA-1), or the
+#: path of a sorted file of SHA-1 hashes, one a line (`HASH` or `HASH:COUNT`).
+BREACHED_PASSWORDS = env.str("BREACHED_PASSWORDS", default="off")
 _OURS = "submissions.accounts.passwords"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"{_OURS}.SimilarityValidator", "OPTIONS": {"user_attributes": ("email", "name")}},

@@ -79,16 +79,17 @@ class KnownPasswordValidator(CommonPasswordValidator):
 
     def get_help_text(self) -> str:
         """What a form says of it."""
-        checked = settings.BREACHED_PASSWORDS or settings.BREACHED_PASSWORDS_FILE
+        checked = settings.BREACHED_PASSWORDS != "off"
         return f"Not one of those that many use{', nor one that was stolen elsewhere' if checked else ''}."
 
 
 def is_breached(password: str) -> bool:
-    """Whether the file or the service that the settings name knows it; False where neither answers, which is logged."""
+    """Return whether the service or file of BREACHED_PASSWORDS knows the password. Log and return False on errors."""
+    source = settings.BREACHED_PASSWORDS
+    if source == "off":
+        return False
     digest = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest().upper()
-    if settings.BREACHED_PASSWORDS_FILE and _in_file(Path(settings.BREACHED_PASSWORDS_FILE), digest):
-        return True
-    return bool(settings.BREACHED_PASSWORDS) and _in_range(digest)
+    return _in_range(digest) if source == "on" else _in_file(Path(source), digest)
 
 
 def _in_file(path: Path, digest: str) -> bool:
@@ -107,7 +108,7 @@ def _in_file(path: Path, digest: str) -> bool:
             size = file.seek(0, os.SEEK_END)
             return from_byte(bisect_left(range(size), wanted, key=from_byte)) == wanted
     except OSError as error:
-        logger.warning("BREACHED_PASSWORDS_FILE cannot be read: %s", type(error).__name__)
+        logger.warning("the file of BREACHED_PASSWORDS cannot be read: %s", type(error).__name__)
     return False
 
 

@@ -194,7 +194,7 @@ def try_worker(root: CleanRoot, steps: list[Step], folders: dict[Path, str], log
     data = next(folder for folder, inside in folders.items() if inside == "/data")
     private = {folder: inside for folder, inside in folders.items() if inside != "/data/private"}
     command = words_of([step.text for step in steps if step.instruction == "CMD"][-1])
-    scorer = _compose()["scorer"]["command"].replace("${SCORER_PROCESSES:-2}", "1").split()
+    scorer = _compose()["scorer"]["command"].replace("--concurrency 2", "--concurrency 1").split()
     with ExitStack() as stack, log.open("w") as output:
         worker = root.start(command, private, SITE, output=output)
         stack.callback(processes.stop, worker)

@@ -11,6 +11,7 @@ import gc
 import socket
 from typing import Any
 
+from django.conf import settings
 from gunicorn.workers.gthread import ThreadWorker
 
 from leaderboard.core.http.middleware import policy_headers
@@ -48,6 +49,11 @@ def when_ready(server: Any) -> None:
         # What is loaded stays: no collection of garbage goes through it again, or copies its memory.
         gc.collect()
         gc.freeze()
+
+
+def post_worker_init(worker: Any) -> None:
+    """Leave two of the worker's threads to readers while it receives upload pieces."""
+    settings.PIECES_AT_ONCE = max(worker.cfg.threads - 2, 1)
 
 
 # The names that gunicorn reads.

@@ -59,7 +59,7 @@ def test_a_file_of_hashes_is_searched_from_end_to_end(tmp_path: Path, settings: 
     words = [f"password number {number}" for number in range(count)]
     path = tmp_path / "hashes.txt"
     path.write_text("".join(f"{each}:7\n" for each in sorted(map(sha1, words))))
-    settings.BREACHED_PASSWORDS_FILE = str(path)
+    settings.BREACHED_PASSWORDS = str(path)
     for word in words[:50]:
         with pytest.raises(ValidationError, match="stolen"):
             validate_password(word)
@@ -91,7 +91,7 @@ def pwned(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     Pwned.asked.clear()
-    settings.BREACHED_PASSWORDS = True
+    settings.BREACHED_PASSWORDS = "on"
     monkeypatch.setattr(passwords, "BREACHED_PASSWORDS_API", f"http://127.0.0.1:{server.server_port}/range/")
     yield Pwned.asked
     server.shutdown()
@@ -110,11 +110,12 @@ def test_the_service_learns_five_digits_and_no_more(pwned: list[tuple[str, str |
 def test_a_service_that_is_away_refuses_nobody(
     settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    settings.BREACHED_PASSWORDS = True
+    settings.BREACHED_PASSWORDS = "on"
     monkeypatch.setattr(passwords, "BREACHED_PASSWORDS_API", "http://127.0.0.1:1/range/")
-    settings.BREACHED_PASSWORDS_FILE = "/nowhere/at/all"
     validate_password(STOLEN)
     assert "does not answer" in caplog.text
+    settings.BREACHED_PASSWORDS = "/nowhere/at/all"
+    validate_password(STOLEN)
     assert "cannot be read" in caplog.text
     assert STOLEN not in caplog.text
 
