@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from operator import is_
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from django.utils.translation import gettext_noop as _
@@ -24,13 +23,12 @@ from leaderboard.boards.columns.measures import (
     other_column,
     private_columns,
 )
-from leaderboard.boards.columns.reported import figure_columns
+from leaderboard.boards.columns.reported import figure_columns, has_doubtful
 from leaderboard.boards.columns.significance import SignificanceColumns, any_scored, ignored_filters
 from leaderboard.boards.columns.weighted import fill_weighted
-from leaderboard.boards.dataset_notes import notes_on_results
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import DatasetFacts
-from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, filter_rows, leave_out_empty
+from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows
 from leaderboard.boards.model import (
     ABOUT,
     DELTA,
@@ -39,13 +37,11 @@ from leaderboard.boards.model import (
     Board,
     Column,
     Row,
-    Summary,
     Value,
     fill_cells,
 )
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.summary import summarise
-from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import deltas
@@ -53,6 +49,7 @@ from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.kinds import (
     CLOSED,
+    CLOSED_NOTE,
     PRIVATE,
     QUARANTINED,
     REPORTED,
@@ -62,19 +59,14 @@ from leaderboard.results.kinds import (
     ranked_in,
 )
 from leaderboard.results.significance.gaps import Gap
-from leaderboard.results.significance.statements import NOTHING_SAID, BoardStatements, differs
-from leaderboard.results.significance.types import (
-    BoardCertainty,
-    EntryCertainty,
-    MeasureCertainty,
-    verdict_of,
-)
+from leaderboard.results.significance.statements import BoardStatements, differs
+from leaderboard.results.significance.types import EntryCertainty, verdict_of
 from leaderboard.results.values import JUDGED_MEASURES, is_about_judging
 from leaderboard.systems.baselines import BM25
 
 
 class EntryLine(NamedTuple):
-    """What the cells of a row are made from: an entry, what the measure in focus is compared with, and its tests."""
+    """The source of a row's cells: an entry, the score of its baseline, and its tests."""
 
     about: EntryRow
     scores: Mapping[str, float]
@@ -97,184 +89,188 @@ class EntryLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _SharedBoard:
-    """What all views of a board by one measure share. It is remembered with the very objects that it was made of."""
+class RankedDataset:
+    """The ranked board of a dataset, with the sources of its notes."""
 
-    made_of: tuple[DatasetFacts, Mapping[int, Gap] | None, Sequence[EntryRow], BoardCertainty | None]
-    shown: Sequence[EntryRow]
-    measures: Sequence[str]
+    board: Board
+    facts: DatasetFacts
     versus: BaselineColumns
-    sure: SignificanceColumns
-    bm25: int | None
-    before_costs: Sequence[Column]
-    after_costs: Sequence[Column]
-    last: Sequence[Column]
-    rows: SharedRows
-    on_judging: Sequence[str]
+    tests: SignificanceColumns
+    costs: BoardCosts
+    gaps: Mapping[int, Gap] | None
+    notes_on_judging: Sequence[str]
+    notes_on_weights: Sequence[str]
+
+    @property
+    def scored(self) -> bool:
+        """Whether any row was scored on judgments of the dataset itself."""
+        return self.facts.qrels_id is not None and any_scored(self.board.rows, self.board.measure)
+
+    def view(self, state: BoardState) -> Board:
+        """Return the view of the board. Raises UnknownChoice for a column that it does not have."""
+        board, hidden = apply_view(self.board, state, self.board.measure), self.facts.hidden
+        notes = [
+            *self._notes_on_results(board),
+            *([REVEALED] if any(column.group == PRIVATE_PART for column in self.board.columns) else []),
+            *self.tests.notes(board.verdict, scored=self.scored, hidden=hidden),
+            *gaps.notes(bool(self.gaps), self.versus.shown),
+            *self.notes_on_judging,
+            *ignored_filters(board, state),
+            *self.notes_on_weights,
+            *self.costs.notes(),
+        ]
+        return replace(board, notes=notes)
+
+    def _notes_on_results(self, board: Board) -> list[str]:
+        """Return the notes on all rows, including those that the view hides."""
+        facts, rows = self.facts, self.board.rows
+        kinds = {row.ranked_in for row in rows}
+        notes = [f"Ranked by {board.measure}; equal values share a rank, the earlier submission first."]
+        if REPORTED in kinds:
+            sources = {row.entry.source_key for row in rows if row.ranked_in == REPORTED}
+            papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
+            notes.append(
+                f"Reported: figures taken from {papers}, not recomputed here, and ranked separately from results "
+                "scored here."
+            )
+        if any(row.entry.visibility == "private" for row in rows):
+            kinds.add(PRIVATE)
+        notes += [note for kind, note in _NOTES_ON_KINDS.items() if kind in kinds]
+        notes += self.versus.notes(facts.language)
+        if any(row.entry.training == "in-domain" for row in rows):
+            notes.append(_("‡ in-domain: trained on this dataset."))
+        notes += marks.notes(row.entry for row in rows)
+        shown = [column.key for column in board.columns]
+        if board.measure in shown and marks.has_seeds(rows, [board.measure]):
+            notes.append(f"{marks.SEEDS} Tests use each query’s mean over the seeds.")
+        if has_doubtful(rows, board.columns):
+            notes.append(marks.DOUBTFUL)
+        if facts.hidden:
+            of_part = " over the public part of the judged queries" if facts.competition else ""
+            notes.append(
+                f"The judgements are hidden: scores are means{of_part}, published with three decimals."
+            )
+        if any(row.entry.missing_queries for row in rows):
+            notes.append(marks.MISSING_QUERIES)
+        return notes + marks.notes_on_challenges(rows)
 
 
-#: Twenty large boards, or many small ones.
-_remembered: TTLCache[_SharedBoard] = TTLCache(20_000, lambda base: 100 + len(base.rows.rows))
+_NOTES_ON_KINDS = {
+    CLOSED: CLOSED_NOTE,
+    PRIVATE: _(
+        "Private: only your team sees these rows. They are not ranked, do not change other rows, and are in no "
+        "export, figure or feed."
+    ),
+    STALE: _(
+        "Stale: scored with earlier judgements or an earlier version; not ranked or compared until rescored."
+    ),
+    QUARANTINED: _(
+        "Quarantined: removed from the ranking by a curator for the reason given; scores are not shown."
+    ),
+}
 
 
-def dataset_board(
+def rank_dataset(
     facts: DatasetFacts,
     entries: Sequence[EntryRow],
+    measured: Sequence[MeasuredEntry],
+    statements: BoardStatements,
     state: BoardState,
-    measured: Sequence[MeasuredEntry] = (),
-    certainty: BoardCertainty | None = None,
-    said: BoardStatements = NOTHING_SAID,
-) -> Board:
-    """Return the view of the board that `state` asks for.
+) -> RankedDataset:
+    """Return the ranked board for the measure, the hardware, and the weights of a view.
 
-    `measured` has the entries' costs, `certainty` their tests, and `said` what may be said of these in words. Private
-    entries are those of the reader's own teams; no other row depends on them.
-    Raises UnknownChoice for a column, a measure or hardware that it does not have.
+    `measured` are the costs of the entries, `statements` what is known of them. Private entries are those of the
+    reader's own teams; no other row depends on them.
+    Raises UnknownChoice for a measure or hardware that it does not have.
     """
-    shown = [entry for entry in entries if entry.visibility in _SHOWN]
+    shown = [_without_numbers(entry) for entry in entries if entry.visibility in _SHOWN]
     measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
-    of_gaps = _gaps_in(measure, said, state)
-    base = _shared_board(
-        facts, entries, shown, measures, measure, certainty if not facts.hidden else None, of_gaps
-    )
-    sure, costs = base.sure, BoardCosts.of_dataset(measured, base.bm25, state)
-    verdict = verdict_of(sure.board, measure) if sure.board is not None else None
-    board = Board(
-        title=facts.name,
-        columns=[*base.before_costs, *costs.columns, *base.after_costs],
-        rows=[],
-        measure=measure,
-        measures=list(measures),
-        baseline=base.versus.shown,
-        certainty=sure.board if sure.found is not None else None,
-        verdict=verdict,
-        named={entry.pk: entry for entry in base.shown} if verdict is not None else {},
-    )
-    costs.describe(board)
-    scored = facts.qrels_id is not None and any_scored(base.rows.rows, measure)
-    board.awaited = sure.awaited(scored=scored, hidden=facts.hidden)
-    _give_rows(board, base, costs, state)
-    if facts.hidden:
-        _colour_hidden(board, said)
-    board.missing_from_all = marks.missing_from_all(board.rows)
-    board.statements, rows = said, board.rows
-    on_weights = _weigh(board, base, state)
-    revealed = [REVEALED] if any(column.group == PRIVATE_PART for column in board.columns) else []
-    board.summary = _summary(board, facts, state)
-    board.compared = sum(row.certainty is not None and row.certainty.delta is not None for row in board.rows)
-    found = filter_rows(board, board.rows, state)
-    leave_out_empty(board, found or board.rows, state, measure, every_kind=bool(found))
-    apply_view(board, state, measure)
-    board.notes = [
-        *notes_on_results(facts, rows, board, base.versus),
-        *revealed,
-        *sure.notes(verdict, scored=scored, hidden=facts.hidden),
-        *gaps.notes(bool(of_gaps), base.versus.shown),
-        *base.on_judging,
-        *notes_on_judges(facts),
-        *ignored_filters(board, state),
-        *on_weights,
-        *costs.notes(),
-    ]
-    return board
-
-
-def _summary(board: Board, facts: DatasetFacts, state: BoardState) -> Summary | None:
-    """What the board says in words; none of a measure that is about judging and so names no winner."""
-    measure = board.measure
-    if measure != facts.primary_measure and is_about_judging(measure):
-        return None
-    lower = better(measure) == "lower"
-    return summarise(board, measure, board.statements, lower_is_better=lower, filtered=state.filtered)
-
-
-def _gaps_in(measure: str, said: BoardStatements, state: BoardState) -> Mapping[int, Gap] | None:
-    """The gaps of this measure; none, which is not None, where an address orders by them and the board has none."""
-    # As that of a permalink.
-    keys = {sort.key for sort in state.sorts}.union(bounds.key for bounds in state.ranges)
-    return said.gaps if measure == said.gaps_in else {} if keys & gaps.KEYS else None
-
-
-def _give_rows(board: Board, base: _SharedBoard, costs: BoardCosts, state: BoardState) -> None:
-    """Give the board its rows, with what was measured of them and what publications state, and the columns of it."""
-    stated = [(entry.figures, entry.scores) for entry in base.shown if entry.figures]
-    taken = {column.key for column in (*board.columns, *base.last)}
-    figures = figure_columns(stated, taken)
-    board.columns += [*figures, *base.last]
-    fills = bool(costs.measured or figures)
-    base.rows.give_to(board, copies=fills or bool(state.weights))
-    if fills:
-        lines = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in base.shown)
-        fill_costs(board.rows, [*costs.columns, *figures], lines)
-
-
-def _colour_hidden(board: Board, said: BoardStatements) -> None:
-    """Mark the rows that are better than the baseline by what was published of them."""
-    board.rows = [row.copy() for row in board.rows]
-    for row in board.rows:
-        row.differs = bool(said.of(row.entries[0], board.measure).better)
-
-
-def _weigh(board: Board, base: _SharedBoard, state: BoardState) -> list[str]:
-    """Fill the weighted score where the view has weights; what is to be said of it."""
-    if not state.weights:
-        return []
-    effectiveness = [entry.scores.get(board.measure) for entry in base.shown]
-    return fill_weighted(board, effectiveness, state, lower_is_better=better(board.measure) == "lower")
-
-
-def _shared_board(
-    facts: DatasetFacts,
-    entries: Sequence[EntryRow],
-    shown: Sequence[EntryRow],
-    measures: Sequence[str],
-    measure: str,
-    certainty: BoardCertainty | None,
-    of_gaps: Mapping[int, Gap] | None,
-) -> _SharedBoard:
-    key = f"{facts.name}|{facts.version_id}|{measure}"
-    known = _remembered.get(key)
-    if (
-        known is not None
-        and known.made_of[:2] == (facts, of_gaps)
-        and all(map(is_, known.made_of[2:], (entries, certainty)))
-    ):
-        return known
-    shown = [_without_numbers(entry) for entry in shown]
-    current = _current_group(facts, shown)
+    known_gaps = statements.gaps if measure == statements.gaps_in else {} if _names_gaps(state) else None
+    groups = [(entry.comparison_group, entry.is_baseline) for entry in shown if entry.visibility == "public"]
+    current = present_group(facts.version_id, facts.qrels_id, groups)
     versus = BaselineColumns.of(shown, current, facts.name)
-    sure = SignificanceColumns.of(certainty, measure, versus.shown)
-    before_costs = [*_focus_columns(measure, sure, versus.head), *private_columns(shown, measure)]
-    expected, judged = {*measures, *facts.measures}, facts.qrels_id is not None and not facts.hidden
-    if judged:
-        expected.update([*JUDGED_MEASURES, upper_bound_of(facts.primary_measure) or ""])
-    after_costs = [other_column(name) for name in _measures(facts, [expected]) if name != measure]
-    after_costs += [LEFT_OUT_COLUMN] if judged else []
-    of_public = gaps.gap_columns(versus.shown) if of_gaps is not None else ()
-    last = [
-        *of_public,
-        *ABOUT_SYSTEM,
-        TRAINING,
-        *DECLARED,
-        SIZE,
-        *_PUBLISHED,
-    ]
-    lines = list(_lines(facts, shown, measure, current, sure.found, of_gaps))
-    rows, columns = [_row(line) for line in lines], [*before_costs, *after_costs, *last]
-    fill_cells(rows, columns, lines)
-    assign_ranks(rows, measure, lower_is_better=better(measure) == "lower")
-    on_judging = list(judging_notes(rows, measure, sure.found))
-    base = _SharedBoard(
-        (facts, of_gaps, entries, certainty), shown, measures, versus, sure, _bm25(shown, current), before_costs,
-        after_costs, last, SharedRows.of(rows, columns), on_judging,
-    )  # fmt: skip
-    _remembered.put(key, base, LONG_LIFETIME)
-    return base
+    tests = SignificanceColumns.of(statements.certainty if not facts.hidden else None, measure, versus.shown)
+    lines = list(_lines(facts, shown, measure, current, tests, known_gaps))
+    bm25 = (
+        entry.pk
+        for entry in shown
+        if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current
+    )
+    costs = BoardCosts.of_dataset(measured, next(bm25, None), state)
+    focus = [*_focus_columns(measure, tests, versus.head), *private_columns(shown, measure)]
+    others = _other_columns(facts, measures, measure)
+    last = [*(gaps.gap_columns(versus.shown) if known_gaps is not None else ()), *_ABOUT]
+    stated = [(entry.figures, entry.scores) for entry in shown if entry.figures]
+    taken = {column.key for column in (*focus, *costs.columns, *others, *last)}
+    figures = figure_columns(stated, taken)
+    rows = [_row(line, statements if facts.hidden else None, measure) for line in lines]
+    fill_cells(rows, [*focus, *others, *last], lines)
+    if costs.measured or figures:
+        of_rows = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in shown)
+        fill_costs(rows, [*costs.columns, *figures], of_rows)
+    lower = better(measure) == "lower"
+    assign_ranks(rows, measure, lower_is_better=lower)
+    scores = [entry.scores.get(measure) for entry in shown]
+    on_weights = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower)
+    columns = [*focus, *costs.columns, *others, *figures, *last]
+    ranked = RankedDataset(
+        Board(facts.name, columns, rows, measure, measures, statements=statements),
+        facts,
+        versus,
+        tests,
+        costs,
+        known_gaps,
+        [*judging_notes(rows, measure, tests.found), *notes_on_judges(facts)],
+        on_weights,
+    )
+    return replace(ranked, board=_with_summary(ranked, state))
+
+
+def dataset_view_key(facts: DatasetFacts, state: BoardState) -> str:
+    """Return text that changes with everything in a view that the ranked board depends on."""
+    sort = canonical_name(state.sorts[0].key) if state.sorts else ""
+    is_measure = sort in (facts.primary_measure, *facts.measures) or is_about_judging(sort)
+    measure = state.measure or (sort if is_measure else "")
+    costs = state.hardware, state.cpu_only, state.corpus, state.weights
+    return f"{measure} {costs} {state.filtered} {_names_gaps(state)}"
+
+
+def _names_gaps(state: BoardState) -> bool:
+    """Return whether a view sorts or filters by gaps, as that of a permalink may whether or not the board has them."""
+    keys = {sort.key for sort in state.sorts} | {bounds.key for bounds in state.ranges}
+    return not gaps.KEYS.isdisjoint(keys)
+
+
+def _with_summary(ranked: RankedDataset, state: BoardState) -> Board:
+    """Return the board with everything that follows from its ranked rows."""
+    board, facts, tests, costs = ranked.board, ranked.facts, ranked.tests, ranked.costs
+    rows, measure = board.rows, board.measure
+    best, second = best_values(board.columns, rows)
+    verdict = verdict_of(tests.board, measure) if tests.board is not None else None
+    board = replace(
+        board,
+        baseline=ranked.versus.shown,
+        best=best,
+        second=second,
+        counted=count_rows(rows),
+        certainty=tests.board if tests.found is not None else None,
+        verdict=verdict,
+        named={row.entry.pk: row.entry for row in rows} if verdict is not None else {},
+        awaited=tests.awaited(scored=ranked.scored, hidden=facts.hidden),
+        machine=costs.machine,
+        machines=costs.machines,
+        cost_group=costs.head,
+        missing_from_all=marks.missing_from_all(rows),
+        compared=sum(row.certainty is not None and row.certainty.delta is not None for row in rows),
+    )
+    if measure != facts.primary_measure and is_about_judging(measure):
+        return board  # which names no winner
+    return replace(board, summary=summarise(board, filtered=state.filtered))
 
 
 def _without_numbers(entry: EntryRow) -> EntryRow:
-    """The entry; under quarantine it keeps its place and the curator's reason, and nothing of what was found."""
+    """Return the entry; under quarantine it keeps its place and the curator's reason, without any results."""
     if entry.visibility != QUARANTINED:
         return entry
     return entry._replace(
@@ -289,25 +285,8 @@ def _without_numbers(entry: EntryRow) -> EntryRow:
     )
 
 
-def _bm25(entries: Sequence[EntryRow], current: str) -> int | None:
-    """The entry of our own BM25 that present results are compared with."""
-    found = (
-        entry.pk
-        for entry in entries
-        if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current
-    )
-    return next(found, None)
-
-
-def _current_group(facts: DatasetFacts, entries: Sequence[EntryRow]) -> str:
-    public = [
-        (entry.comparison_group, entry.is_baseline) for entry in entries if entry.visibility == "public"
-    ]
-    return present_group(facts.version_id, facts.qrels_id, public)
-
-
 def _measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> list[str]:
-    """The dataset's measures that any row has; the primary one is always there, those of judging come last."""
+    """Return the measures that any row has, always with the primary one, and those about judging last."""
     had = set[str]().union(*scores)
     own = [name for name in facts.measures or [facts.primary_measure] if name in had]
     return add_judged_measures(own or [facts.primary_measure], had, hidden=facts.hidden)
@@ -322,8 +301,8 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
     return sort if sort in measures else measures[0]
 
 
-def _focus_columns(measure: str, sure: SignificanceColumns, difference: str) -> list[Column]:
-    """The system, the measure in focus, and its differences to the baseline, each with how sure it is."""
+def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) -> list[Column]:
+    """Return the columns of the system, the measure in focus, and its differences, each with its tests."""
     good = better(measure)
 
     def delta(line: EntryLine) -> Value:
@@ -335,7 +314,7 @@ def _focus_columns(measure: str, sure: SignificanceColumns, difference: str) -> 
     return [
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.about.system),
         measure_column(measure, in_focus=True),
-        *sure.beside_score,
+        *tests.beside_score,
         Column(
             DELTA, "Δ", difference, "delta", good,
             note=_("difference to the baseline of the same group"), cell=delta,
@@ -344,12 +323,25 @@ def _focus_columns(measure: str, sure: SignificanceColumns, difference: str) -> 
             RELATIVE, "Δ %", difference, "relative", good,
             note=_("relative difference to the same baseline"), cell=relative,
         ),
-        *sure.beside_difference,
+        *tests.beside_difference,
     ]  # fmt: skip
 
 
-#: What the last columns say of a result.
-_PUBLISHED = (
+def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -> list[Column]:
+    """Return the columns of further measures, also of those that no row has."""
+    expected, judged = {*measures, *facts.measures}, facts.qrels_id is not None and not facts.hidden
+    if judged:
+        expected.update([*JUDGED_MEASURES, upper_bound_of(facts.primary_measure) or ""])
+    names = _measures(facts, [expected])
+    return [other_column(name) for name in names if name != measure] + [LEFT_OUT_COLUMN] * judged
+
+
+#: The last columns of the board.
+_ABOUT = (
+    *ABOUT_SYSTEM,
+    TRAINING,
+    *DECLARED,
+    SIZE,
     Column(
         "published",
         _("Date"),
@@ -359,7 +351,7 @@ _PUBLISHED = (
     ),
     Column("submission", _("Submission"), ABOUT, "text", cell=lambda line: line.about.submission or None),
 )
-#: Entries that have a row.
+#: The visibilities of entries that have a row.
 _SHOWN = ("public", "private", QUARANTINED)
 
 
@@ -368,30 +360,36 @@ def _lines(
     entries: Sequence[EntryRow],
     measure: str,
     current: str,
-    certainty: MeasureCertainty | None,
-    of_gaps: Mapping[int, Gap] | None,
+    tests: SignificanceColumns,
+    known_gaps: Mapping[int, Gap] | None,
 ) -> Iterator[EntryLine]:
-    """What rows are made from, by entry."""
     baselines = {
         entry.comparison_group: entry.scores.get(measure)
         for entry in entries
         if entry.is_baseline and entry.visibility == "public"
     }
     for entry in entries:
-        kind = _kind(entry, current)
+        group, provenance = entry.comparison_group, entry.provenance
+        kind = ranked_in(provenance, group, current, closed_api=bool(entry.closed_api))
+        if entry.visibility == QUARANTINED:
+            kind = QUARANTINED
+        elif entry.visibility == "private" and kind != STALE:
+            kind = PRIVATE
+        tested = tests.found is not None and kind in (SCORED, CLOSED)
         yield EntryLine(
             entry,
             entry.scores,
             entry.deviations,
             kind,
-            3 if entry.provenance == REPORTED or facts.hidden else 4,
-            baselines.get(entry.comparison_group),
-            certainty.of(entry.pk) if certainty is not None and kind in (SCORED, CLOSED) else None,
-            of_gaps.get(entry.pk) if of_gaps is not None else None,
+            3 if provenance == REPORTED or facts.hidden else 4,
+            baselines.get(group),
+            tests.found.of(entry.pk) if tests.found is not None and tested else None,
+            known_gaps.get(entry.pk) if known_gaps is not None else None,
         )
 
 
-def _row(line: EntryLine) -> Row:
+def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
+    """Return the row of an entry without cells; statements tell differences over `hidden` judgments."""
     about = line.about
     return Row(
         about,
@@ -400,13 +398,5 @@ def _row(line: EntryLine) -> Row:
         facets=facets_of(about, (about.provenance,), (about.training,), gaps.facet_value(line.gap)),
         entries=(about.pk,),
         certainty=line.certainty,
-        differs=differs(line.certainty),
+        differs=differs(line.certainty) if hidden is None else bool(hidden.of(about.pk, measure).better),
     )
-
-
-def _kind(entry: EntryRow, current: str) -> str:
-    """Whom the entry's row is ranked among."""
-    kind = ranked_in(entry.provenance, entry.comparison_group, current, closed_api=bool(entry.closed_api))
-    if entry.visibility == "private" and kind != STALE:
-        return PRIVATE
-    return QUARANTINED if entry.visibility == QUARANTINED else kind

@@ -1,4 +1,4 @@
-"""What a board needs to know of its dataset or benchmark."""
+"""Facts about datasets and benchmarks that their boards depend on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leaderboard.results.board_rows.rows import Revision
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """What a board needs of its dataset."""
+    """Columns of a dataset, and facts about its judgments."""
 
     name: str
     hidden: bool
@@ -22,59 +22,64 @@ class DatasetFacts:
     qrels_id: int | None = None
     #: Whether scores are means over the public part of the judged queries.
     competition: bool = False
-    #: Who judged, each with the share that is theirs, and how far they agree; of hidden judgements the names alone.
+    #: The judges, each with its share of the judgments, and their agreement; of hidden judgments only the names.
     judges: Sequence[str] = ()
     agreement: Sequence[str] = ()
-    #: How many judged relevant documents a topic has; None where that is not told.
+    #: Judged relevant documents per topic; None if unknown or hidden.
     relevant_per_query: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetPart:
-    """A dataset that another one is the mean of: a forum of CQADupStack."""
-
-    dataset_id: int
-    slug: str
-    facts: DatasetFacts
-    revision: Revision = field(compare=False)
-    #: Whether it is published; until all are, the whole has no score.
-    listed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Member:
-    """A dataset of the benchmark, in a `revision`. `stand_ins` names the measures it shows instead of others.
+    """A dataset of a board in one revision: the dataset itself, a member of a benchmark, or a part of another dataset.
 
-    `parts` are those of a dataset whose scores are means of others' scores.
+    `counted` and `stand_ins`, the measures that it shows instead of others, are those of a benchmark. `parts` are the
+    datasets whose mean it is. Until all of them are `listed`, the whole has no score.
     """
 
     dataset_id: int
     slug: str
     facts: DatasetFacts
-    counted: bool
-    stand_ins: Mapping[str, str]
     revision: Revision = field(compare=False)
-    language: str = ""
+    counted: bool = True
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
     domain: str = ""
     task: str = ""
-    parts: Sequence[DatasetPart] = ()
+    parts: Sequence[Member] = ()
+    listed: bool = True
 
     def measure(self, wanted: str) -> str:
-        """The measure that it shows where the board shows `wanted`."""
+        """Return the measure that it shows if the board shows `wanted`."""
         return self.stand_ins.get(wanted, wanted)
 
     @property
     def facets(self) -> dict[str, str]:
-        """Its values of OF_DATASETS."""
-        return {"language": known_language_code(self.language), "domain": self.domain, "task": self.task}
+        """Values of OF_DATASETS."""
+        language = known_language_code(self.facts.language)
+        return {"language": language, "domain": self.domain, "task": self.task}
+
+    @property
+    def key(self) -> str:
+        """Text that changes with everything that a board shows of the dataset."""
+        parts = ",".join(part.key for part in self.parts)
+        own = (
+            self.dataset_id,
+            self.slug,
+            self.counted,
+            dict(self.stand_ins),
+            self.domain,
+            self.task,
+            self.listed,
+        )
+        return f"{self.revision.key} {own} {self.facts} [{parts}]"
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFacts:
-    """What a board needs of its benchmark. `source_id` is the publication whose reported figures it shows, if one.
+    """Columns of a benchmark, and its members.
 
-    `efficiency_from` is the dataset whose measured costs it shows, None for the one that most systems share. `left_out`
-    are the datasets that a view does not choose.
+    `source_id` is the only publication whose reported figures it shows, if any. `efficiency_from` is the dataset whose
+    measured costs it shows, by default the one that most systems share. A view omits the members in `left_out`.
     """
 
     name: str
@@ -91,5 +96,5 @@ class BenchmarkFacts:
 
     @property
     def all_counted(self) -> int:
-        """How many members count where the view chooses none."""
+        """Number of counted members, including those that a view omits."""
         return sum(member.counted for member in (*self.members, *self.left_out))

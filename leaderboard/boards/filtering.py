@@ -1,66 +1,77 @@
-"""From all rows of a board to what a view shows: filters, order, pins, pages, columns. Both boards end here."""
+"""From a ranked board to what a view shows: filters, order, pins, pages, and columns.
+
+A preset names groups and keys of columns. The overview has about ten columns, so that a board fits a screen. Exports
+have every column unless the address chooses some.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.costs import describe_costs
-from leaderboard.boards.facets import OF_DATASETS, count_facets, matches_facet, offered_facets
+from leaderboard.boards.facets import OF_DATASETS, Facet, count_facets, matches_facet, offered_facets
 from leaderboard.boards.model import (
+    DELTA,
     EFFECTIVENESS,
     JUDGED_SHARE,
     OTHER_MEASURES,
+    RELATIVE,
+    SYSTEM,
+    Block,
     Board,
     Column,
     Counted,
     Row,
     Value,
 )
-from leaderboard.boards.presets import choose_columns
-from leaderboard.boards.state import FACETS, ROWS_OF_A_PAGE, BoardState, Sort
+from leaderboard.boards.state import FACETS, PRESETS, ROWS_OF_A_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
-from leaderboard.results.kinds import UNRANKED, rank_values
+from leaderboard.results.kinds import PRIVATE, UNRANKED, rank_values
 
-#: What a view of zero-shot results shows. Adaptation to the corpus saw no label; whoever declared nothing may have
-#: trained on anything.
+#: The training of rows in a zero-shot view. Adaptation to the corpus saw no label; without a declaration, a system may
+#: have been trained on anything.
 ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
 
 
-def apply_view(board: Board, state: BoardState, default: str, *, copies: bool = False) -> Board:
-    """Leave of the board's rows those that the view shows, in its order; `default` is the column sorted by otherwise.
+def apply_view(board: Board, state: BoardState, default: str, omitted: Collection[str] = ()) -> Board:
+    """Return the view of a ranked board that has all its rows in order of publication.
 
-    Those are `copies` where more is to be said of them: views share the rows.
-
-    The rows must be all there are, ranked, in order of publication. Best and second are found among all of them, so
-    that no filter moves these. Raises UnknownChoice for a column that the board does not have.
+    The rows are copies, because views share those of the ranked board. `default` is the column that the view is sorted
+    by otherwise. Pages leave out the `omitted` columns.
+    Raises UnknownChoice for a column that the board does not have.
     """
-    every = board.rows
-    board.total = len(every)
-    board.sorts = resolved_sorts(board, state, default)
-    mark_best(board, every)
-    left = _filter_without_facets(board, every, state)
-    found = _chosen(left, state)
-    _offer_facets(board, every, left, state)
-    board.found = len(found)
-    _take_page(board, every, found, state)
-    if copies:
-        board.rows = [row.copy() for row in board.rows]
-    board.ranges = [column for column in board.columns if column.numeric]
-    _hide_groups(board, state)
-    choose_columns(board, state)
-    describe_costs(board)
-    return board
+    board = replace(board, total=len(board.rows), sorts=resolved_sorts(board, state, default))
+    left = _filter_without_facets(board, state)
+    found = _filter_by_facets(left, state)
+    facets = _offered_facets(board, left, state)
+    filled = [column for column in _filled_columns(board, found, state, default) if column.key not in omitted]
+    board = replace(
+        _take_page(board, found, state),
+        facets=facets,
+        unhidden=filled,
+        columns=[column for column in filled if column.group_slug not in state.hidden],
+        data_columns=[column for column in board.columns if column.group_slug not in state.hidden],
+    )
+    shown = _chosen_columns(board, board.columns, state)
+    if state.columns:
+        data = _chosen_columns(board, board.data_columns, state)
+        board = replace(board, columns=shown, data_columns=data)
+    describe_costs(board.columns, board.rows)
+    return replace(board, shown=shown)
 
 
 def resolved_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
-    """The columns that decide the order, each with its order; one that is awaited decides nothing.
+    """Return the columns that decide the order, each with its order, without those that are still being computed.
 
     Raises UnknownChoice.
     """
@@ -77,14 +88,14 @@ def resolved_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
     return sorts
 
 
-def filter_rows(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
-    """The rows that the view shows, on all of its pages. Raises UnknownChoice for a range of no numeric column."""
-    return _chosen(_filter_without_facets(board, rows, state), state)
+def filter_rows(board: Board, state: BoardState) -> list[Row]:
+    """Return the rows on all pages of a view. Raises UnknownChoice for a range of a column without numbers."""
+    return _filter_by_facets(_filter_without_facets(board, state), state)
 
 
-def _filter_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
-    """The rows that all filters but facets leave: text, switches, ranges."""
-    found = list(rows)
+def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
+    """Return the rows that match the text, the switches, and the ranges."""
+    found = list(board.rows)
     if state.text:
         text = state.text.casefold()
         found = [row for row in found if _mentions(row, text)]
@@ -103,8 +114,8 @@ def _filter_without_facets(board: Board, rows: Sequence[Row], state: BoardState)
     return found
 
 
-def _chosen(rows: list[Row], state: BoardState) -> list[Row]:
-    """The rows that have a chosen value of every facet of rows. Those of datasets choose columns, not rows."""
+def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
+    """Return the rows with a chosen value of every facet of rows. Facets of datasets choose columns."""
     for facet, wanted in state.facets:
         if facet not in OF_DATASETS:
             rows = [row for row in rows if matches_facet(row.facets, facet, wanted)]
@@ -123,21 +134,21 @@ def _within(value: object, low: float | None, high: float | None) -> bool:
     return (low is None or value >= low) and (high is None or value <= high)
 
 
-def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state: BoardState) -> None:
-    board.counted = board.counted or count_rows(every)
-    had, called = board.counted
+def _offered_facets(board: Board, left: Sequence[Row], state: BoardState) -> list[Facet]:
+    """Return the facets with counts among the rows `left` by the other filters. Raises UnknownChoice."""
+    had, called = board.counted or ({}, {})
     for facet, wanted in state.facets:
         known = had[facet] if not FACETS[facet] and facet not in OF_DATASETS else wanted
         if unknown := [value for value in wanted if value not in known]:
             raise UnknownChoice(facet, unknown[0], sorted(known))
-    board.facets = offered_facets(had, [row.facets for row in left], state, called)
+    facets = offered_facets(had, [row.facets for row in left], state, called)
     if board.of_datasets:
-        had = count_facets(board.of_datasets, OF_DATASETS)
-        board.facets += offered_facets(had, board.of_datasets, state)
+        facets += offered_facets(count_facets(board.of_datasets, OF_DATASETS), board.of_datasets, state)
+    return facets
 
 
 def count_rows(rows: Sequence[Row]) -> Counted:
-    """How many rows have each value of a facet, and how teams and publications are called, as in the column “By”."""
+    """Count the rows of each value of a facet, and name teams and publications as in the column “By”."""
     called = {
         str(row.facets.get("team")): row.entry.team if row.entry.team and row.entry.team_slug else str(by)
         for row in rows
@@ -146,16 +157,16 @@ def count_rows(rows: Sequence[Row]) -> Counted:
     return count_facets([row.facets for row in rows]), called
 
 
-def leave_out_empty(
-    board: Board, rows: Sequence[Row], state: BoardState, default: str, *, every_kind: bool
-) -> None:
-    """Drop columns without a value in `rows` from pages, unless the view sorts or filters by them.
+def _filled_columns(board: Board, found: Sequence[Row], state: BoardState, default: str) -> list[Column]:
+    """Return the columns with a value in the rows of the view, and those that it sorts or filters by.
 
-    Without `every_kind`, only figures and further measures are dropped. `data_columns` keeps every column.
+    In a view of a benchmark, and in one without rows, only figures and further measures are left out.
     """
-    board.data_columns = board.columns
-    needed = {default, *(sort.key for sort in resolved_sorts(board, state, default))}
-    needed.update(bounds.key for bounds in state.ranges)
+    rows = found or board.rows
+    every_kind = bool(found) and not board.views
+    if board.views:  # private rows decide nothing
+        rows = [row for row in board.rows if row.ranked_in != PRIVATE]
+    needed = {default, *(sort.key for sort in board.sorts), *(bounds.key for bounds in state.ranges)}
     needed.update(key for row in rows for key, cell in row.cells.items() if cell.text)
 
     def stays(column: Column) -> bool:
@@ -166,58 +177,42 @@ def leave_out_empty(
         values = (row.values.get(column.key) for row in rows)
         return any(values) if column == SIZE else any(value is not None for value in values)
 
-    board.columns = [column for column in board.columns if stays(column)]
+    return [column for column in board.columns if stays(column)]
 
 
-def _take_page(board: Board, every: Sequence[Row], found: Sequence[Row], state: BoardState) -> None:
-    """The pinned rows, then the page's. Pins survive filters, and come again on every page; their ranks are their own.
+def _take_page(board: Board, found: Sequence[Row], state: BoardState) -> Board:
+    """Return the board with the pinned rows and those of the page.
 
-    A board of a thousand systems comes in pages: a browser would lay out all of them at once.
+    Pinned rows are on every page, whatever the filters. A board of a thousand systems has several pages, because a
+    browser would lay out all rows at once.
     """
-    pinned = [row for slug in state.pins for row in sort_rows(board, _of(every, slug))]
+    pinned = [
+        row
+        for slug in state.pins
+        for row in sort_rows(board, [row for row in board.rows if row.entry.slug == slug])
+    ]
     slugs = {row.entry.slug for row in pinned}
     others = sort_rows(board, [row for row in found if row.entry.slug not in slugs] if slugs else found)
-    board.pinned = len(pinned)
-    board.pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
-    board.page = min(state.page, board.pages)
-    if board.pages > 1:
-        first = (board.page - 1) * ROWS_OF_A_PAGE
-        others = others[first : first + ROWS_OF_A_PAGE]
-    board.rows = pinned + others
-
-
-def _of(rows: Sequence[Row], slug: str) -> list[Row]:
-    return [row for row in rows if row.entry.slug == slug]
+    pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
+    page = min(state.page, pages)
+    if pages > 1:
+        others = others[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
+    rows = [row.copy() for row in [*pinned, *others]]
+    return replace(board, rows=rows, found=len(found), pinned=len(pinned), pages=pages, page=page)
 
 
 def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
-    """The rows as the view orders them: by its last column first, since sorting keeps the order of equals.
-
-    Each block of the board is ordered by itself: rows scored here come before reported ones, incomplete ones last."""
+    """Return the rows in the order of the view, the board's blocks one after the other."""
     found = list(rows)
-    for key, order in reversed(board.sorts):
+    for key, order in reversed(board.sorts):  # sorting keeps the order of equals
         column = board.column(key)
         if column is not None:
             found = ordered(found, key, order or column.first_order)
     return sorted(found, key=board.block_of)
 
 
-def _hide_groups(board: Board, state: BoardState) -> None:
-    """Leave out the columns of hidden groups; what decides the order may be hidden too."""
-    for column in board.columns:
-        if column.group_slug:
-            board.groups.setdefault(column.group_slug, column.group_label)
-    every = board.data_columns or board.columns
-    board.data_columns = [column for column in every if column.group_slug not in state.hidden]
-    board.columns = [column for column in board.columns if column.group_slug not in state.hidden]
-
-
-#: Kinds of columns whose best values are marked.
-_MARKED = ("score", "figure", "number", "rank")
-
-
 def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> list[Row]:
-    """The rows by one column. They must come in order of publication, which then decides among equals."""
+    """Return rows, given in order of publication, in the order of one column. Missing values are last."""
     present = [(value, row) for row in rows if (value := row.values.get(key)) is not None]
     missing = [row for row in rows if row.values.get(key) is None]
     texts = any(isinstance(value, str) for value, _ in present)
@@ -226,13 +221,13 @@ def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> lis
 
 
 def _text_key(pair: tuple[Value, Row]) -> tuple[bool, Any]:
-    """Numbers come before texts, whose case does not count."""
+    """Sort numbers before texts, and texts regardless of case."""
     value = pair[0]
     return (True, value.casefold()) if isinstance(value, str) else (False, value)
 
 
-def assign_ranks(rows: Sequence[Row], key: str, *, lower_is_better: bool = False) -> None:
-    """Give each row its rank by one column among the rows of its kind: 1, 1, 3. Unranked and missing ones get none."""
+def assign_ranks(rows: Iterable[Row], key: str, *, lower_is_better: bool = False) -> None:
+    """Set the ranks by one column among the rows of each kind: 1, 1, 3. Missing values have no rank."""
     kinds: dict[str, list[tuple[float, Row]]] = defaultdict(list)
     for row in rows:
         value = row.value(key)
@@ -240,78 +235,49 @@ def assign_ranks(rows: Sequence[Row], key: str, *, lower_is_better: bool = False
         if isinstance(value, (float, int)) and row.ranked_in not in UNRANKED:
             kinds[row.ranked_in].append((value, row))
     for ranked in kinds.values():
-        found = rank_values([value for value, _ in ranked], lower_is_better=lower_is_better)
+        places = rank_values([value for value, _ in ranked], lower_is_better=lower_is_better)
         for value, row in ranked:
-            row.rank = found[value]
+            row.rank = places[value]
 
 
-@dataclass(frozen=True, slots=True)
-class SharedRows:
-    """What all views of a board share: its rows before costs, orders and filters, and what is best of their columns."""
-
-    rows: Sequence[Row]
-    counted: Counted | None = None
-    marked: Collection[str] = ()
-    best: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    second: Mapping[tuple[str, str], float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, rows: Sequence[Row], columns: Sequence[Column]) -> SharedRows:
-        """Rows with the columns that no view fills otherwise."""
-        board = Board("", list(columns), [], "")
-        mark_best(board, rows)
-        return cls(rows, count_rows(rows), {column.key for column in columns}, board.best, board.second)
-
-    def give_to(self, board: Board, *, copies: bool) -> None:
-        """Give the board the rows, or `copies` where it ranks them anew or fills further columns of all."""
-        board.rows = [row.copy() for row in self.rows] if copies else list(self.rows)
-        board.counted = self.counted
-        board.marked, board.best, board.second = self.marked, {**self.best}, {**self.second}
+#: Kinds of columns whose best values are marked.
+_MARKED = ("score", "figure", "number", "rank")
+Best = dict[tuple[str, str], float]
 
 
-def mark_best(board: Board, rows: Sequence[Row]) -> None:
-    """Find the best and the second best value of every column that has a better direction, per kind of row.
+def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Best, Best]:
+    """Return the best and the second-best values by column and kind of row, of columns with a better direction.
 
-    Of values with noise the best is one that is better than every other whatever the noise, and so is the second of the
-    rest: where their ranges overlap nobody knows which is the better one.
+    A value with noise is the best if it is better than all others whatever the noise. Where ranges overlap, the better
+    one is not known.
     """
     kinds: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.ranked_in not in UNRANKED:
             kinds[row.ranked_in].append(row)
-    marked = [
-        column
-        for column in board.columns
-        if column.better and column.key not in board.marked and (column.kind in _MARKED or _is_view(column))
-    ]
-    for kind, of_kind in kinds.items():
-        for column in marked:
-            for found, value in zip((board.best, board.second), _two_best(column, of_kind), strict=False):
-                found[column.key, kind] = value
-
-
-def _is_view(column: Column) -> bool:
-    """Whether it shows differences in the place of scores, whose best is marked as the score's would be."""
-    return column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
+    best: Best = {}
+    second: Best = {}
+    for column in columns:
+        # Differences that replace scores in a view are marked like scores.
+        replaces_score = column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
+        if column.better and (column.kind in _MARKED or replaces_score):
+            for kind, of_kind in kinds.items():
+                for values, value in zip((best, second), _two_best(column, of_kind), strict=False):
+                    values[column.key, kind] = value
+    return best, second
 
 
 def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
-    """The best and the second best distinct value, as far as noise leaves no doubt of them."""
+    """Return the best and the second-best distinct value, unless noise leaves a doubt."""
     key, choose = column.key, max if column.better == "higher" else min
     numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
-    noises = (
-        {id(row): row.cells[key].noise for row in rows if key in row.cells} if column.kind == "figure" else {}
-    )
-    noisy = any(noises.values())
-    ranges = (
-        [(value, noises.get(id(row), 0.0)) for row in rows if (value := row.values.get(key)) is not None]
-        if noisy
-        else []
-    )
+    ranges: list[tuple[Any, float]] = []
+    if column.kind == "figure" and any(row.cells[key].noise for row in rows if key in row.cells):
+        ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
     found: list[float] = []
     while numbers and len(found) < 2:
         best = choose(numbers)
-        if (len(numbers) < 2 and not found) or (noisy and not _is_clear(best, ranges)):
+        if (len(numbers) < 2 and not found) or not _is_clear(best, ranges):
             break
         found.append(best)
         numbers = [number for number in numbers if number != best]
@@ -320,6 +286,105 @@ def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
 
 
 def _is_clear(value: float, ranges: Sequence[tuple[Any, float]]) -> bool:
-    """Whether the range of a value overlaps with that of no other one."""
-    own = max(off for each, off in ranges if each == value)
+    """Return whether the range of a value overlaps with no other."""
+    own = max((off for each, off in ranges if each == value), default=0.0)
     return all(abs(each - value) > off + own for each, off in ranges if each != value)
+
+
+#: The number of columns that an overview is filled up to.
+OVERVIEW_WIDTH = 9
+
+
+class Preset(NamedTuple):
+    """A named choice of columns: `label` is its tab, `groups` are slugs of groups, `keys` those of single columns."""
+
+    label: Promise | str
+    groups: Collection[str] = ()
+    keys: Collection[str] = ()
+
+
+#: The first columns of every choice: the score and how it compares with the baseline.
+_SCORE = ("mean", DELTA, RELATIVE, "average-relative")
+#: Columns that a preset omits if it has another one with the same values for more rows.
+_REPLACED_BY = {"model-parameters": "parameters"}
+_PRESETS: Mapping[str, Preset] = dict(
+    zip(
+        PRESETS,
+        (
+            Preset(
+                _("Overview"),
+                keys=(
+                    *_SCORE, "coverage", "wins", "private", "mean-latency", "index-bytes", "published",
+                    "weighted-score", "corpus-index",
+                ),
+            ),
+            Preset(
+                _("Effectiveness"),
+                (
+                    "effectiveness", "over-all", "delta", "ranks-over-all", "private-part", "other-measures", "judged",
+                ),
+            ),
+            Preset(_("Efficiency"), ("efficiency", "reported"), (*_SCORE, "parameters", "weighted-score")),
+            Preset(
+                _("Training data"),
+                keys=(
+                    *_SCORE, "architecture", "provenance", "training-data", "gap", "gap-shown", "weights", "licence",
+                    "parameters", "maximum-length", "by", "published",
+                ),
+            ),
+            Preset(_("All")),
+        ),
+        strict=True,
+    )
+)  # fmt: skip
+#: Groups that fill up an overview: the first further measures; a benchmark's datasets and the like if all fit.
+_FURTHER_MEASURES = "other-measures"
+_WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
+
+
+def offered_presets(columns: Sequence[Column]) -> list[tuple[str, str]]:
+    """Return the names and labels of the presets for these columns."""
+    return [
+        (name, str(preset.label))
+        for name, preset in _PRESETS.items()
+        if name != "efficiency" or any(column.group_slug in preset.groups for column in columns)
+    ]
+
+
+def _chosen_columns(board: Board, columns: Sequence[Column], state: BoardState) -> list[Column]:
+    name = state.columns[0] if state.columns else PRESETS[0]
+    if name == "all":
+        return list(columns)
+    if name not in _PRESETS and not any(column.key in state.columns for column in columns):
+        name = PRESETS[0]  # the board has none of the columns
+    preset = _PRESETS.get(name) or Preset("", keys=state.columns)
+    sorted_by = {sort.key for sort in board.sorts}
+    keys = {SYSTEM, *preset.keys, *sorted_by}  # so that the order explains itself
+    if name in _PRESETS:
+        keys.add(board.measure)
+    # A team sees everyone else's rows as all visitors do, whichever private rows it has.
+    if not any(board.block_of(row) is Block.INCOMPLETE and row.ranked_in != PRIVATE for row in board.rows):
+        keys.discard("coverage")
+    if name == PRESETS[0]:
+        # A ratio is below its difference, and the date of all results below the table.
+        elsewhere = {RELATIVE} if any(column.key == DELTA for column in columns) else set()
+        if len({row.value("published") for row in board.rows} - {None}) == 1:
+            elsewhere.add("published")
+        keys -= elsewhere - sorted_by
+    found = [column for column in columns if column.key in keys or column.group_slug in preset.groups]
+    if name in _PRESETS:
+        shown = {column.key for column in found}
+        found = [column for column in found if _REPLACED_BY.get(column.key) not in shown]
+    return _fill_overview(board, columns, found) if name == PRESETS[0] else found
+
+
+def _fill_overview(board: Board, columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
+    """Return the columns that were found, and others in the room that is left, in the board's order."""
+    keys = {column.key for column in found}
+    further = [column.key for column in columns if column.group_slug == _FURTHER_MEASURES]
+    keys.update(further[: max(0, OVERVIEW_WIDTH - len(keys))])
+    for group in _WHOLE_GROUPS if board.views else ():
+        more = {column.key for column in columns if column.group_slug == group} - keys
+        if len(keys | more) <= OVERVIEW_WIDTH:
+            keys |= more
+    return [column for column in columns if column.key in keys]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.utils.text import slugify
@@ -238,6 +240,11 @@ def fill_cells(rows: Sequence[Row], columns: Sequence[Column], lines: Sequence[o
                     row[key] = cell
 
 
+def spans(columns: Iterable[Column]) -> list[tuple[str, int]]:
+    """Return the groups of neighboring columns, each with the number of its columns."""
+    return [(group, len(list(found))) for group, found in groupby(columns, attrgetter("group"))]
+
+
 _RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}
 
 
@@ -302,73 +309,65 @@ class Summary:
         return " ".join(part.sentence for part in parts)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Board:
     """Columns, rows in the order of the page, and what a reader has to know to read them.
 
-    `best` and `second` hold, by column and by `ranked_in`, the two best distinct values of the whole board, where noise
-    leaves no doubt of them: filters hide rows, but move neither these nor the ranks.
+    A ranked board has all rows in order of publication, and `filtering.apply_view` makes a view of it. `best` and
+    `second` hold, by column and by `ranked_in`, the two best distinct values of the ranked board if noise leaves no
+    doubt of them: filters hide rows, but change neither these nor the ranks.
     """
 
     title: str
-    columns: list[Column]
-    rows: list[Row]
+    columns: Sequence[Column]
+    rows: Sequence[Row]
     measure: str
-    sorts: list[Sort] = field(default_factory=list)
-    #: How many rows there are in all, how many the view has on all its pages, and which page this is of how many.
-    total: int = 0
-    found: int = 0
-    page: int = 1
-    pages: int = 1
-    #: So many of the first rows are pinned.
-    pinned: int = 0
-    measures: list[str] = field(default_factory=list)
-    #: How what differences are taken to is called.
+    measures: Sequence[str] = ()
+    #: Display name of the baseline.
     baseline: str = "the baseline"
-    notes: list[str] = field(default_factory=list)
-    best: dict[tuple[str, str], float] = field(default_factory=dict)
-    second: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: Columns of which these are known already.
-    marked: Collection[str] = ()
-    #: On which machine the costs were measured that it shows, of which ones it can, and the head of their columns.
+    best: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    second: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    #: The hardware of the measured costs, all hardware to choose from, and the head of the columns.
     machine: Machine | None = None
-    machines: list[Machine] = field(default_factory=list)
+    machines: Sequence[Machine] = ()
     cost_group: str = ""
-    #: How sure the scores are, where anything was found of them.
+    #: Statistical tests of a dataset's board, the result of the corrected tests, and the entries that it refers to.
     certainty: BoardCertainty | None = None
-    #: Which is best, which tie with it, how many beat the baseline, by corrected tests; and the rows that this names.
     verdict: Verdict | None = None
     named: Mapping[int, EntryRow] = field(default_factory=dict)
-    #: Keys of columns that it has at other times: what asks for their order or bounds is no mistake.
+    #: Keys of columns that are still being computed: views that sort or filter by them are valid.
     awaited: frozenset[str] = frozenset()
-    #: How that of single cells was found, on a board of several datasets.
-    found_with: TestSettings | None = None
-    #: What may be said of the rows of a dataset's board, by the ids of their entries.
+    #: Statements about a dataset's rows, by entry id.
     statements: BoardStatements = field(default_factory=BoardStatements)
-    #: What is known of all rows already, as `filtering.count_rows` finds it.
+    #: The result of `filtering.count_rows` for all rows.
     counted: Counted | None = None
-    #: The facets that rows may be chosen by, and those of its datasets, which `of_datasets` has, one for each.
-    facets: list[Facet] = field(default_factory=list)
+    #: The facets of each dataset of a benchmark, and the views that it offers.
     of_datasets: Sequence[Facets] = ()
-    #: The columns that a page shows, and the presets that it offers, by name and label.
-    shown: list[Column] = field(default_factory=list)
-    presets: Sequence[tuple[str, str]] = ()
-    #: The columns of CSV, JSON, and the API: `columns` and those that no row of the view fills.
-    data_columns: list[Column] = field(default_factory=list)
-    #: What the whole board says, in one sentence or two, and the column that a complete row has a value of.
+    views: Sequence[str] = ()
     summary: Summary | None = None
-    complete_by: str = ""
     #: Number of judged queries that are missing from every ranked result; 0 for a single result.
     missing_from_all: int = 0
-    #: How many rows have a comparison with the baseline that could be told from chance.
+    #: Number of rows that were tested against the baseline.
     compared: int = 0
-    #: The groups of columns that it has, hidden ones too, and the columns that ranges can be taken of.
-    groups: dict[str, str] = field(default_factory=dict)
-    ranges: list[Column] = field(default_factory=list)
-    #: Which of VIEWS it can show, none where there is one only, and which one it shows, "" for scores.
-    views: Sequence[str] = ()
+    #: The number of all rows, of the rows on all pages of the view, of pinned first rows, and of pages.
+    total: int = 0
+    found: int = 0
+    pinned: int = 0
+    page: int = 1
+    pages: int = 1
+    sorts: Sequence[Sort] = ()
     view: str = ""
-    #: Slugs of systems that have no page by now: those of a board of the past may have nothing public left.
+    notes: Sequence[str] = ()
+    facets: Sequence[Facet] = ()
+    #: The columns of a page, those of CSV, JSON, and the API, and those of all groups.
+    shown: Sequence[Column] = ()
+    data_columns: Sequence[Column] = ()
+    unhidden: Sequence[Column] = ()
+    #: The column that complete rows have a value in; empty if all rows count as complete.
+    complete_by: str = ""
+    #: Test settings of single cells, on a benchmark's board.
+    found_with: TestSettings | None = None
+    #: Slugs of systems on a past board whose results are no longer public.
     without_page: frozenset[str] = frozenset()
 
     @property
@@ -378,6 +377,11 @@ class Board:
         if not facets or set(facets["provenance"]) != {REPORTED}:
             return ()
         return [called.get(key, key) for key in facets["team"]]
+
+    @property
+    def ranges(self) -> list[Column]:
+        """The columns that rows can be filtered by."""
+        return [column for column in self.unhidden if column.numeric]
 
     @property
     def sort(self) -> str:

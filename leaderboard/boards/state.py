@@ -51,7 +51,7 @@ GROUPS = (
     "public-against-hidden",
     "about",
 )
-#: Choices of columns that have a name; the first is a page's own. `boards.presets` says what each has.
+#: Choices of columns that have a name; the first is a page's own. `boards.filtering` says what each has.
 PRESETS = ("overview", "effectiveness", "efficiency", "training", "all")
 #: So many columns may be chosen one by one.
 MOST_COLUMNS = 80

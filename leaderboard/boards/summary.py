@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.model import DELTA, SEPARATED, Board, Part, Row, Summary
 from leaderboard.boards.wording import p_text, p_values_text, pairs_text
+from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import format_quantity, format_value, signed, signed_percent
 from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement
@@ -37,21 +38,19 @@ _NOT_TIMED = {
 
 def summarise(
     board: Board,
-    measure: str,
-    said: BoardStatements,
     *,
-    lower_is_better: bool,
+    measure: str = "",
     key: str = "",
     relative: str = "relative",
-    tested: bool = True,
     filtered: bool = False,
 ) -> Summary | None:
-    """The summary of a board that has all of its rows, ranked; None where no row has a rank.
+    """Return the summary of a ranked board with all its rows, or None if no row has a rank.
 
-    `key` and `relative` name the columns of the score and of the ratio to the baseline, `tested` is whether anything is
-    tested on a board of this kind, `filtered` whether the view is to hide some of the rows, which is then said.
+    `measure` is the name of the score, `key` and `relative` are the columns of the score and of its ratio to the
+    baseline, all by default those of a dataset. A summary of a `filtered` view says that it is of all rows.
     """
-    key = key or board.measure
+    measure, key, said = measure or board.measure, key or board.measure, board.statements
+    tested, lower_is_better = not board.views, better(board.measure) == "lower"
     valued = [row for row in board.rows if row.value(key) is not None]
     scored = [row for row in valued if row.ranked_in == SCORED]
     reported, rows = not scored, scored or [row for row in valued if row.ranked_in == REPORTED]

@@ -17,12 +17,13 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from evaluation.statistics.ladder import PUBLIC_STEP
-from leaderboard.boards import formatting, rendering
+from leaderboard.boards import rendering
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
 from leaderboard.boards.columns.significance import CALLED, WINS
 from leaderboard.boards.facets import LABELS, Facet, Option
-from leaderboard.boards.model import DELTA, Board, Column
+from leaderboard.boards.filtering import offered_presets
+from leaderboard.boards.model import DELTA, Board, Column, spans
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
 from leaderboard.models import Entry
 from leaderboard.views.board_views import export_links
@@ -109,7 +110,7 @@ def _head(board: Board, state: BoardState, path: str, place: int, rooms: Mapping
 def _groups(board: Board) -> SafeString:
     """The heads of the groups of columns."""
     cells = []
-    for number, (label, span) in enumerate(formatting.spans(board.shown[1:])):
+    for number, (label, span) in enumerate(spans(board.shown[1:])):
         first = ' class="first"' if number else ""
         text = escape(label and _(label))
         if label and label == board.cost_group:
@@ -141,7 +142,9 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "hidden_fields": _hidden_fields(board, state),
         "presets": [
             Choice(path + state.but(columns=_preset(name)).query_string(), label, _is_preset(name, state))
-            for name, label in board.presets
+            for name, label in offered_presets(
+                [column for column in board.unhidden if column.group_slug not in state.hidden]
+            )
         ],
         "quick_filters": list(_quick_filters(board, state, path)),
         "picker": _picker(board),
@@ -423,7 +426,8 @@ def _chips(board: Board, state: BoardState, path: str) -> Iterator[FilterChip]:
         yield FilterChip(f"weights: {weights}", path + state.but(weights=()).query_string())
     for slug in state.hidden:
         rest_hidden = tuple(other for other in state.hidden if other != slug)
-        label = f"without {board.groups.get(slug, slug)}"
+        groups = {column.group_slug: column.group_label for column in reversed(board.unhidden)}
+        label = f"without {groups.get(slug, slug)}"
         yield FilterChip(label, path + state.but(hidden=rest_hidden).query_string())
 
 

@@ -14,9 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import past_pages
+from leaderboard.boards import pages
 from leaderboard.boards.exports.cells import MOMENT
-from leaderboard.boards.pages import bibtex_of
 from leaderboard.boards.state import PARAMETERS, BoardState
 from leaderboard.core.cache.pages import cache_page, is_anonymous_visit
 from leaderboard.core.http.query_parameters import reads
@@ -30,8 +29,6 @@ from leaderboard.views.exports import export_asked, exported, whole
 KEPT_FOR = 3600
 #: A second is over when every transaction that began in it has surely ended.
 SETTLED = datetime.timedelta(seconds=60)
-
-_READERS = {"dataset": past_pages.dataset_page, "benchmark": past_pages.benchmark_page}
 
 
 class MomentConverter:
@@ -71,7 +68,7 @@ def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 
 
 def _key(slug: str, at: datetime.datetime, kind: Kind, **_: object) -> str:
-    return past_pages.key_of(kind, slug, at)
+    return pages.key_of(kind, slug, at)
 
 
 @require_safe
@@ -81,7 +78,7 @@ def _key(slug: str, at: datetime.datetime, kind: Kind, **_: object) -> str:
 def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """The board as of `at`, in the view of the query string."""
     state = BoardState.read(request.GET)
-    page = _READERS[kind](slug, state, at)
+    page = pages.READERS[kind](slug, state, at=at)
     if page is None:
         return _no_board(request, slug, at, kind)
     path = permalink(kind, slug, at)
@@ -103,16 +100,16 @@ def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) ->
 @reads(*PARAMETERS)
 def export(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, ending: str) -> HttpResponse:
     """The same board as one of FORMATS."""
-    page = _READERS[kind](slug, whole(request), at)
+    page = pages.READERS[kind](slug, whole(request), at=at)
     if page is None:
         return _no_board(request, slug, at, kind)
     about = board_citation(request, kind, slug, page.board.title, at)
-    return exported(page.board, replace(about, bibtex=bibtex_of(page.rows)), ending)
+    return exported(page.board, replace(about, bibtex=pages.bibtex_of(page.rows)), ending)
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """404, with the time at which the board begins; the same for what is not public, and for what is nowhere."""
-    first, to_come = past_pages.first_published(kind, slug), at > timezone.now()
+    first, to_come = pages.first_published(kind, slug), at > timezone.now()
     context = {
         "at": at,
         "to_come": to_come,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from django.utils.translation import gettext_noop as _
@@ -21,179 +21,199 @@ from leaderboard.boards.benchmark.columns import (
     default_sort,
     over,
 )
-from leaderboard.boards.benchmark.costs import LineCosts, is_usual
-from leaderboard.boards.benchmark.lines import BoardLines, available_measures, board_lines
+from leaderboard.boards.benchmark.costs import LineCosts
+from leaderboard.boards.benchmark.lines import (
+    available_measures,
+    baselines_of,
+    collect_lines,
+    kinds_of,
+    tables_of,
+)
 from leaderboard.boards.benchmark.rows import NOTE, fill_common, private_rows, rows_of
 from leaderboard.boards.benchmark.significance import add_significance
 from leaderboard.boards.columns.baseline import difference_to, notes_on_baselines
+from leaderboard.boards.columns.costs import BoardCosts
 from leaderboard.boards.columns.marks import DOUBTFUL, SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.reported import has_doubtful
 from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.filtering import SharedRows, apply_view, assign_ranks, leave_out_empty, resolved_sorts
-from leaderboard.boards.model import Board, Column, Row
+from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows, resolved_sorts
+from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.boards.summary import summarise
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.board_rows.rows import BoardRows
-from leaderboard.results.kinds import CLOSED, CLOSED_NOTE, REPORTED
-from leaderboard.results.significance.statements import NOTHING_SAID
+from leaderboard.results.kinds import CLOSED, CLOSED_NOTE, PRIVATE, REPORTED
 from leaderboard.results.significance.types import BoardCertainty
 from leaderboard.systems.baselines import BM25
 
 
-def benchmark_board(
+@dataclass(frozen=True, slots=True)
+class RankedBenchmark:
+    """The ranked board of the datasets that a view chooses, with the sources of its notes.
+
+    Private rows of a team are last. `baselines` has, by place of a dataset, the name of the baseline, and whether it is
+    the site's own BM25.
+    """
+
+    board: Board
+    facts: BenchmarkFacts
+    tables: Tables
+    baselines: Mapping[int, tuple[str, bool]]
+    costs: BoardCosts
+    any_in_domain: bool
+    notes_on_weights: Sequence[str]
+
+    def view(self, state: BoardState, certainty: Mapping[int, BoardCertainty]) -> Board:
+        """Return the view of the board, with the tests of each dataset. Raises UnknownChoice."""
+        facts, board, state = self.facts, self.board, _without_left_out(self.facts, state)
+        columns = {column.key: column for column in board.columns}
+        default = default_sort(facts, columns)
+        sort = resolved_sorts(board, state, default)[0].key
+        datasets = {member.slug for member in facts.members}
+        ranked_by = columns[sort if sort in RANKING or sort in datasets else default]
+        rows = [row.copy() for row in board.rows]
+        if state.sorts:
+            assign_ranks(rows, ranked_by.key, lower_is_better=ranked_by.better == "lower")
+        board = replace(board, rows=rows)
+        omitted: Sequence[str] = ()
+        if COMMON in columns:
+            board, says_enough = fill_common(facts, board, self.tables, state)
+            omitted = () if says_enough else (COMMON,)
+        complete_by = sort if sort == COMMON or sort in datasets else MEAN
+        if facts.all_counted > 1 and any(row.value(complete_by) is not None for row in rows):
+            board = replace(board, complete_by=complete_by)
+        # Values that are not zero-shot are left out already, one by one.
+        board = apply_view(board, replace(state, zero_shot=False), default, omitted)
+        names = {place: name for place, (name, _) in self.baselines.items()}
+        found_with, on_tests = add_significance(board, facts, certainty, names)
+        notes = [
+            *_on_ranks(facts, board, ranked_by),
+            *notes_on_baselines(facts, self.baselines),
+            *_on_datasets(facts, board),
+            *self._on_kinds(board, state),
+            *on_tests,
+            *self.notes_on_weights,
+            *([NOTE] if any(row.ranked_in == PRIVATE for row in rows) else []),
+            *self.costs.notes(),
+        ]
+        return replace(board, found_with=found_with, notes=notes)
+
+    def _on_kinds(self, board: Board, state: BoardState) -> list[str]:
+        notes = []
+        rows = [row for row in self.board.rows if row.ranked_in != PRIVATE]
+        datasets = {member.slug for member in self.facts.members}
+        shown = {column.key for column in board.columns if column.key in datasets}
+        if any(row.ranked_in == REPORTED for row in rows):
+            notes.append(_REPORTED_NOTE)
+        if any(row.ranked_in == CLOSED for row in rows):
+            notes.append(CLOSED_NOTE)
+        if shown and self.any_in_domain:
+            notes.append(_("‡ in-domain: trained on that dataset."))
+        if has_seeds(rows, shown):
+            notes.append(SEEDS)
+        if state.zero_shot:
+            notes.append(_ZERO_SHOT_NOTE)
+        if has_doubtful(rows, board.columns):
+            notes.append(DOUBTFUL)
+        return notes + notes_on_challenges(rows)
+
+
+_REPORTED_NOTE = _(
+    "Reported: figures taken from publications, not recomputed here, and ranked separately from results scored here."
+)
+_ZERO_SHOT_NOTE = _(
+    "Zero-shot only: values of systems that were trained on the dataset, or do not declare their training data, are "
+    "left out of cells and aggregates; unsupervised adaptation to the corpus is kept."
+)
+
+
+def benchmark_view_key(state: BoardState) -> str:
+    """Return text that changes with everything in a view that the ranked board depends on."""
+    costs = state.hardware, state.cpu_only, state.corpus, state.weights
+    datasets = [state.chosen(facet) for facet in OF_DATASETS]
+    return f"{state.measure} {state.view} {state.zero_shot} {costs} {state.filtered} {datasets}"
+
+
+def rank_benchmark(
     facts: BenchmarkFacts,
     entries: Mapping[int, BoardRows],
     state: BoardState,
-    private: Mapping[int, Sequence[EntryRow]] | None = None,
-    certainty: Mapping[int, BoardCertainty] | None = None,
-) -> Board:
-    """The view that `state` asks for, of the entries that its datasets have by their ids.
+    private: Mapping[int, Sequence[EntryRow]],
+) -> RankedBenchmark:
+    """Return the ranked board for the measure, the datasets, the hardware, and the weights of a view.
 
-    `private` are entries of the reader's own teams: they have rows of their own, and move nothing of the others.
-    `certainty` is how sure scores are, by dataset.
-
-    Raises UnknownChoice for a column, a measure or a dataset's facet that the board does not have.
+    `entries` are those of the datasets, by id, `private` those of the reader's own teams, which have rows of their own
+    and change no others.
+    Raises UnknownChoice for a measure, hardware, or facet of datasets that the board does not have.
     """
-    measure, measures = _measure_in_focus(facts, entries, state)
-    facts = _chosen(facts, state)
-    state = _without_left_out(facts, state)
-    base = board_lines(facts, entries, measure, zero_shot=state.zero_shot)
-    lines, tables = base.lines, base.tables
-    costs = LineCosts.of(base, entries, state)
-    columns_for = partial(_columns, facts, measure, base, costs, state)
-    columns = columns_for(OverAll(tables))
-    board = Board(title=facts.name, columns=columns, rows=[], measure=measure, measures=measures)
-    _give_rows(board, base, measure, costs, state)
-    rows = board.rows
-    board.views, board.view, board.baseline = VIEWS, state.view, baselines_label(_baseline_names(base))
-    board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
-    costs.shown.describe(board)
-    on_weights = _weigh(board, tables, state)
-    own = private_rows(facts, private, lines, columns_for, state, measure) if private else []
-    ranked_by = _view(facts, board, tables, state, own)
-    names = {place: name for place, (name, _) in base.baselines.items()}
-    sure = add_significance(board, facts, certainty or {}, names, state.view)
-    board.notes = [
-        *notes_of(board, rows, ranked_by, state, base),
-        *sure,
-        *on_weights,
-        *([NOTE] if own else []),
-        *costs.shown.notes(),
-    ]
-    return board
-
-
-def _give_rows(board: Board, base: BoardLines, measure: str, costs: LineCosts, state: BoardState) -> None:
-    """Give the board its rows, with what they cost; those with the usual costs are remembered with these."""
-    usual, keys = is_usual(base, state), {column.key for column in board.columns}
-    known = base.rows.get((state.view, usual))
-    if known is None:
-        columns = [
-            column
-            for column in board.columns
-            if column.key not in OF_VIEW and (usual or column not in costs.columns)
-        ]
-        of_lines = [column for column in columns if column not in costs.columns]
-        rows = rows_of(base.facts, measure, of_lines, base.lines, base.tables, state.view)
-        if usual:
-            costs.place(base.lines, rows)
-        by = default_sort(base.facts, keys)
-        lower = any(column.better == "lower" for column in columns if column.key == by)
-        assign_ranks(rows, by, lower_is_better=lower)
-        known = base.rows[state.view, usual] = SharedRows.of(rows, columns)
-    known.give_to(board, copies=not usual or bool(state.sorts) or not OF_VIEW.isdisjoint(keys))
-    if not usual:
-        costs.place(base.lines, board.rows)
-
-
-def _measure_in_focus(
-    facts: BenchmarkFacts, entries: Mapping[int, BoardRows], state: BoardState
-) -> tuple[str, list[str]]:
-    """The measure that the view asks for, and all that it can. Raises UnknownChoice."""
-    measure = state.measure or facts.measure
-    measures = available_measures(facts, entries)
+    measure, measures = state.measure or facts.measure, available_measures(facts, entries)
     if measure not in measures:
         raise UnknownChoice("measure", measure, measures)
-    return measure, measures
-
-
-def _columns(
-    facts: BenchmarkFacts,
-    measure: str,
-    base: BoardLines,
-    costs: LineCosts,
-    state: BoardState,
-    over_all: OverAll,
-) -> list[Column]:
-    return columns_of(
+    facts = _chosen(facts, state)
+    lines = collect_lines(facts, entries, measure, zero_shot=state.zero_shot)
+    tables = tables_of(facts, lines, kinds_of(lines), measure)
+    baselines = baselines_of(facts, lines)
+    costs = LineCosts.of(facts, entries, lines, state)
+    names = {name for name, _ in baselines.values()}
+    if any(line.baseline_on and line.ranked_in == REPORTED for line in lines):
+        names.add(BM25.name)  # reported figures are compared with their publication's BM25
+    columns_for = partial(
+        columns_of,
         facts,
         measure,
-        over_all,
-        state.view,
-        difference=difference_to(_baseline_names(base)),
+        view=state.view,
+        difference=difference_to(names),
         weighted=bool(state.weights),
         costs=costs.columns,
     )
-
-
-def _weigh(board: Board, tables: Tables, state: BoardState) -> list[str]:
-    """Fill the weighted score where the view has weights; what is to be said of it."""
-    if not state.weights:
-        return []
-    effectiveness = plain(means(tables.of_counted[0]))
-    return fill_weighted(board, effectiveness, state, lower_is_better=tables.lower_is_better)
-
-
-def _baseline_names(base: BoardLines) -> set[str]:
-    """What differences are taken to; reported figures are always compared with their publication's BM25."""
-    names = {name for name, _ in base.baselines.values()}
-    reported = any(line.baseline_on and line.ranked_in == REPORTED for line in base.lines)
-    return names | {BM25.name} if reported else names
-
-
-def _view(
-    facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState, own: Sequence[Row]
-) -> Column:
-    """Rank the rows, add the team's `own`, leave those in view, in its order; what they are ranked by."""
-    columns = {column.key: column for column in board.columns}
-    default = default_sort(facts, columns)
-    sort = resolved_sorts(board, state, default)[0].key
-    datasets = {member.slug for member in facts.members}
-    ranked_by = columns[sort if sort in RANKING or sort in datasets else default]
-    if state.sorts:
-        assign_ranks(board.rows, ranked_by.key, lower_is_better=ranked_by.better == "lower")
-    said_enough = COMMON not in columns or fill_common(facts, board, tables, state)
-    leave_out_empty(board, board.rows, state, default, every_kind=False)
-    if not said_enough:
-        board.columns = [column for column in board.columns if column.key != COMMON]
-    if own:
-        board.rows, board.counted = [*board.rows, *own], None
-    board.complete_by = _complete_by(board, facts, sort if sort == COMMON or sort in datasets else MEAN)
-    board.summary = summarise(
-        board,
-        f"mean {board.measure}" if facts.all_counted > 1 else board.measure,
-        NOTHING_SAID,
+    columns = columns_for(OverAll(tables))
+    of_lines = [column for column in columns if column.key not in OF_VIEW and column not in costs.columns]
+    rows = rows_of(facts, measure, of_lines, lines, tables, state.view)
+    costs.place(lines, rows)
+    by_key = {column.key: column for column in columns}
+    default = default_sort(facts, by_key)
+    assign_ranks(rows, default, lower_is_better=by_key[default].better == "lower")
+    on_weights = fill_weighted(
+        rows,
+        plain(means(tables.of_counted[0])),
+        dict(state.weights),
+        costs.shown.machine,
         lower_is_better=tables.lower_is_better,
+    )
+    best, second = best_values(columns, rows)
+    own = private_rows(facts, private, lines, columns_for, state, measure) if private else []
+    board = Board(
+        facts.name,
+        columns,
+        [*rows, *own],
+        measure,
+        measures,
+        baselines_label(names),
+        best,
+        second,
+        costs.shown.machine,
+        costs.shown.machines,
+        costs.shown.head,
+        counted=count_rows([*rows, *own]),
+        of_datasets=[member.facets for member in (*facts.members, *facts.left_out)],
+        views=VIEWS,
+        view=state.view,
+    )
+    summary = summarise(
+        board,
+        measure=f"mean {measure}" if facts.all_counted > 1 else measure,
         key=default,
         relative=AVERAGE,
-        tested=False,
         filtered=state.filtered,
     )
-    # Values that are not zero-shot are left out already, one by one.
-    apply_view(board, replace(state, zero_shot=False), default, copies=True)
-    return ranked_by
-
-
-def _complete_by(board: Board, facts: BenchmarkFacts, key: str) -> str:
-    """The column of this key, of which rows have a value that are not folded away; none where no row has one."""
-    if facts.all_counted < 2 or all(row.value(key) is None for row in board.rows):
-        return ""
-    return key
+    in_domain = any(line.in_domain for line in lines)
+    return RankedBenchmark(
+        replace(board, summary=summary), facts, tables, baselines, costs.shown, in_domain, on_weights
+    )
 
 
 def _chosen(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:
@@ -230,18 +250,6 @@ def _without_left_out(facts: BenchmarkFacts, state: BoardState) -> BoardState:
         sorts=tuple(sort for sort in state.sorts if sort.key not in gone),
         ranges=tuple(each for each in state.ranges if each.key not in gone),
     )
-
-
-def notes_of(
-    board: Board, rows: Sequence[Row], ranked_by: Column, state: BoardState, base: BoardLines
-) -> list[str]:
-    """The notes below the board; `rows` are all its rows, whatever the view leaves."""
-    return [
-        *_on_ranks(base.facts, board, ranked_by),
-        *notes_on_baselines(base.facts, base.baselines),
-        *_on_datasets(base.facts, board),
-        *_on_kinds(board, rows, state, base),
-    ]
 
 
 def _on_ranks(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[str]:
@@ -292,32 +300,3 @@ def _on_datasets(facts: BenchmarkFacts, board: Board) -> list[str]:
                 "have all of them."
             )
     return notes
-
-
-def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: BoardLines) -> list[str]:
-    notes = []
-    datasets = {member.slug for member in base.facts.members}
-    shown = {column.key for column in board.columns if column.key in datasets}
-    if any(row.ranked_in == REPORTED for row in rows):
-        notes.append(
-            _(
-                "Reported: figures taken from publications, not recomputed here, and ranked separately from results "
-                "scored here."
-            )
-        )
-    if any(row.ranked_in == CLOSED for row in rows):
-        notes.append(CLOSED_NOTE)
-    if shown and base.any_in_domain:
-        notes.append(_("‡ in-domain: trained on that dataset."))
-    if has_seeds(rows, shown):
-        notes.append(SEEDS)
-    if state.zero_shot:
-        notes.append(
-            _(
-                "Zero-shot only: values of systems that were trained on the dataset, or do not declare their training "
-                "data, are left out of cells and aggregates; unsupervised adaptation to the corpus is kept."
-            )
-        )
-    if has_doubtful(rows, board.columns):
-        notes.append(DOUBTFUL)
-    return notes + notes_on_challenges(rows)

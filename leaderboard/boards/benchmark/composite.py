@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import NamedTuple
 
-from leaderboard.boards.facts import DatasetPart, Member
-from leaderboard.core.cache.memory import TTLCache
+from leaderboard.boards.facts import Member
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.board_rows.rows import BoardRows, LineKey
@@ -40,47 +39,28 @@ class Whole(NamedTuple):
     made_of: Mapping[int, Sequence[int]]
 
 
-#: What was made, with the very rows that it was made of: other ones never meet it.
-_remembered: TTLCache[tuple[Sequence[DatasetPart], Sequence[BoardRows], Whole]] = TTLCache(32)
-
-
 def is_mean_of_parts(group: str) -> bool:
     """Whether a comparison group is of composed entries."""
     return group.startswith(GROUP)
 
 
-def has_hidden_part(parts: Sequence[DatasetPart]) -> bool:
+def has_hidden_part(parts: Sequence[Member]) -> bool:
     """Whether the mean over these parts is of rounded values: judgements of some are hidden."""
     return any(part.facts.hidden for part in parts)
 
 
-def wholes_of(members: Sequence[Member], rows: Mapping[int, BoardRows]) -> dict[int, Whole]:
-    """The members that are the mean of their parts, by their datasets' ids."""
-    return {
-        member.dataset_id: compose(rows[member.dataset_id], member.parts, rows)
-        for member in members
-        if member.parts
-    }
+def compose(member: Member, rows: Mapping[int, BoardRows]) -> Whole:
+    """Return a dataset's own rows with the entries that follow from those of its parts, once all parts are public.
 
-
-def compose(own: BoardRows, parts: Sequence[DatasetPart], rows: Mapping[int, BoardRows]) -> Whole:
-    """A dataset's `own` rows, with the entries that follow from its parts'; without these while a part is not public.
-
-    Composed entries are none of their own, and have negative ids: nothing was measured or tested of them.
+    Composed entries are public and have negative ids. They have neither measured costs nor tests.
     """
-    if not parts or not all(part.listed for part in parts):
+    own = rows[member.dataset_id]
+    if not member.parts or not all(part.listed for part in member.parts):
         return Whole(own, {})
-    used = [own, *(rows[part.dataset_id] for part in parts)]
-    # With the revisions, so that parts as they were and as they are do not push each other out.
-    key = ",".join(f"{part.dataset_id}:{part.revision.key}" for part in parts)
-    known = _remembered.get(key)
-    if known is None or known[0] != parts or any(map(is_not, known[1], used)):
-        known = parts, used, _compose(used, parts)
-        _remembered.put(key, known)
-    return known[2]
+    return _compose([own, *(rows[part.dataset_id] for part in member.parts)], member.parts)
 
 
-def _compose(used: Sequence[BoardRows], parts: Sequence[DatasetPart]) -> Whole:
+def _compose(used: Sequence[BoardRows], parts: Sequence[Member]) -> Whole:
     own, *of_parts = used
     groups = [_present_group(part, rows) for part, rows in zip(parts, of_parts, strict=True)]
     lines = [_lines_in(rows, group) for rows, group in zip(of_parts, groups, strict=True)]
@@ -96,7 +76,7 @@ def _compose(used: Sequence[BoardRows], parts: Sequence[DatasetPart]) -> Whole:
     return Whole(BoardRows(own.dataset_id, entries), made_of)
 
 
-def _present_group(part: DatasetPart, rows: BoardRows) -> str:
+def _present_group(part: Member, rows: BoardRows) -> str:
     found = ((row.comparison_group, row.is_baseline) for _, row in rows.results)
     return present_group(part.facts.version_id, part.facts.qrels_id, found)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from leaderboard.boards.benchmark.lines import BoardLines, SystemLine
+from leaderboard.boards.benchmark.lines import SystemLine
 from leaderboard.boards.columns.costs import BoardCosts, CostLine, cost_columns, fill_costs
 from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.facts import BenchmarkFacts, Member
@@ -38,21 +38,14 @@ class LineCosts(NamedTuple):
     columns: Sequence[Column]
 
     @classmethod
-    def of(cls, base: BoardLines, rows: Mapping[int, BoardRows], state: BoardState) -> LineCosts:
-        """Those of the view, BM25's too; the usual ones are remembered with the lines.
-
-        Raises UnknownChoice for a machine on which nothing was measured.
-        """
-        usual = is_usual(base, state)
-        known = base.shared.get("costs") if usual else None
-        found = known if isinstance(known, cls) else cls._of(base, rows, state)
-        if usual:
-            base.shared["costs"] = found
-        return found
-
-    @classmethod
-    def _of(cls, base: BoardLines, rows: Mapping[int, BoardRows], state: BoardState) -> LineCosts:
-        facts, lines = base.facts, base.lines
+    def of(
+        cls,
+        facts: BenchmarkFacts,
+        rows: Mapping[int, BoardRows],
+        lines: Sequence[SystemLine],
+        state: BoardState,
+    ) -> LineCosts:
+        """Return the costs of a view, also those of BM25. Raises UnknownChoice for unknown hardware."""
         shown = _costs_shown(facts, rows, lines, state)
         bm25 = (
             line.key[:2]
@@ -78,11 +71,6 @@ class LineCosts(NamedTuple):
                 for line in lines
             )
             fill_costs(rows, self.columns, costs)
-
-
-def is_usual(base: BoardLines, state: BoardState) -> bool:
-    """Whether a view shows the costs that most views show: they follow from the lines and their datasets alone."""
-    return not (state.hardware or state.cpu_only or state.corpus or base.facts.left_out)
 
 
 def _stated_for(column: Column, dataset: str) -> Column:

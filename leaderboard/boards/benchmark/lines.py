@@ -1,22 +1,16 @@
-"""From the entries of its datasets to the lines of a benchmark's board: what each system has on each dataset.
-
-A reader who sorts or filters asks for the same lines again. They are remembered together with the very entries that
-they were made of: other entries, of a later publication or of an earlier day, never meet them.
-"""
+"""From the entries of its datasets to the lines of a benchmark's board: what each system has on each dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.aggregates import Tables, table
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.filtering import ZERO_SHOT, SharedRows
-from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
+from leaderboard.boards.filtering import ZERO_SHOT
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import Entry
@@ -232,63 +226,31 @@ def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> 
     return [facts.measure, *sorted(name for name in wanted if name != facts.measure and widely_had(name))]
 
 
-@dataclass(frozen=True)
-class BoardLines:
-    """The lines of a board in order of publication; nothing of it is ever changed.
-
-    `made_of` are the very rows of its datasets. `rows` has what was made of the lines, by view, and whether with what
-    they usually cost. `shared` is what else all views have in common.
-    """
-
-    facts: BenchmarkFacts
-    made_of: Sequence[BoardRows]
-    lines: Sequence[SystemLine]
-    tables: Tables
-    #: By place of a dataset, what its scored values are compared with, and whether that is the site's own BM25.
-    baselines: Mapping[int, tuple[str, bool]]
-    rows: dict[tuple[str, bool], SharedRows] = field(default_factory=dict)
-    shared: dict[str, object] = field(default_factory=dict)
-
-    @cached_property
-    def any_in_domain(self) -> bool:
-        """Whether any system had been trained on one of the datasets."""
-        return any(line.in_domain for line in self.lines)
-
-
-_remembered: TTLCache[BoardLines] = TTLCache(12)
-
-
-def board_lines(
-    facts: BenchmarkFacts, rows: Mapping[int, BoardRows], measure: str, *, zero_shot: bool
-) -> BoardLines:
-    """The lines for a measure."""
-    # With the revisions, so that a board as it was and the present one do not push each other out.
-    members = ",".join(f"{member.slug}:{member.revision.key}" for member in facts.members)
-    key = f"{facts.name}|{measure}|{zero_shot}|{members}"
-    used = [rows[member.dataset_id] for member in facts.members]
-    known = _remembered.get(key)
-    if known is not None and known.facts == facts and all(map(is_, known.made_of, used)):
-        return known
-    lines = collect_lines(facts, rows, measure, zero_shot=zero_shot)
-    kinds = [
+def kinds_of(lines: Sequence[SystemLine]) -> list[str]:
+    """Return the kind that each line is ranked in."""
+    return [
         CLOSED if line.ranked_in == SCORED and line.about.closed_api else line.ranked_in for line in lines
     ]
-    baselines = {
-        place: _named(line.about, facts.members[place].facts.name)
+
+
+def baselines_of(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:
+    """Return the baseline of scored values by place of a dataset, and whether it is the site's own BM25."""
+    return {
+        place: (
+            baseline_label(line.about.system, facts.members[place].facts.name),
+            line.about.slug == BM25.slug,
+        )
         for line in lines
         if line.ranked_in == SCORED
         for place in line.baseline_on
         if line.scores[place] is not None
     }
-    base = BoardLines(facts, used, lines, tables_of(facts, lines, kinds, measure), baselines)
-    _remembered.put(key, base, LONG_LIFETIME)
-    return base
 
 
 def tables_of(
     facts: BenchmarkFacts, lines: Sequence[SystemLine], kinds: Sequence[str], measure: str
 ) -> Tables:
-    """The lines' scores and their baselines; `kinds` is whom each line is ranked among."""
+    """Return the lines' scores and their baselines; `kinds` are those that the lines are ranked in."""
     return Tables(
         scores=table([line.scores for line in lines], len(facts.members)),
         baselines=table([line.baselines for line in lines], len(facts.members)),
@@ -296,7 +258,3 @@ def tables_of(
         kinds=kinds,
         lower_is_better=better(measure) == "lower",
     )
-
-
-def _named(system: EntryRow, dataset: str) -> tuple[str, bool]:
-    return baseline_label(system.system, dataset), system.slug == BM25.slug

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leaderboard.boards.benchmark import aggregates
-from leaderboard.boards.benchmark.aggregates import plain
-from leaderboard.boards.benchmark.lines import board_lines
+from leaderboard.boards.benchmark.columns import AVERAGE, MEAN_RELATIVE, WINS
 from leaderboard.boards.facts import BenchmarkFacts
+from leaderboard.boards.model import Board
 from leaderboard.core.text.numbers import signed
-from leaderboard.importing.reported.tables import PublishedAverage, published_averages
-from leaderboard.results.board_rows.rows import BoardRows
+from leaderboard.importing.reported.tables import PublishedAverage
 from leaderboard.results.kinds import REPORTED
 
 
@@ -48,23 +46,22 @@ class _Computed(NamedTuple):
 
 
 def compare_published_means(
-    facts: BenchmarkFacts, rows: Mapping[int, BoardRows], source: str | None
+    facts: BenchmarkFacts, ranked: Board, printed: Mapping[str, PublishedAverage]
 ) -> PublishedMeans | None:
-    """The comparison for a benchmark of one publication's figures; None where that prints none over all datasets."""
-    printed = published_averages(source, facts.measure) if source else {}
-    if not printed:
-        return None
-    base = board_lines(facts, rows, facts.measure, zero_shot=False)
-    scores, baselines = base.tables.of_counted
-    wins = aggregates.wins(scores, baselines, lower_is_better=base.tables.lower_is_better).wins
-    ratio = plain(aggregates.ratio_of_means(scores, baselines))
-    ratios = plain(aggregates.mean_of_ratios(scores, baselines))
+    """Return the comparison with what a publication prints over all datasets, or None if nothing can be compared."""
     found = []
-    for place, line in enumerate(base.lines):
-        name, of_means, of_ratios = line.about.system, ratio[place], ratios[place]
-        if line.ranked_in != REPORTED or name not in printed or of_means is None or of_ratios is None:
-            continue
-        found.append(_Computed(name, line.about.slug, wins[place], of_means, of_ratios, printed[name]))
+    for row in ranked.rows:
+        wins, ratio, ratios = (row.value(key) for key in (WINS, AVERAGE, MEAN_RELATIVE))
+        name = row.entry.system
+        if (
+            row.ranked_in == REPORTED
+            and name in printed
+            and isinstance(ratio, float)
+            and isinstance(ratios, float)
+        ):
+            # A baseline wins nothing against itself.
+            wins = int(wins) if isinstance(wins, float) else 0
+            found.append(_Computed(name, row.entry.slug, wins, ratio, ratios, printed[name]))
     if not found:
         return None
     counted = len(facts.counted)

@@ -13,7 +13,7 @@ from leaderboard.boards.benchmark.lines import IN_DOMAIN, BenchmarkLine, SystemL
 from leaderboard.boards.columns.marks import title_of
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import BenchmarkFacts
-from leaderboard.boards.filtering import filter_rows
+from leaderboard.boards.filtering import best_values, filter_rows
 from leaderboard.boards.model import Board, Column, Row, fill_cells
 from leaderboard.boards.state import BoardState
 from leaderboard.results.board_rows.entry_rows import EntryRow
@@ -132,27 +132,30 @@ def _beside(
 LEAST_COMMON = 2
 
 
-def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> bool:
-    """Fill the means over the datasets that all rows of the view have, which the column's head then names.
+def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> tuple[Board, bool]:
+    """Set the means over the datasets that all public rows of the view have, which the column's head then names.
 
-    Return whether a page shows the column. If all rows are complete, it repeats the mean, and a mean over one dataset
-    of many says little, unless the view names it.
+    Return the board, and whether a page shows the column. If all rows are complete, it repeats the mean, and a mean
+    over one dataset of many says little, unless the view names it.
     """
+    public = [row for row in board.rows if row.ranked_in != PRIVATE]
     ranges = tuple(each for each in state.ranges if each.key != COMMON)
-    looked_at = {
-        id(row) for row in filter_rows(board, board.rows, replace(state, ranges=ranges, zero_shot=False))
-    }
-    numbers = [number for number, row in enumerate(board.rows) if id(row) in looked_at]
-    found = aggregates.common(tables.of_counted[0], numbers)
-    for row, value in zip(board.rows, plain(found.means), strict=True):
+    shown = filter_rows(replace(board, rows=public), replace(state, ranges=ranges, zero_shot=False))
+    ids = set(map(id, shown))
+    found = aggregates.common(
+        tables.of_counted[0], [number for number, row in enumerate(public) if id(row) in ids]
+    )
+    for row, value in zip(public, plain(found.means), strict=True):
         row.values[COMMON] = value
-    board.columns = [
+    columns = [
         common_column(column, facts.counted, found.places) if column.key == COMMON else column
         for column in board.columns
     ]
+    best, second = best_values([column for column in columns if column.key == COMMON], public)
+    board = replace(board, columns=columns, best={**board.best, **best}, second={**board.second, **second})
     says_enough = len(found.places) >= LEAST_COMMON or len(facts.counted) <= LEAST_COMMON
     named = COMMON in {sort.key for sort in state.sorts} | {each.key for each in state.ranges}
-    return named or (says_enough and not tables.complete)
+    return board, named or (says_enough and not tables.complete)
 
 
 NOTE = (

@@ -39,9 +39,8 @@ def add_significance(
     facts: BenchmarkFacts,
     found: Mapping[int, BoardCertainty],
     baselines: Mapping[int, str],
-    view: str,
-) -> list[str]:
-    """Put what was found into the cells of the rows that the board shows, and return the notes on it.
+) -> tuple[TestSettings | None, list[str]]:
+    """Add test results to the cells of the rows that the board shows, and return their settings and the notes on them.
 
     `found` is by dataset, `baselines` are names of baselines by place of the dataset. Nothing is said of reported
     figures, of private rows, of hidden judgements, and of boards of which nothing has been found yet.
@@ -58,7 +57,7 @@ def add_significance(
             if told is None:
                 continue
             cell, (of_entry, title, differs) = row[key], told
-            marked = differs and view != "rank"
+            marked = differs and board.view != "rank"
             row[key] = Cell(
                 cell.value,
                 cell.text,
@@ -68,9 +67,8 @@ def add_significance(
                 certainty=of_entry,
             )
             any_found, any_marked = True, any_marked or marked
-    if datasets:
-        board.found_with = datasets[0].how
-    return _notes(facts, datasets, marked=any_marked) if any_found else []
+    settings = datasets[0].how if datasets else None
+    return settings, _notes(facts, datasets, marked=any_marked) if any_found else []
 
 
 def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:

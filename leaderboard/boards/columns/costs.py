@@ -10,7 +10,7 @@ from django.utils.translation import gettext_noop as _
 
 from evaluation.efficiency import PROTOCOL, is_brief
 from leaderboard.boards.columns.weighted import weighted_column
-from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row, Value, fill_cells
+from leaderboard.boards.model import EFFICIENCY, Cell, Column, Row, Value, fill_cells
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.results.board_rows.measurements import (
@@ -319,13 +319,10 @@ def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[C
     fill_cells([row for row, _ in found], columns, [line for _, line in found])
 
 
-def describe_costs(board: Board) -> None:
-    """Say at the latencies of the rows that a page shows how they vary, and how far they may be off.
-
-    Only of these: a board of a thousand systems has thousands of them, most of which no page shows.
-    """
-    keys = [column.key for column in board.columns if column.key in WITH_SPREAD]
-    for row in board.rows if keys else ():
+def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
+    """Add the variation and the uncertainty of latencies to the cells of the rows that a page shows."""
+    keys = [column.key for column in columns if column.key in WITH_SPREAD]
+    for row in rows if keys else ():
         if row.measured is None:
             continue
         for key in keys:
@@ -440,11 +437,10 @@ class BoardCosts(NamedTuple):
         elsewhere = {one.entry_id for one in measured}.difference(on_machine)
         return cls(machine, machines, on_machine, len(elsewhere), columns)
 
-    def describe(self, board: Board) -> None:
-        """Say on which machine they were measured, and on which ones they could be."""
-        if self.machine is not None:
-            board.machine, board.machines = self.machine, self.machines
-            board.cost_group = cost_group(self.machine, self.dataset)
+    @property
+    def head(self) -> str:
+        """The common head of the columns, empty if nothing was measured."""
+        return cost_group(self.machine, self.dataset) if self.machine else ""
 
     def notes(self) -> list[str]:
         """What is to be said of them below the board."""

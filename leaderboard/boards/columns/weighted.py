@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from django.utils.translation import gettext_noop as _
 
-from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
-from leaderboard.boards.state import BoardState
+from leaderboard.boards.model import EFFICIENCY, Column, Row
+from leaderboard.results.board_rows.measurements import Machine
 from leaderboard.results.kinds import UNRANKED
 
 WEIGHTED = "weighted-score"
@@ -42,29 +42,29 @@ def weighted_column(group: str = EFFICIENCY) -> Column:
 
 
 def fill_weighted(
-    board: Board,
+    rows: Sequence[Row],
     effectiveness: Sequence[float | None],
-    state: BoardState,
+    weights: Mapping[str, float],
+    machine: Machine | None,
     *,
     lower_is_better: bool = False,
 ) -> list[str]:
-    """Weigh every row of the board, which must have all its rows, with what they cost, in the order of `effectiveness`.
+    """Set the weighted score of all rows of a board, in the order of `effectiveness`, and return the notes on it.
 
     Rates of exchange are over all rows that were measured on the board's machine and have an effectiveness and every
-    weighed cost, whatever the view hides: a filter moves no score. What a reader has to know is returned as notes.
+    weighed cost. Without weights, nothing is set.
     """
-    weights = dict(state.weights)
+    if not weights:
+        return []
     wanted = {name: COST_COLUMNS[name] for name in weights if name in COST_COLUMNS}
-    filled = {
-        key for row in board.rows for key in wanted.values() if row[key].text or row[key].value is not None
-    }
+    filled = {key for row in rows for key in wanted.values() if row[key].text or row[key].value is not None}
     unmeasured = [name for name, key in wanted.items() if key not in filled]
     if unmeasured:
         return [f"No weighted score: nothing here has a measured {' or '.join(unmeasured)}."]
     sign = -1.0 if lower_is_better else 1.0
     complete: list[tuple[Row, float]] = [
         (row, sign * value)
-        for row, value in zip(board.rows, effectiveness, strict=True)
+        for row, value in zip(rows, effectiveness, strict=True)
         if value is not None
         and row.measured is not None
         and row.ranked_in not in UNRANKED
@@ -85,18 +85,14 @@ def fill_weighted(
         score = weighted_score(value, costs, known, weights)
         if math.isfinite(score):
             row.values[WEIGHTED] = round(score, 4)
-    return _notes(board, [row for row, _ in complete], weights)
-
-
-def _notes(board: Board, rows: Sequence[Row], weights: dict[str, float]) -> list[str]:
     total = sum(weights.values())
     shares = ", ".join(f"{name} {weight / total:.0%}" for name, weight in weights.items())
-    names = list(dict.fromkeys(row.entry.system for row in rows))
+    names = list(dict.fromkeys(row.entry.system for row, _ in complete))
     named = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
-    machine = f" on {board.machine.name}" if board.machine else ""
+    measured = f" on {machine.name}" if machine else ""
     return [
         f"Weighted score: Dynascore with {shares}; costs count negatively, divided by their average rate of exchange "
-        f"among the {len(rows)} complete rows measured{machine} ({named}). Filters do not change it."
+        f"among the {len(complete)} complete rows measured{measured} ({named}). Filters do not change it."
     ]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from leaderboard.boards import formatting
 from leaderboard.boards.columns.significance import DELTA_INTERVAL, INTERVAL, P_BASELINE, P_BEST, RANKS
 from leaderboard.boards.exports.cells import (
     MISSING,
@@ -23,7 +22,7 @@ from leaderboard.boards.exports.cells import (
     status_of,
     text_of,
 )
-from leaderboard.boards.model import SEPARATED, SYSTEM, Board, Column, Row
+from leaderboard.boards.model import SEPARATED, SYSTEM, Board, Column, Row, spans
 from leaderboard.core.text.latex import escape, escape_url
 
 #: So many columns are shown, the rank among them.
@@ -143,7 +142,7 @@ def _tests(board: Board) -> list[str]:
 def _groups(columns: Sequence[Column]) -> list[str]:
     """The heads of the groups of columns, and a rule under each."""
     cells, rules, place = ["", ""], [], 3
-    for label, span in formatting.spans(columns[1:]):
+    for label, span in spans(columns[1:]):
         cells.append(
             rf"\multicolumn{{{span}}}{{c}}{{{_stacked(label, span)}}}" if label else "&" * (span - 1)
         )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from math import isnan
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import plain, table
-from leaderboard.boards.filtering import SharedRows
-from leaderboard.boards.model import Board, Cell, Row
 
 
 def test_a_mean_is_missing_where_a_dataset_is() -> None:
@@ -80,16 +77,3 @@ def test_ranks_are_shared_within_a_kind_and_missing_for_missing_values() -> None
     assert found[:3].tolist() == [2.0, 1.0, 2.0]
     assert isnan(found[3])
     assert found[4] == 1.0
-
-
-def test_rows_that_are_given_out_may_get_other_cells_and_those_remembered_stay() -> None:
-    row = Row(SimpleNamespace(), "scored", 4, {}, {}, {"team": "a"})  # type: ignore[arg-type]
-    row["mean"] = Cell(1.0, mark="‡")
-    shared, board = SharedRows([row]), Board("", [], [], "")
-    shared.give_to(board, copies=True)
-    (given,) = board.rows
-    assert given == row
-    given["mean"], given.rank = Cell(2.0), 1
-    shared.give_to(board, copies=True)
-    (again,) = board.rows
-    assert (again.value("mean"), again["mean"].mark, again.rank) == (1.0, "‡", None)

@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from leaderboard.boards.model import Board
+from leaderboard.boards.model import Board, Cell
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.cache.pages import clear_page_cache
@@ -115,6 +115,16 @@ def test_among_equals_the_earlier_published_is_first_whichever_dataset_it_was_on
     score(first, early, ndcg=0.5)
     score(second, late, ndcg=0.5)
     assert systems(board_of()) == ["early", "late"]
+
+
+def test_other_cells_in_a_row_of_one_view_change_no_other_view() -> None:
+    dataset = scored_dataset()
+    benchmark_of(dataset)
+    score(dataset, "system", ndcg=0.5)
+    (given,) = board_of().rows
+    given[dataset.slug], given.rank = Cell(0.9, mark="‡"), 7
+    (again,) = board_of().rows
+    assert (again.value(dataset.slug), again[dataset.slug].mark, again.rank) == (0.5, "", 1)
 
 
 @pytest.mark.django_db(transaction=True)

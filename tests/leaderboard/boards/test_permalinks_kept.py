@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.boards import news, past_pages
+from leaderboard.boards import news
 from leaderboard.boards.benchmark import rows as benchmark_rows
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
@@ -198,7 +198,7 @@ def test_the_generated_board_has_permalinks_and_another_view_of_one_is_made_of_w
         "leaderboard.boards.benchmark.board.rows_of", lambda *given: made.append(1) or whole(*given)
     )
     for _ in range(2):
-        assert past_pages.benchmark_page("generated", BoardState(), at)
+        assert benchmark_page("generated", BoardState(), at=at)
         assert benchmark_page("generated", BoardState())
     assert made == []
 

@@ -10,7 +10,6 @@ from django.test import Client
 from django.utils import timezone
 from numpy.testing import assert_allclose
 
-from leaderboard.boards import past_pages
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion, BoardChange, Dataset, Entry, Seed
@@ -246,11 +245,11 @@ def test_an_old_board_keeps_a_sets_deviation_and_number() -> None:
         kept.objects.update(at=timezone.now() - timedelta(hours=1))
     then = timezone.now() - timedelta(minutes=1)
     withdraw_entries(entry.submission_reference, "wrong seeds")
-    past = past_pages.dataset_page(dataset.slug, BoardState(), then)
+    past = dataset_page(dataset.slug, BoardState(), at=then)
     assert past is not None
     (row,) = past.board.rows
     assert [cell.spread for cell in row.cells.values() if cell.spread] == ["± 0.0283 (2)"]
-    past = past_pages.benchmark_page("one", BoardState(), then)
+    past = benchmark_page("one", BoardState(), at=then)
     assert past is not None
     assert "mean of 2 seeds, ± 0.0283" in [cell.title for cell in past.board.rows[0].cells.values()]
 
