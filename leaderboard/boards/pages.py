@@ -23,7 +23,7 @@ from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member
 from leaderboard.boards.model import Board
 from leaderboard.boards.remarks import BM25_FINDS_NOTHING, remarks, remarks_on
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
+from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.importing.reported.tables import published_averages
 from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion, BoardChange, Entry, Qrels
@@ -37,6 +37,8 @@ from leaderboard.results.board_rows.rows import (
     TWIN_CHANGED_AT,
     BoardRows,
     Revision,
+    board_cache,
+    decoded_size,
     newest,
     rows_at,
 )
@@ -47,7 +49,7 @@ from leaderboard.results.significance.reading import read_certainty
 from leaderboard.results.significance.statements import BoardStatements, statements, statements_at
 from leaderboard.results.significance.types import BoardCertainty
 
-T = TypeVar("T")
+R = TypeVar("R", RankedDataset, RankedBenchmark)
 #: The fields of a dataset's page: all of its own columns, and some of its version, judgments, and twin.
 DATASET_FIELDS = (
     "pk",
@@ -74,10 +76,6 @@ _FACTS = (
     "current_qrels_id",
 )
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
-
-#: Ranked boards, for all views with the same measure, hardware, and weights; at most 20,000 rows. None is ever stale:
-#: its key names everything that the board shows, with the revisions of its datasets.
-_ranked: TTLCache[Any] = TTLCache(20_000)
 
 
 class Tombstone(NamedTuple):
@@ -338,13 +336,13 @@ def ranked_benchmark(
     return _rank_once("" if own else f"{about} {benchmark_view_key(state)} {members}", rank)
 
 
-def _rank_once(key: str, rank: Callable[[], T]) -> T:
+def _rank_once(key: str, rank: Callable[[], R]) -> R:
     """Return the cached ranked board of this key; nothing is cached without a key."""
-    ranked: T | None = _ranked.get(key) if key else None
+    ranked: R | None = board_cache.get(key) if key else None
     if ranked is None:
         ranked = rank()
         if key:
-            _ranked.put(key, ranked, LONG_LIFETIME)
+            board_cache.put(key, ranked, decoded_size(1024 * len(ranked.board.rows)), LONG_LIFETIME)
     return ranked
 
 

@@ -14,8 +14,7 @@ from evaluation.statistics.bootstrap import RESAMPLES
 from evaluation.statistics.comparison import PairedResult, compare_paired
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.comparison.queries.detail import DEPTH, run_of
-from leaderboard.comparison.testing import values_of
-from leaderboard.core.cache.memory import FixedCache
+from leaderboard.comparison.testing import comparisons, values_of
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.datasets.derived_files import top_documents
@@ -83,10 +82,6 @@ def _difference(collection: OpenCollection, values: NDArray[np.float64], row: in
     )
 
 
-#: What two runs share never changes, so it may stay for a week: some hundreds of bytes for six systems.
-_remembered = FixedCache("overlap", 1024, 7 * 24 * 3600)
-
-
 class Overlap(NamedTuple):
     """Means over the judged queries for which either of two systems has a document."""
 
@@ -107,8 +102,8 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[Overl
     names = " ".join(run.sha256 for run in runs if run)
     qrels = collection.dataset.current_qrels
     judged = qrels.sha256 if qrels else ""
-    text = f"{names} {judged} {collection.dataset.drop_self_matches} {collection.excluded_sha256}"
-    known: Any = _remembered.get(text)
+    text = f"overlap {names} {judged} {collection.dataset.drop_self_matches} {collection.excluded_sha256}"
+    known: Any = comparisons.get(text)
     if known is None:
         tops = [top_documents(run, collection.excluded_sha256) for run in runs if run]
         if None in tops:
@@ -118,7 +113,7 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[Overl
             (first, second, *_shared(sets[first], sets[second]))
             for first, second in combinations(range(len(sets)), 2)
         ]
-        _remembered.set(text, known)
+        comparisons.set(text, known)
     return [Overlap(*each) for each in known]
 
 

@@ -25,8 +25,9 @@ from leaderboard.results.significance.statements import BoardStatements
 #: A page draws so many signs at most, one for each query and permutation: about a second of a core.
 MOST_SIGNS = 100_000_000
 FEWEST_PERMUTATIONS = 1_000
-#: The values of a test never change, so it may stay for a week: some hundreds of bytes for six systems.
-_remembered = FixedCache("paired", 16_384, 7 * 24 * 3600)
+#: Results of tests and overlaps of runs, for a week; some hundreds of bytes for six systems. None is ever stale: its key
+#: names what it was computed from.
+comparisons = FixedCache("comparison", 16_384, 7 * 24 * 3600)
 
 
 class PairTest(NamedTuple):
@@ -86,12 +87,12 @@ def permutations_for(queries: int) -> int:
 def run_tests(questions: Sequence[TestRequest], permutations: int) -> dict[TestRequest, list[PairTest]]:
     """The answers: for each entry after the first one. Two queries more where one is not remembered."""
     keys = {question: _key(question, permutations) for question in questions}
-    known = _remembered.get_many(keys.values())
+    known = comparisons.get_many(keys.values())
     missing = [question for question, key in keys.items() if key not in known]
     if missing:
         entries = with_values(pk for question in missing for pk in question.entries)
         new = {keys[question]: _run_test(question, entries, permutations) for question in missing}
-        _remembered.set_many(new)
+        comparisons.set_many(new)
         known |= new
     return {question: [PairTest(*each) for each in known[key]] for question, key in keys.items()}
 

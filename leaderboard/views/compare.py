@@ -8,7 +8,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.html import format_html_join
-from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from evaluation.statistics.randomisation import CORRECTION, TEST
@@ -28,28 +27,12 @@ from leaderboard.comparison.selection import (
 )
 from leaderboard.comparison.table import Comparison, compare, reasons
 from leaderboard.comparison.testing import with_values
-from leaderboard.core.cache.memory import LIFETIME, TTLCache
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
 from leaderboard.views.board_views import site_revision
-
-#: The systems that there are, and how a page offers them: on a large site this takes longer than all the rest.
-_offered: TTLCache[tuple[dict[str, SystemChoice], SafeString]] = TTLCache(1)
-
-
-def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
-    """Those that can be compared, and the options of the list to choose from. Kept half as long as a page."""
-    revision = site_revision()
-    systems = _offered.get(revision)
-    if systems is None:
-        choices = system_choices()
-        options = ((each.slug, each.label) for each in choices.values())
-        systems = choices, format_html_join("", '<option value="{}">{}</option>', options)
-        _offered.put(revision, systems, LIFETIME / 2)
-    return systems
 
 
 def _variant(request: HttpRequest) -> PageVariant | None:
@@ -65,7 +48,9 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 @reads(*COMPARE_PARAMETERS)
 def compare_systems(request: HttpRequest) -> HttpResponse:
     """Systems side by side: per dataset, and query by query where judgements are open."""
-    choices, options = _systems()
+    choices = system_choices()
+    offered = ((each.slug, each.label) for each in choices.values())
+    options = format_html_join("", '<option value="{}">{}</option>', offered)
     try:
         requested = CompareState.read(request.GET)
         view = requested.but(systems=resolve_systems(requested.systems, choices))

@@ -12,7 +12,8 @@ from threading import Lock
 from typing import Any
 
 from leaderboard.core.cache import pages
-from leaderboard.core.cache.pages import RARE_BYTES, RECENT_BYTES, CachedPage, PageCache
+from leaderboard.core.cache.memory import TTLCache
+from leaderboard.core.cache.pages import RECENT_BYTES, CachedPage
 from leaderboard.wsgi import application as site
 
 #: A page of a board, compressed, about.
@@ -27,7 +28,6 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     with _lock:
         if not _filled:
             fill(pages._recent, RECENT_BYTES)
-            fill(pages._rare, RARE_BYTES)
             _filled = True
     answer: Iterable[bytes] = site(environ, start_response)
     return answer
@@ -36,7 +36,8 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
 application.warm_up = site.warm_up  # type: ignore[attr-defined]
 
 
-def fill(kept: PageCache, size: int) -> None:
+def fill(kept: TTLCache[CachedPage], size: int) -> None:
     """Put pages that nobody asks for into all of the room."""
     for number in range(size // PAGE_BYTES):
-        kept.put(f"{number:032x}", CachedPage("", "", os.urandom(PAGE_BYTES), ""), lifetime=86_400)
+        page = CachedPage("", "", os.urandom(PAGE_BYTES), "")
+        kept.put(f"{number:032x}", page, page.size, lifetime=86_400)

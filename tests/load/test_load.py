@@ -10,7 +10,8 @@ from random import Random
 import pytest
 from django.test import Client
 
-from leaderboard.core.cache.pages import CachedPage, PageCache
+from leaderboard.core.cache.memory import TTLCache
+from leaderboard.core.cache.pages import CachedPage
 from leaderboard.importing.reported.loader import load_reported
 from tests.load import filling, proxy, report, runs, served_site, site
 from tests.load.memory import Sample
@@ -134,11 +135,11 @@ def test_links_and_files_of_a_page() -> None:
 
 def test_the_room_for_kept_pages_is_full_from_the_start() -> None:
     """And what is kept then takes the place of what filled it."""
-    kept = PageCache(2**20)
+    kept: TTLCache[CachedPage] = TTLCache(2**20)
     served_site.fill(kept, 2**20)
     assert 2**20 - 2 * served_site.PAGE_BYTES < kept._values.currsize <= 2**20
     page = CachedPage("", "text/html", b"page", "")
-    kept.put("new", page)
+    kept.put("new", page, page.size)
     assert kept.get("new") == page
     assert kept.get(f"{0:032x}") is None
     assert site.SERVED in site.web_command(8000).arguments

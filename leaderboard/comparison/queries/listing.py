@@ -165,7 +165,7 @@ Values = NDArray[np.float64]
 
 #: From the hardest tenth of the systems to the easiest, for each query.
 QUANTILES = (0.1, 0.5, 0.9)
-#: 64 bytes for a query: 7,000 queries have 450 kB.
+#: 64 bytes for each query of a dataset: 450 kB for 7,000. None is ever stale: the key names the board's revision.
 _remembered = FixedCache("difficulty-quantiles", 64, 3600)
 
 

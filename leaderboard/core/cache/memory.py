@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from threading import Lock
@@ -11,34 +11,34 @@ from typing import Any, Generic, TypeVar
 from cachetools import TLRUCache
 from django.core.cache import cache
 
-#: Seconds; of what is never out of date, since it is kept under a key that changes with it, far more.
+#: Seconds. A value whose key changes with it is never stale, and has the long lifetime.
 LIFETIME, LONG_LIFETIME = 120, 3600
 
 T = TypeVar("T")
 
 
 class TTLCache(Generic[T]):
-    """Values by key: at most `size` of them, or of what `weigh` says of each, and none longer than its lifetime."""
+    """Values of this process by key: their sizes add up to `size` at most, and each has a lifetime."""
 
-    def __init__(self, size: int, weigh: Callable[[T], int] = lambda _: 1) -> None:
-        self._values: TLRUCache[str, tuple[float, T], float] = TLRUCache(
-            size, ttu=lambda _, kept, now: now + kept[0], getsizeof=lambda kept: weigh(kept[1])
+    def __init__(self, size: int) -> None:
+        self._values: TLRUCache[str, tuple[float, int, T], float] = TLRUCache(
+            size, ttu=lambda _, kept, now: now + kept[0], getsizeof=lambda kept: kept[1]
         )
         self._lock = Lock()
 
     def get(self, key: str) -> T | None:
-        """The value, unless it is not here or too old."""
+        """Return the value, or None if it is missing or too old."""
         with self._lock:
             found = self._values.get(key)
-        return found[1] if found else None
+        return found[2] if found else None
 
-    def put(self, key: str, value: T, lifetime: float = LIFETIME) -> None:
-        """Keep the value, in place of those used longest ago where there is too much; not one too large for all."""
+    def put(self, key: str, value: T, size: int, lifetime: float = LIFETIME) -> None:
+        """Store the value in place of the least recently used ones, unless it is larger than the cache."""
         with self._lock, suppress(ValueError):
-            self._values[key] = (lifetime, value)
+            self._values[key] = (lifetime, size, value)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all values."""
         with self._lock:
             self._values.clear()
 

@@ -34,8 +34,8 @@ COMPRESSION_LEVEL = 2
 
 #: Pages that all processes share: at most 1,024 × 128 KiB in the server that carries the queue.
 SHARED_PAGES, LARGEST_SHARED_BYTES = 1024, 128 * 1024
-#: What a process keeps of them, and what it keeps of other views, compressed.
-RECENT_BYTES, RARE_BYTES = 16 * 2**20, 16 * 2**20
+#: Compressed pages of all views in a process.
+RECENT_BYTES = 32 * 2**20
 #: What a page takes beside its bytes, about.
 _AROUND_BYTES = 1024
 
@@ -58,47 +58,41 @@ class CachedPage(NamedTuple):
     compressed: bytes
     disposition: str
 
-
-class PageCache(TTLCache[CachedPage]):
-    """The pages that this process served last: asking the cache's server costs more than everything else of a hit."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(size, lambda page: len(page.compressed) + _AROUND_BYTES)
+    @property
+    def size(self) -> int:
+        """Approximate size in memory."""
+        return len(self.compressed) + _AROUND_BYTES
 
 
-_recent = PageCache(RECENT_BYTES)
-#: Views that nobody else may ever ask for push each other out, and no common one.
-_rare = PageCache(RARE_BYTES)
+#: The pages that this process served last: a question to the cache's server costs more than the rest of a hit. They and
+#: the shared ones are stale for the time in the module's docstring, after changes that no revision counts.
+_recent: TTLCache[CachedPage] = TTLCache(RECENT_BYTES)
 _shared = FixedCache("page", SHARED_PAGES, LIFETIME)
 
 
 def _find(key: str, *, common: bool) -> CachedPage | None:
-    page = (_recent if common else _rare).get(key)
+    page = _recent.get(key)
     if page is not None:
         count("own")
     elif common and (found := _shared.get(key)) is not None:
         page = CachedPage(*found)
         count("shared")
-        # How old it is, nobody knows: so it is kept here for half as long.
-        _recent.put(key, page, LIFETIME / 2)
+        # Its age is unknown, so it stays here for half the lifetime.
+        _recent.put(key, page, page.size, LIFETIME / 2)
     else:
         count("made")
     return page
 
 
 def _put(key: str, page: CachedPage, *, common: bool) -> None:
-    if not common:
-        _rare.put(key, page)
-        return
-    _recent.put(key, page)
-    if len(page.compressed) <= LARGEST_SHARED_BYTES:
+    _recent.put(key, page, page.size)
+    if common and len(page.compressed) <= LARGEST_SHARED_BYTES:
         _shared.set(key, tuple(page))
 
 
 def clear_page_cache() -> None:
-    """Forget every kept page of this process and of the shared cache; for commands and tests."""
+    """Remove every page of this process and of the shared cache; for commands and tests."""
     _recent.clear()
-    _rare.clear()
     cache.clear()
 
 

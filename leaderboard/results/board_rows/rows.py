@@ -172,43 +172,40 @@ def matches_source(found: int | None, source: int | None) -> bool:
     return source is None or found is None or found == source
 
 
-#: What a process keeps of boards, about: a benchmark of twenty datasets with 1,000 systems each has 60 MiB.
-KEPT_BYTES = 128 * 2**20
-#: Rows take four times their text once everything that boards read of them is made.
-_BYTES_A_BYTE, _AROUND_BYTES = 4, 4096
-
-
-def _weight(rows: BoardRows) -> int:
-    """What they take in memory, about, in bytes."""
-    return _BYTES_A_BYTE * rows.text_bytes + _AROUND_BYTES
-
-
-_remembered: TTLCache[BoardRows] = TTLCache(KEPT_BYTES, _weight)
-#: After a publication many ask for the same rows at once: one thread reads them, and the others wait for it.
+#: Memory of a process for boards: rows of 20 datasets with 1,000 systems each have 60 MiB.
+BOARD_BYTES = 128 * 2**20
+#: Stored rows, stored tests, and ranked boards. None is ever stale: each key names the revisions of its datasets.
+board_cache: TTLCache[Any] = TTLCache(BOARD_BYTES)
+#: After a publication, many visitors need the same rows at once: one thread reads them, and the others wait for it.
 _reading = Lock()
+
+
+def decoded_size(text_bytes: int) -> int:
+    """Return the memory that stored rows or tests take, with everything that boards derive from them."""
+    return 4 * text_bytes + 4096
 
 
 def clear_rows() -> None:
     """Read everything again next time; for measuring."""
-    _remembered.clear()
+    board_cache.clear()
 
 
 def rows_at(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     """The rows of several boards, each at a revision, by dataset. One query, none where all are known here."""
-    keys = {dataset: f"{dataset}:{revision.key}" for dataset, revision in revisions.items()}
+    keys = {dataset: f"rows {dataset}:{revision.key}" for dataset, revision in revisions.items()}
     known = _known(keys)
     if len(known) < len(keys):
         with _reading:
             known = _known(keys)
             read = _read({dataset: revisions[dataset] for dataset in keys if dataset not in known})
             for dataset, rows in read.items():
-                _remembered.put(keys[dataset], rows, LONG_LIFETIME)
+                board_cache.put(keys[dataset], rows, decoded_size(rows.text_bytes), LONG_LIFETIME)
             known.update(read)
     return {dataset: known[dataset] for dataset in keys}
 
 
 def _known(keys: Mapping[int, str]) -> dict[int, BoardRows]:
-    found = {dataset: _remembered.get(key) for dataset, key in keys.items()}
+    found = {dataset: board_cache.get(key) for dataset, key in keys.items()}
     return {dataset: rows for dataset, rows in found.items() if rows is not None}
 
 

@@ -13,15 +13,12 @@ from django.db.models import IntegerField, JSONField, Q, TextField
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce
 
-from leaderboard.core.cache.memory import TTLCache
+from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.models import Certainty, Dataset
 from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.rows import board_cache, decoded_size
 from leaderboard.results.significance.board import compared_boards
 from leaderboard.results.significance.types import BoardCertainty, TestSettings
-
-#: By dataset, revision of its board, and the row that was found last.
-_cache: TTLCache[BoardCertainty] = TTLCache(64)
-
 
 #: What was found last of a dataset's board. In SQL, as `history.rows.CHANGED_AT` is.
 _LATEST = RawSQL(
@@ -32,11 +29,6 @@ _LATEST = RawSQL(
 )
 
 
-def clear_certainty() -> None:
-    """Read everything again next time; for measuring."""
-    _cache.clear()
-
-
 def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
     """What was found last of each dataset's board, by id; nothing of hidden ones, nor where nothing was found yet."""
     rows = Dataset.objects.filter(pk__in=dataset_ids, hidden=False).values_list(
@@ -45,11 +37,11 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
     # Whatever changes a board, such as its list of measures, counts its revision up. The date is for a database that
     # was put back to an earlier state: there, other rows get the same ids.
     keys = {
-        dataset: (found, f"{dataset}:{created.timestamp()}:{revision}:{found}")
+        dataset: (found, f"tests {dataset}:{created.timestamp()}:{revision}:{found}")
         for dataset, created, revision, found in rows
         if found is not None
     }
-    known = {dataset: _cache.get(key) for dataset, (_, key) in keys.items()}
+    known = {dataset: board_cache.get(key) for dataset, (_, key) in keys.items()}
     missing = {dataset: keys[dataset][0] for dataset, found in known.items() if found is None}
     if missing:
         present = compared_boards(missing)
@@ -59,7 +51,8 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
                 continue  # of the same results on earlier judgements: nothing of it holds for these numbers
             certainty = _certainty(found, current=board.key == found["key"], baseline=board.baseline)
             known[certainty.dataset] = certainty
-            _cache.put(keys[certainty.dataset][1], certainty)
+            size = decoded_size(len(found["text"]))
+            board_cache.put(keys[certainty.dataset][1], certainty, size, LONG_LIFETIME)
     return {dataset: found for dataset, found in known.items() if found is not None}
 
 

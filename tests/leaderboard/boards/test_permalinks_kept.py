@@ -211,13 +211,13 @@ def test_old_boards_are_kept_by_their_size(
         for name in ("first", "second"):
             score(dataset, name, ndcg=0.4)
     revisions = past.revisions_at([dataset.pk for dataset in datasets], timezone.now() + timedelta(seconds=2))
-    weight = max(rows._weight(each) for each in rows.rows_at(revisions).values())
+    weight = max(rows.decoded_size(each.text_bytes) for each in rows.rows_at(revisions).values())
     assert weight > 4 * 2 * 500  # two rows of half a kilobyte or more, four times their text
     for room, kept in ((3 * weight, 3), (2 * weight, 2), (100, 0)):
-        monkeypatch.setattr(rows, "_remembered", rows.TTLCache(room, rows._weight))
+        monkeypatch.setattr(rows, "board_cache", rows.TTLCache(room))
         before = rows.rows_at(revisions)
-        keys = [f"{dataset}:{revision.key}" for dataset, revision in revisions.items()]
-        assert sum(rows._remembered.get(key) is not None for key in keys) == kept
+        keys = [f"rows {dataset}:{revision.key}" for dataset, revision in revisions.items()]
+        assert sum(rows.board_cache.get(key) is not None for key in keys) == kept
         with django_assert_num_queries(0 if kept == 3 else 1):
             again = rows.rows_at(revisions)
         assert {key: each.public for key, each in again.items()} == {
