@@ -23,10 +23,10 @@ from leaderboard.results.publishing.scheduling import publish_due
 from leaderboard.results.significance.computing import request_missing_certainty
 from leaderboard.systems.anonymity import end_due_anonymity
 from submissions.accounts.sessions import delete_expired_sessions
-from submissions.jobs.checkpoints.shard_jobs import settle_waiting_jobs
+from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
 from submissions.jobs.cleanup import remove_unreferenced
+from submissions.jobs.kinds.datasets import retry_failed_certainty
 from submissions.jobs.kinds.rescore import fail_lost_rescores
-from submissions.jobs.kinds.significance import retry_failed_certainty
 from submissions.jobs.worker import TURNS, dispatcher_is_late, drain_if_idle
 from submissions.models import Worker
 from submissions.notifications.sending import NOTIFY, send_notifications, wake_notifier

@@ -22,7 +22,7 @@ from leaderboard.core.storage.store import PARTIAL, Area, local_path, path_of
 from leaderboard.datasets.derived_files import top_documents_path
 from leaderboard.models import CollectionProfile, Pool, Qrels, Rescore, Run, WorkRequest
 from submissions.checkpoints.service import folder_of, sweep_checkpoints
-from submissions.jobs.checkpoints.embedding_cache import sweep_embeddings
+from submissions.jobs.checkpoints.embeddings import sweep_embeddings
 from submissions.jobs.checkpoints.kept_indexes import sweep_indexes
 from submissions.jobs.checkpoints.running import sweep_work
 from submissions.jobs.kinds.handover import RetrievalResult

@@ -6,10 +6,9 @@ import logging
 import math
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
-from importlib import import_module
-from pkgutil import iter_modules
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
@@ -23,14 +22,16 @@ from leaderboard.core.storage.disk import is_disk_full
 from leaderboard.datasets.derived_files import lacks_excerpts, prepare_files
 from leaderboard.datasets.qrels import JudgementsNotCopied
 from submissions.core.errors import INVALID_RUN
-from submissions.jobs import checkpoints, kinds
-from submissions.jobs.checkpoints.embedding_cache import trim_cache
+from submissions.jobs.checkpoints.baseline import retrieve_job
+from submissions.jobs.checkpoints.embeddings import trim_cache
+from submissions.jobs.checkpoints.encodings import settle_shard_waiters
 from submissions.jobs.checkpoints.kept_indexes import sweep_indexes
+from submissions.jobs.checkpoints.run_model import model_job, sample_model_job
 from submissions.jobs.checkpoints.running import reject_model, sweep_work
-from submissions.jobs.checkpoints.shard_jobs import settle_shard_waiters
-from submissions.jobs.checkpoints.shards import WARM
-from submissions.jobs.kinds.score import delete_upload
-from submissions.jobs.registry import WORK
+from submissions.jobs.checkpoints.shards import WARM, shard_job
+from submissions.jobs.kinds import datasets
+from submissions.jobs.kinds.rescore import rescore_job
+from submissions.jobs.kinds.score import delete_upload, score_job
 from submissions.models import Job, State
 from submissions.queue.capability import (
     KINDS,
@@ -39,7 +40,7 @@ from submissions.queue.capability import (
     runs_models,
     workers_alive,
 )
-from submissions.queue.lease import WorkEnded, hold_lease, keep_leases
+from submissions.queue.lease import Lease, WorkEnded, hold_lease, keep_leases
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.process import STOPPING, refusal
 from submissions.queue.queue import ATTEMPTS, BACKOFF, end_cancelled, release, requeue
@@ -63,9 +64,22 @@ _DISK_PAUSE = 60.0
 #: What PostgreSQL says when it ends a session: shut down, crashed, not up yet, a transaction that stood still.
 _ENDED = frozenset({"57P01", "57P02", "57P03", "25P03"})
 
-for _package in (kinds, checkpoints):
-    for _module in iter_modules(_package.__path__, f"{_package.__name__}."):
-        import_module(_module.name)  # each registers what it does
+#: The function that does the work of each kind of job under a lease.
+WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
+    Job.Kind.SCORE: score_job,
+    Job.Kind.RETRIEVE: retrieve_job,
+    Job.Kind.BASELINE: retrieve_job,
+    Job.Kind.MODEL: model_job,
+    Job.Kind.SAMPLE_MODEL: sample_model_job,
+    Job.Kind.SHARD: shard_job,
+    Job.Kind.RESCORE: rescore_job,
+    Job.Kind.CERTAINTY: datasets.certainty_job,
+    Job.Kind.STATISTICS: datasets.statistics_job,
+    Job.Kind.POOL: datasets.pool_job,
+    Job.Kind.MERGE: datasets.merge_job,
+    Job.Kind.PROTECT: datasets.protect_job,
+    Job.Kind.REVEAL: datasets.reveal_job,
+}
 
 
 class _Failures:

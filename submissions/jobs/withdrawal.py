@@ -13,7 +13,7 @@ from leaderboard.results import records
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from submissions.intake.actors import actor_label, is_team_member, record_curator_action
-from submissions.jobs.checkpoints.shard_jobs import cancel_unneeded_shards
+from submissions.jobs.checkpoints.encodings import cancel_unneeded_shards
 from submissions.jobs.kinds.score import delete_upload
 from submissions.models import TERMINAL, State, Submission
 from submissions.queue.lifecycle import advance, write_log

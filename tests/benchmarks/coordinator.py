@@ -64,8 +64,7 @@ def prepare(folder: Path, after: ExitStack) -> int:
 
 def fill(shards: int) -> None:
     """A model's job that waits for so many shards."""
-    from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
-    from submissions.jobs.checkpoints.encodings import wait_for_shards
+    from submissions.jobs.checkpoints.encodings import EncodingSetting, wait_for_shards
     from submissions.queue.queue import claim
     from tests.factories import make_dataset, make_version
     from tests.submissions.model_jobs import make_submission, queue_model

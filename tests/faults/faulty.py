@@ -211,8 +211,8 @@ def follow_all(orders: Orders, name: str) -> None:
     _orders, _name = orders, name
     orders.note_worker()
     from submissions.jobs import runner, worker
-    from submissions.jobs.checkpoints import encodings, shard_jobs
-    from submissions.jobs.kinds import handover, score, significance
+    from submissions.jobs.checkpoints import encodings
+    from submissions.jobs.kinds import datasets, handover, score
     from submissions.queue import lifecycle, queue
     from submissions.sandbox import supervision
 
@@ -227,11 +227,11 @@ def follow_all(orders: Orders, name: str) -> None:
     _follow_jobs(runner)
     _wrap(runner, "prepare_query_pages", before="settled")
     _wrap(handover, "_hand_over", before="handing over", after="handed over", everywhere=False)
-    _wrap(shard_jobs, "make_shard_jobs", after="shards made")  # before the commit
+    _wrap(encodings, "make_shard_jobs", after="shards made")  # before the commit
     _wrap(encodings, "finish_shard", before="encoded")  # copied from the child, which stays
     _wrap(encodings, "_store_shard", after="shard")
     _follow_warm_children(supervision.Supervision)
-    _wrap(significance, "store_certainty", after="certainty")
+    _wrap(datasets, "store_certainty", after="certainty")
     _wrap(queue, "_is_waiting", before="dispatching")  # between taking a request and making its job
     _wrap(queue, "requeue", after="reaping", everywhere=False)
 

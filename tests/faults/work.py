@@ -12,7 +12,7 @@ from leaderboard.systems.records import SystemFields
 from submissions.checkpoints.service import folder_of
 from submissions.intake.files import IncomingFile
 from submissions.intake.runs import accept_submission
-from submissions.jobs.checkpoints import checking
+from submissions.jobs.checkpoints import running
 from submissions.models import TERMINAL, Job, Notice, QuotaUse, State, Submission
 from submissions.notifications.sending import has_notifications, send_notifications
 from tests.factories import make_user
@@ -60,7 +60,7 @@ class ModelWork:
         submission = make_submission(f"Toy {self.count}", pause=0.01)
         assert submission.checkpoint is not None
         # It has no weights that the library could look at.
-        (folder_of(submission.checkpoint) / checking.NOTE).write_text(checking.releases())
+        (folder_of(submission.checkpoint) / running.NOTE).write_text(running.releases())
         queue_model(self.open, submission)
         return submission
 

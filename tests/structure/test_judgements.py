@@ -20,7 +20,7 @@ CALLERS = {
         "leaderboard/judgements/rescoring/content.py",  # the scorer: new topics
         "leaderboard/results/pooled.py",  # the scorer: open boards
         "leaderboard/results/protection.py",  # the scorer: parts of a competition
-        "submissions/jobs/kinds/reveal.py",  # the scorer
+        "submissions/jobs/kinds/datasets.py",  # the scorer: reveals
     },
     "load_grades": {"leaderboard/judgements/comparing.py"},
     "load_parts": {"leaderboard/results/protection.py"},
@@ -33,7 +33,7 @@ CALLERS = {
         "leaderboard/results/publishing/ladder_places.py",  # the scorer
         "leaderboard/results/significance/hidden.py",  # the scorer
     },
-    "compare_import": {"leaderboard/judgements/comparing.py", "submissions/jobs/kinds/judgements.py"},
+    "compare_import": {"leaderboard/judgements/comparing.py", "submissions/jobs/kinds/datasets.py"},
     "preview_judgements": {
         "leaderboard/management/commands/import_judgements.py"
     },  # asks for the right, records

@@ -57,7 +57,7 @@ def no_time_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
 def checkpoints_were_checked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the library, in a child of its own, which takes seconds; those who ask for it say `the_library_checks`."""
     if "the_library_checks" not in request.fixturenames:
-        monkeypatch.setattr("submissions.jobs.checkpoints.checking.is_checked", lambda note: True)
+        monkeypatch.setattr("submissions.jobs.checkpoints.running.is_checked", lambda note: True)
 
 
 @pytest.fixture

@@ -9,14 +9,17 @@ import pytest
 from django.conf import LazySettings
 
 from leaderboard.models import Dataset
-from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
-from submissions.jobs.checkpoints.encodings import finish_shard
+from submissions.jobs.checkpoints.encodings import EncodedShard, EncodingSetting, finish_shard
 from submissions.models import Checkpoint, Job, State
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import claim
 from tests.factories import make_dataset, make_job, make_version
 
 SHARDS = 3
+
+
+def ignore_progress(stage: str, share: float, note: str) -> None:
+    """Report nothing."""
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def encode(tmp_path: Path) -> Callable[..., None]:
         folder = tmp_path / f"out-{job.pk}-{job.fence}"
         folder.mkdir()
         (folder / "embeddings.npy").write_bytes(b"x" * 100)
-        finish_shard(job, job.shard, folder, documents=10, seconds=1.5, hardware=hardware)
+        finish_shard(job, job.shard, EncodedShard(folder, 10, 1.5, hardware), ignore_progress)
 
     return finish
 

@@ -14,16 +14,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
 def main() -> None:
     """Work until killed, with the toy engine among the others."""
     django.setup()
-    from submissions.jobs.checkpoints import checking
+    from submissions.jobs.checkpoints import running as checking
     from submissions.jobs.runner import drain_queue
     from submissions.sandbox import running
     from tests.submissions import toy_engine
 
     toy_engine.register()
     running._BOOTSTRAP = toy_engine.BOOTSTRAP
-    checking.is_checked = lambda note: (
-        True
-    )  # the toy's checkpoint has no weights that a library could look at
+    checking.is_checked = lambda note: True  # the toy's checkpoint has no weights that a library could look at
     print("ready", flush=True)
     while True:
         drain_queue("cpu", f"{socket.gethostname()}:{os.getpid()}")

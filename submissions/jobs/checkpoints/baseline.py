@@ -6,12 +6,10 @@ with all others when the first judgements come.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 
 from evaluation.core.errors import ModelFailure
@@ -26,7 +24,7 @@ from leaderboard.models import DatasetVersion, Run
 from leaderboard.systems.baselines import BM25, CONFIGURATIONS, EngineConfiguration, system_of
 from submissions.intake.run_records import record_job_run
 from submissions.jobs.checkpoints.kept_indexes import with_kept_index
-from submissions.jobs.checkpoints.running import DamagedInput, ModelTimedOut, run_child
+from submissions.jobs.checkpoints.running import DamagedInput, ModelTimedOut, job_folder, run_child
 from submissions.jobs.kinds.handover import (
     RetrievalResult,
     finish_retrieval,
@@ -34,7 +32,6 @@ from submissions.jobs.kinds.handover import (
     store_checked_run,
 )
 from submissions.jobs.kinds.score import begin, judged_version
-from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed, finish
 from submissions.queue.lifecycle import write_log
@@ -43,7 +40,6 @@ from submissions.queue.lifecycle import write_log
 TOPICS = "topics_sha256"
 
 
-@register_kind(Job.Kind.RETRIEVE, Job.Kind.BASELINE)
 def retrieve_job(job: Job, lease: Lease) -> None:
     """Run the job's configuration over its dataset and publish the result. Raises LeaseLost or Cancelled.
 
@@ -53,18 +49,15 @@ def retrieve_job(job: Job, lease: Lease) -> None:
         return
     configuration = CONFIGURATIONS[job.payload.get("configuration", BM25.slug)]
     begin(job, State.RETRIEVING, "loading")
-    work = Path(settings.VAR) / "work"
-    work.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=work) as folder:
+    with job_folder() as folder:
         if job.dataset.awaits_judgements:
-            _retrieve_and_store(job, lease, configuration, Path(folder))
+            _retrieve_and_store(job, lease, configuration, folder / "run.txt")
         else:
-            _retrieve_and_score(job, lease, configuration, Path(folder))
+            _retrieve_and_score(job, lease, configuration, folder / "run.txt")
 
 
-def _retrieve_and_score(job: Job, lease: Lease, configuration: EngineConfiguration, folder: Path) -> None:
+def _retrieve_and_score(job: Job, lease: Lease, configuration: EngineConfiguration, out: Path) -> None:
     version = judged_version(job.dataset)
-    out = folder / "run.txt"
     if (kept := _find_waiting_run(configuration, version)) is not None:
         write_log(job.pk, f"{configuration.name} over {version}, retrieved while runs were collected")
         write_text(kept.sha256, out)
@@ -74,32 +67,29 @@ def _retrieve_and_score(job: Job, lease: Lease, configuration: EngineConfigurati
     finish_retrieval(job, lease, RetrievalResult(system_of(configuration).slug, version.pk, job.queue, [run]))
 
 
-def _retrieve_and_store(job: Job, lease: Lease, configuration: EngineConfiguration, folder: Path) -> None:
-    version, out = job.dataset.current_version, folder / "run.txt"
+def _retrieve_and_store(job: Job, lease: Lease, configuration: EngineConfiguration, out: Path) -> None:
+    version = job.dataset.current_version
     if version is None:
         raise RuntimeError(f"{job.dataset.slug} collects runs and has no version")
-    if _find_waiting_run(configuration, version) is None:
-        _retrieve(job, lease, configuration, version, out)
-        read = check_run(out, scoring_target(version)).statistics
-        statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
-        stored = store_run(out)
-        with transaction.atomic():
-            finish(job, "Kept. It is scored when the first judgements come.")
-            record_job_run(
-                job, None, system_of(configuration), stored, statistics, version, origin=Run.Origin.RETRIEVED
-            )
-    else:
+    if _find_waiting_run(configuration, version) is not None:
         advance_claimed(job, State.DONE, progress=1.0)
+        return
+    _retrieve(job, lease, configuration, version, out)
+    read = check_run(out, scoring_target(version)).statistics
+    statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
+    stored = store_run(out)
+    with transaction.atomic():
+        finish(job, "Kept. It is scored when the first judgements come.")
+        record_job_run(
+            job, None, system_of(configuration), stored, statistics, version, origin=Run.Origin.RETRIEVED
+        )
 
 
 def _retrieve(
     job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, out: Path
 ) -> None:
     write_log(job.pk, f"{configuration.name} over {version}")
-    corpus, queries = (
-        local_path(Area.FILES, version.corpus_sha256),
-        local_path(Area.FILES, version.topics_sha256),
-    )
+    corpus = local_path(Area.FILES, version.corpus_sha256)
     parameters = describe(configuration.engine).complete(configuration.parameters)
     work = ExecutionJob(
         "retrieve", configuration.engine, out, parameters=parameters, language=job.dataset.language
@@ -108,7 +98,7 @@ def _retrieve(
     retrieval = retrieve(
         work.engine,
         corpus,
-        queries,
+        local_path(Area.FILES, version.topics_sha256),
         out,
         parameters,
         drop_self_matches=job.dataset.drop_self_matches,
@@ -129,7 +119,7 @@ def _retrieve(
 
 
 def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersion) -> Run | None:
-    """The configuration's run that was kept while the dataset collected, if it answers all queries of now."""
+    """Return the configuration's run that was stored while the dataset collected runs, if it has all queries."""
     runs = Run.objects.filter(
         version=version,
         system=system_of(configuration),

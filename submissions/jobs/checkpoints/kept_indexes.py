@@ -30,7 +30,7 @@ from evaluation.execution.job import INDEX_FOLDER, ExecutionJob
 from evaluation.text import analyser_for
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
 from leaderboard.models import Dataset, DatasetVersion
-from submissions.jobs.checkpoints.embedding_files import checked_size, move_into_place
+from submissions.jobs.checkpoints.embeddings import checked_size, move_into_place, remove_least_used
 from submissions.jobs.checkpoints.running import DamagedInput, ModelTimedOut, job_folder, run_child
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import write_log
@@ -140,23 +140,26 @@ def sweep_indexes() -> int:
     Those that were used longest ago go first, and none that was used within `GRACE`.
     """
     root = Path(settings.VAR) / Area.WORD_INDEXES.value
-    left = root.glob(".arriving-*")  # by a process that was killed
     used, sizes = {}, {}
-    for place in (*root.glob("??/*"), *left):
+    for place in (*root.glob("??/*"), *root.glob(".arriving-*")):  # the latter of processes that were killed
         with suppress(FileNotFoundError):  # another worker of this host was quicker, here as below
             used[place], sizes[place] = place.stat().st_mtime, checked_size(place)
     versions = Dataset.objects.exclude(current_version=None)
     current = set(versions.values_list("current_version__corpus_sha256", flat=True))
-    total, count = sum(sizes.values()), 0
-    for place in sorted(sizes, key=lambda place: (_corpus(place) in current, used[place])):
-        needed = _corpus(place) in current and total <= settings.INDEX_CACHE_BYTES
+
+    def delete_if_old(place: Path) -> bool:
         with suppress(FileNotFoundError):
-            if needed or place.stat().st_mtime >= time.time() - GRACE:
-                continue
+            if place.stat().st_mtime >= time.time() - GRACE:
+                return False
             remove(place)
-            count += 1
-        total -= sizes[place]
-    return count
+            return True
+        return False
+
+    stale = [place for place in sizes if _corpus(place) not in current]
+    removed = {place for place in stale if delete_if_old(place)}
+    left = {place: size for place, size in sizes.items() if place not in removed}
+    needed = sorted(left.keys() - set(stale), key=used.__getitem__)
+    return len(removed) + remove_least_used(left, needed, settings.INDEX_CACHE_BYTES, delete_if_old)
 
 
 def _corpus(place: Path) -> str | None:

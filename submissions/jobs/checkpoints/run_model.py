@@ -1,7 +1,7 @@
-"""Run a model over a dataset: retrieve in the sandbox, look at what comes out as a stranger's, score, publish, measure.
+"""Run a model over a dataset: retrieve in the sandbox, check the output like a stranger's, score, publish, measure.
 
-A corpus of several shards is encoded by as many workers as there are; the job then waits, and goes on where all shards
-are there. The one shard of a small corpus is encoded by the job itself, in the same process, and kept.
+A corpus of several shards is encoded by as many workers as there are; the job then waits, and continues when all shards
+exist. The one shard of a small corpus is encoded by the job itself, in the same process, and kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from django.conf import settings
 from evaluation.checkpoints import CheckpointKind
 from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.efficiency import describe as describe_hardware
-from evaluation.engines import EngineDescription, describe
+from evaluation.engines import EngineDescription
 from evaluation.engines import describe as describe_engine
 from evaluation.engines.base import AUTO, shard_name
 from evaluation.engines.prompts import SIDES, prompt_of
@@ -27,25 +27,30 @@ from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
 from leaderboard.core.storage.store import Area, local_path
 from leaderboard.datasets.qrels import excluded_path
-from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Run, System, User
+from leaderboard.importing.demo import sample_checkpoint
+from leaderboard.importing.examples import offer_example_runs, store_example_models
+from leaderboard.models import Architecture, Dataset, DatasetFile, DatasetVersion, Run, System, User
 from leaderboard.systems.recipes import DEPTH
+from leaderboard.systems.records import house_system
 from submissions.checkpoints.hub import fetch
 from submissions.checkpoints.service import describe as describe_checkpoint
 from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.intake import kinds_of
+from submissions.intake.run_records import MADE_BY, made_by
 from submissions.jobs.checkpoints.baseline import measure_bm25
-from submissions.jobs.checkpoints.checking import check_with_library
-from submissions.jobs.checkpoints.embedding_files import remove_other_files
-from submissions.jobs.checkpoints.encoding_settings import EncodingSetting, require_room
+from submissions.jobs.checkpoints.embeddings import remove_other_files
 from submissions.jobs.checkpoints.encodings import (
     EncodedCorpus,
+    EncodedShard,
+    EncodingSetting,
     WaitsForShards,
+    require_room,
     store_single_shard,
     use_encoding,
 )
 from submissions.jobs.checkpoints.kept_indexes import with_kept_index
-from submissions.jobs.checkpoints.running import device_of, job_folder, run_child
+from submissions.jobs.checkpoints.running import check_with_library, device_of, job_folder, run_child
 from submissions.jobs.kinds.handover import (
     MEASURES,
     RetrievalResult,
@@ -54,16 +59,25 @@ from submissions.jobs.kinds.handover import (
     store_checked_run,
 )
 from submissions.jobs.kinds.score import begin, judged_version
-from submissions.jobs.registry import register_kind
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import write_log
 from submissions.sandbox.processes import remove, remove_unexpected_files
 
+#: Kinds that put marks or instructions before texts by default.
+_OWN_MARKS = (CheckpointKind.MULTI_VECTOR, CheckpointKind.CROSS_ENCODER)
+SAMPLE_ENGINE = "dense"
+SAMPLE_SLUG = "static-embeddings-svd"
+_SAMPLE_DESCRIPTION = (
+    "One vector a word, by a singular value decomposition of the collection's own TF-IDF weights (latent semantic "
+    "analysis), made on this machine at the first start. It shows what a measured dense system looks like, not what "
+    "one can do; its checkpoint is on the submit page."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelTask:
-    """What is run: an engine with all its parameters, what it is given, and the system that shows the result."""
+    """A task to run: an engine with all its parameters, its inputs, and the system that shows the result."""
 
     system: System
     engine: EngineDescription
@@ -72,7 +86,7 @@ class ModelTask:
     run_ids: Sequence[int] = field(default_factory=tuple)
 
     def parameters_on(self, dataset: Dataset) -> dict[str, Any]:
-        """All parameters; where the judgements are hidden without variants, each of which would be one reading more."""
+        """Return all parameters, on hidden judgments without variants, each of which would be one reading more."""
         return {**self.parameters, **(self.engine.main_alone if dataset.hidden else {})}
 
     @property
@@ -82,17 +96,21 @@ class ModelTask:
 
 
 @dataclass(frozen=True, slots=True)
-class _ModelRun:
-    """A child's finished work: where its files are, what it says, and BM25's figures beside it."""
+class _Plan:
+    """A job's task on one version of its dataset, with its embeddings: how they are named, and those that exist."""
 
-    out: Path
-    retrieval: Mapping[str, Any]
-    hardware: Mapping[str, Any]
-    figures: Mapping[str, Mapping[str, Any]]
-    baseline: Mapping[str, Any] = field(default_factory=dict)
+    job: Job
+    task: ModelTask
+    version: DatasetVersion
+    setting: EncodingSetting | None
+    encoded: EncodedCorpus | None
+
+    @property
+    def rankings(self) -> Path:
+        """Folder in which this host keeps the job's rankings for its next attempt. Abandoned ones are swept."""
+        return Path(settings.VAR) / "work" / f"rankings-{self.job.pk}"
 
 
-@register_kind(Job.Kind.MODEL)
 def model_job(job: Job, lease: Lease) -> None:
     """Run a submission's model over one dataset and publish the result, or measure an earlier result again.
 
@@ -101,6 +119,49 @@ def model_job(job: Job, lease: Lease) -> None:
     if score_handed_over(job, lease):
         return
     run_model(job, lease, _task_measured_again(job) if MEASURES in job.payload else _submitted_task(job))
+
+
+def sample_model_job(job: Job, lease: Lease) -> None:
+    """Make the sample checkpoint from the dataset's documents, offer it for download, and publish its result.
+
+    Raises as `run_model`.
+    """
+    if score_handed_over(job, lease):
+        return
+    begin(job, State.RETRIEVING, "loading")
+    write_log(job.pk, "Making the sample checkpoint.")
+    checkpoint = _make_sample_checkpoint(job)
+    lease.check()
+    engine = describe_engine(SAMPLE_ENGINE)
+    system = house_system(
+        slug=SAMPLE_SLUG,
+        name=sample_checkpoint.NAME,
+        architecture=Architecture.DENSE,
+        description=_SAMPLE_DESCRIPTION,
+        parameters={"engine": SAMPLE_ENGINE, "dimension": checkpoint.description.get("dimension")},
+        adapted_to=[job.dataset.slug],
+    )
+    task = ModelTask(system, engine, engine.complete({}), checkpoint)
+    job.payload = {
+        **job.payload,
+        MADE_BY: made_by(SAMPLE_ENGINE, task.parameters_on(job.dataset), checkpoint),
+    }
+    run_model(job, lease, task)
+
+
+def _make_sample_checkpoint(job: Job) -> Checkpoint:
+    """Make and store the checkpoint; the same documents give the same one."""
+    version = judged_version(job.dataset)
+    with job_folder() as folder:
+        model = folder / "sample"
+        model.mkdir()
+        sample_checkpoint.make_sample_checkpoint(model, local_path(Area.FILES, version.corpus_sha256))
+        archive = sample_checkpoint.archive_checkpoint(model, folder / "kept.zip")
+        checkpoint = store_checkpoint(
+            team=None, archive=archive, file_name=sample_checkpoint.ARCHIVE_NAME, person=None
+        )
+        offer_example_runs(version, store_example_models(model, folder))
+    return checkpoint
 
 
 def _submitted_task(job: Job) -> ModelTask:
@@ -119,7 +180,7 @@ def _submitted_task(job: Job) -> ModelTask:
 
 
 def _task_measured_again(job: Job) -> ModelTask:
-    """Return the task of an earlier job, from the payload that `jobs.measuring.request_measurement` wrote."""
+    """Return the task of an earlier job, from the payload that `request_measurement` wrote."""
     payload = job.payload
     return ModelTask(
         System.objects.get(slug=payload["system"]),
@@ -131,12 +192,12 @@ def _task_measured_again(job: Job) -> ModelTask:
 
 
 def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
-    """Do a task and have what it finds scored and published. Raises as `model_job`, and CheckpointRefused."""
+    """Do a task and have its result scored and published. Raises as `model_job`, and CheckpointRefused."""
     version = judged_version(job.dataset)
     begin(job, State.RETRIEVING, "loading")
     if task.checkpoint is not None:
         check_with_library(job, lease, task.checkpoint)
-    setting = _setting(job, task, version)
+    setting = _encoding_setting(job, task, version)
     encoded = use_encoding(job, setting, lease.report_stage) if setting else None
     if setting and not encoded:
         require_room(setting, task.parameters)
@@ -145,20 +206,15 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     write_log(job.pk, f"{task.engine.label} over {version}")
     if task.parameters_on(job.dataset) != task.parameters:
         write_log(job.pk, "Its judgements are hidden: the main result alone is made and scored.")
+    plan = _Plan(job, task, version, setting, encoded)
     with job_folder() as folder:
-        done = _retrieve(job, lease, task, version, folder, setting, encoded)
-        found = _store_runs(job, task, version, done, encoded)
-    remove(_rankings_folder(job))
+        found = _retrieve(plan, lease, folder)
+    remove(plan.rankings)
     finish_retrieval(job, lease, found)
 
 
-def _rankings_folder(job: Job) -> Path:
-    """Where this host keeps what the job has found, for its next attempt. What nobody comes back for is swept."""
-    return Path(settings.VAR) / "work" / f"rankings-{job.pk}"
-
-
-def _setting(job: Job, task: ModelTask, version: DatasetVersion) -> EncodingSetting | None:
-    """What the encoded corpus is named by; None for an engine that encodes no documents."""
+def _encoding_setting(job: Job, task: ModelTask, version: DatasetVersion) -> EncodingSetting | None:
+    """Return the inputs that name the encoded corpus; None for an engine that encodes no documents."""
     names = task.engine.encoding_parameters
     if names is None or task.checkpoint is None:
         return None
@@ -174,22 +230,41 @@ def _setting(job: Job, task: ModelTask, version: DatasetVersion) -> EncodingSett
     )
 
 
-def _retrieve(
-    job: Job,
-    lease: Lease,
-    task: ModelTask,
-    version: DatasetVersion,
-    folder: Path,
-    setting: EncodingSetting | None,
-    encoded: EncodedCorpus | None,
-) -> _ModelRun:
-    """Run the model, keep what it encoded, and measure BM25 beside it."""
-    shards = encoded.folder if encoded else folder / "shards" if setting else None
-    if shards and not encoded:
+def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> RetrievalResult:
+    """Run the model, keep what it encoded, measure BM25 beside it, and store its runs."""
+    work = with_kept_index(lease, _execution_job(plan, folder), plan.version)
+    # For notes such as "12,000 of 50,000 documents": the number and the unit by stage.
+    counted = {
+        "encoding": (plan.version.statistics.get("documents", 0), "documents"),
+        "searching": (plan.version.statistics.get("queries", 0), "queries"),
+    }
+    try:
+        result = run_child(work, lease, counted=counted, trusted=plan.task.is_ours)
+    finally:
+        if plan.encoded:
+            remove_other_files(plan.encoded.key, plan.encoded.shards)
+    retrieval = result["retrieval"]
+    write_log(
+        plan.job.pk,
+        f"{retrieval['documents']:,} documents indexed in {retrieval['build_seconds']:.1f} s, "
+        f"{retrieval['queries']:,} queries searched in {retrieval['search_seconds']:.1f} s "
+        f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
+    )
+    _keep_own_shard(plan, lease, work, result)
+    figures = _figures(plan, work, result)
+    baseline = measure_bm25(lease, work, plan.version, folder) if figures else {}
+    costs = {"figures": figures, "hardware": result["hardware"], "baseline": baseline}
+    return _store_runs(plan, work.out, result, costs)
+
+
+def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
+    """Return the work for the child, with its folders made."""
+    dataset, task, version = plan.job.dataset, plan.task, plan.version
+    shards = plan.encoded.folder if plan.encoded else folder / "shards" if plan.setting else None
+    if shards and not plan.encoded:
         shards.mkdir()
-    rankings = _rankings_folder(job)
-    rankings.mkdir(exist_ok=True, mode=0o700)
-    work = ExecutionJob(
+    plan.rankings.mkdir(exist_ok=True, mode=0o700)
+    return ExecutionJob(
         task="retrieve",
         engine=task.engine.name,
         out=folder / "out",
@@ -197,66 +272,24 @@ def _retrieve(
         documents=version.statistics.get("documents"),
         queries=local_path(Area.FILES, version.topics_sha256),
         excluded=excluded_path(version),
-        parameters=task.parameters_on(job.dataset),
+        parameters=task.parameters_on(dataset),
         checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
         runs=_write_runs(task.run_ids, folder) or _write_candidates(version, task, folder),
         shards=shards,
-        shard_size=encoded.shard_size if encoded else settings.SHARD_SIZE,
-        rankings=rankings,
-        resumes=any(rankings.iterdir()),
+        shard_size=plan.encoded.shard_size if plan.encoded else settings.SHARD_SIZE,
+        rankings=plan.rankings,
+        resumes=any(plan.rankings.iterdir()),
         depth=DEPTH,
-        drop_self_matches=job.dataset.drop_self_matches,
+        drop_self_matches=dataset.drop_self_matches,
         tag=task.system.slug,
-        language=job.dataset.language,
-        device=device_of(job),
+        language=dataset.language,
+        device=device_of(plan.job),
         threads=settings.MODEL_THREADS,
     )
-    work = with_kept_index(lease, work, version)
-    try:
-        result = run_child(work, lease, counted=_progress_totals(version), trusted=task.is_ours)
-    finally:
-        if encoded:
-            remove_other_files(encoded.key, encoded.shards)
-    if shards and not encoded:
-        remove_unexpected_files(shards)
-    retrieval, hardware = result["retrieval"], result["hardware"]
-    _log(job, retrieval)
-    if setting and shards and not encoded and (shards / shard_name(0)).is_dir():
-        store_single_shard(
-            setting,
-            shards / shard_name(0),
-            documents=retrieval["documents"],
-            seconds=float(retrieval.get("encoding_seconds", 0.0)),
-            hardware=hardware["slug"],
-            report=lease.report_stage,
-        )
-    figures = _figures(result, work, task, encoded)
-    baseline = measure_bm25(lease, work, version, folder) if figures else {}
-    return _ModelRun(work.out, retrieval, hardware, figures, baseline)
-
-
-def _figures(
-    result: Mapping[str, Any], work: ExecutionJob, task: ModelTask, encoded: EncodedCorpus | None
-) -> dict[str, Any]:
-    """What was measured, by variant, with what was encoded before and without what was retrieved before."""
-    figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
-    if encoded:
-        figures = {label: _with_encoding(values, encoded) for label, values in figures.items()}
-    if work.runs:
-        figures = {label: _over_stored_runs(values, work, task.engine) for label, values in figures.items()}
-    return figures
-
-
-def _progress_totals(version: DatasetVersion) -> dict[str, tuple[int, str]]:
-    """What is counted in each stage, and of what."""
-    return {
-        "encoding": (version.statistics.get("documents", 0), "documents"),
-        "searching": (version.statistics.get("queries", 0), "queries"),
-    }
 
 
 def _write_runs(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
-    """The texts of stored runs as files for the child, in the given order."""
+    """Write the texts of stored runs as files for the child, in the given order."""
     by_id = Run.objects.in_bulk(list(run_ids))
     paths = []
     for number, run_id in enumerate(run_ids):
@@ -267,7 +300,7 @@ def _write_runs(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
 
 
 def _write_candidates(version: DatasetVersion, task: ModelTask, folder: Path) -> tuple[Path, ...]:
-    """The candidates of a re-ranking dataset, where the engine re-ranks a run; none where it searches the corpus."""
+    """Write the candidates of a re-ranking dataset if the engine re-ranks a run, and none if it searches the corpus."""
     offered = version.files.filter(kind=DatasetFile.Kind.CANDIDATES).first()
     if (
         offered is None
@@ -280,82 +313,82 @@ def _write_candidates(version: DatasetVersion, task: ModelTask, folder: Path) ->
     return (path,)
 
 
-def _log(job: Job, retrieval: Mapping[str, Any]) -> None:
-    write_log(
-        job.pk,
-        f"{retrieval['documents']:,} documents indexed in {retrieval['build_seconds']:.1f} s, "
-        f"{retrieval['queries']:,} queries searched in {retrieval['search_seconds']:.1f} s "
-        f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
-    )
+def _keep_own_shard(plan: _Plan, lease: Lease, work: ExecutionJob, result: Mapping[str, Any]) -> None:
+    """Store the one shard of a small corpus that the child encoded beside its search."""
+    if plan.setting is None or plan.encoded or work.shards is None:
+        return
+    remove_unexpected_files(work.shards)
+    folder = work.shards / shard_name(0)
+    if folder.is_dir():
+        retrieval = result["retrieval"]
+        seconds = float(retrieval.get("encoding_seconds", 0.0))
+        shard = EncodedShard(folder, retrieval["documents"], seconds, result["hardware"]["slug"])
+        store_single_shard(plan.setting, shard, lease.report_stage)
 
 
-def _with_encoding(figures: Mapping[str, Any], encoded: EncodedCorpus) -> dict[str, Any]:
-    """The figures with what the embeddings took, where they were made before this process began."""
-    rate = encoded.documents / encoded.seconds if encoded.seconds > 0 else None
-    return {**figures, "documents_per_second": figures.get("documents_per_second") or rate}
-
-
-def _over_stored_runs(
-    figures: Mapping[str, Any], work: ExecutionJob, engine: EngineDescription
-) -> dict[str, Any]:
-    """The figures, which say that the runs' own search is not in them; without a corpus nothing was built either."""
-    built = () if engine.reads_corpus else ("documents_per_second", "build_seconds", "index_bytes")
-    return {**figures, **dict.fromkeys(built), "stored_runs": len(work.runs)}
+def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the measured figures by variant, including earlier encoding, and excluding earlier retrieval."""
+    figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
+    if encoded := plan.encoded:
+        rate = encoded.documents / encoded.seconds if encoded.seconds > 0 else None
+        figures = {
+            label: {**values, "documents_per_second": values.get("documents_per_second") or rate}
+            for label, values in figures.items()
+        }
+    if work.runs:
+        # The search of the given runs is not in the figures, and without a corpus nothing was built either.
+        built = (
+            () if plan.task.engine.reads_corpus else ("documents_per_second", "build_seconds", "index_bytes")
+        )
+        reused = {**dict.fromkeys(built), "stored_runs": len(work.runs)}
+        figures = {label: {**values, **reused} for label, values in figures.items()}
+    return figures
 
 
 def _store_runs(
-    job: Job, task: ModelTask, version: DatasetVersion, done: _ModelRun, encoded: EncodedCorpus | None
+    plan: _Plan, out: Path, result: Mapping[str, Any], costs: Mapping[str, Any]
 ) -> RetrievalResult:
     """Check like an upload, and store, the run, or one run for each variant with the main one last.
 
     A job that measures an earlier result stores none.
     """
-    files = {} if MEASURES in job.payload else done.retrieval["variants"] or {"": RUN_NAME}
-    known = _prompts_used(task)
-    if mixture := _mixed_hardware(done, encoded):
-        known["hardware_mixture"] = " + ".join(sorted(mixture))
-        write_log(job.pk, "Encoded on different hardware classes: no times are published.")
+    retrieval = result["retrieval"]
+    files = {} if MEASURES in plan.job.payload else retrieval["variants"] or {"": RUN_NAME}
+    known = _prompts_used(plan.task)
+    classes = (plan.encoded.hardware if plan.encoded else frozenset()) | {result["hardware"]["slug"]}
+    if len(classes) > 1:
+        known["hardware_mixture"] = " + ".join(sorted(classes))
+        write_log(plan.job.pk, "Encoded on different hardware classes: no times are published.")
+        costs = {}
     runs = []
     for label, name in files.items():
-        facts = done.retrieval["variant_facts"].get(label, done.retrieval["facts"])
-        runs.append(store_checked_run(done.out / name, version, label, {**facts, **known}))
-    timed = {} if mixture else {"figures": done.figures, "hardware": done.hardware, "baseline": done.baseline}
-    return RetrievalResult(task.system.slug, version.pk, job.queue, runs, **timed)
-
-
-#: Kinds that put marks or instructions before texts where nobody says any.
-_OWN_MARKS = (CheckpointKind.MULTI_VECTOR, CheckpointKind.CROSS_ENCODER)
+        facts = retrieval["variant_facts"].get(label, retrieval["facts"])
+        runs.append(store_checked_run(out / name, plan.version, label, {**facts, **known}))
+    return RetrievalResult(plan.task.system.slug, plan.version.pk, plan.job.queue, runs, **costs)
 
 
 def _prompts_used(task: ModelTask) -> dict[str, str]:
-    """What was put before texts, as facts, as far as it is not the model's own affair."""
+    """Return the texts that were put before queries and documents, as facts, unless the model decides them itself."""
     if task.checkpoint is None:
         return {}
     prompts, used = task.checkpoint.description.get("prompts", {}), {}
     for side in SIDES:
         asked = task.parameters.get(f"{side}_prompt")
-        told = asked != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
-        if asked is not None and told:
+        shown = asked != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
+        if asked is not None and shown:
             used[f"{side}_prompt"] = prompt_of(prompts, side, asked)
     return used
 
 
-def _mixed_hardware(done: _ModelRun, encoded: EncodedCorpus | None) -> frozenset[str]:
-    """The hardware classes that had a part in it, where these are several; else none."""
-    classes = (encoded.hardware if encoded else frozenset()) | {done.hardware["slug"]}
-    return classes if len(classes) > 1 else frozenset()
-
-
 def fetched_checkpoint(job: Job) -> Checkpoint | None:
-    """The checkpoint of a job whose submission named one on the hub; None for any other.
+    """Return the checkpoint of a job whose submission named one on the hub; None for any other.
 
-    Fetched once for a team. Raises InvalidRun where the hub has no such model, or it is not one that can be run, and
-    LeaseLost.
+    It is fetched once for a team. Raises InvalidRun if the hub has no such model, or it cannot be run, and LeaseLost.
     """
     submission, name = job.submission, job.payload.get("hub_name", "")
     if submission is None or not name:
         return None
-    commit, kinds = job.payload["hub_commit"], kinds_of(describe(submission.engine))
+    commit, kinds = job.payload["hub_commit"], kinds_of(describe_engine(submission.engine))
     known = Checkpoint.objects.filter(team=submission.team, hub_name=name, hub_commit=commit)
     found = next((row for row in known if describe_checkpoint(row).kinds.intersection(kinds)), None)
     if found is None:
@@ -369,7 +402,7 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
 def _fetch_and_store(
     job: Job, submission: Submission, name: str, commit: str, kinds: tuple[CheckpointKind, ...]
 ) -> Checkpoint:
-    """Raises InvalidRun for what the hub does not have, or what cannot be run."""
+    """Fetch and store a model. Raises InvalidRun if the hub does not have it, or if it cannot be run."""
     with job_folder() as folder:
         files = folder / "files"
         files.mkdir()
@@ -383,7 +416,7 @@ def _fetch_and_store(
                 )
             return store_checkpoint(
                 team=submission.team,
-                archive=_packed(files, folder / "fetched.zip"),
+                archive=_pack(files, folder / "fetched.zip"),
                 file_name=f"{name.replace('/', '_')}@{commit[:12]}.zip",
                 person=User.objects.only("pk").get(pk=submission.submitter_id),
                 wanted=kinds,
@@ -397,8 +430,8 @@ def _fetch_and_store(
             raise InvalidRun.of(*(problems or refusal.problems)) from refusal
 
 
-def _packed(files: Path, archive: Path) -> Path:
-    """The files as one archive; the same files give the same bytes."""
+def _pack(files: Path, archive: Path) -> Path:
+    """Pack the files as one archive; the same files give the same bytes."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
         for path in sorted(path for path in files.rglob("*") if path.is_file()):
             name = path.relative_to(files).as_posix()

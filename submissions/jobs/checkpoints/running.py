@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 
+from evaluation.checkpoints import CODES
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription
 from evaluation.core.errors import ModelFailure
 from evaluation.core.problems import Problem, Report
@@ -22,8 +24,10 @@ from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import sha256_of
 from submissions import sandbox
-from submissions.jobs.checkpoints.embedding_files import GRACE
-from submissions.models import Job, State
+from submissions.checkpoints.service import folder_of
+from submissions.core.errors import CHECKPOINT_REFUSED
+from submissions.jobs.checkpoints.embeddings import GRACE
+from submissions.models import Checkpoint, Job, State
 from submissions.queue.capability import own_capability, reset_own_capability
 from submissions.queue.lease import Lease, WorkEnded
 from submissions.queue.lifecycle import advance, write_log
@@ -32,6 +36,10 @@ from submissions.sandbox.backends import Backend, SandboxLimits, UnprotectedBack
 from submissions.sandbox.processes import remove
 from submissions.sandbox.running import SandboxOutcome, run_job
 from submissions.sandbox.supervision import OnProgress
+
+#: The file beside a checkpoint with the releases of the libraries that accepted it.
+NOTE = "checked.txt"
+_CHECK_LIMITS = {"memory_bytes": 2 << 30, "output_bytes": 1 << 20}
 
 
 class ModelTimedOut(WorkEnded):
@@ -204,3 +212,65 @@ def failure_report(code: str, message: str) -> Report:
     text = MODEL_FAILURES[code]
     found = message if message == text.meaning else f"{text.meaning} Found: {message}"
     return Report((Problem("error", code, 1, found, text.remedy),))
+
+
+# --- the library's own check
+
+
+class CheckpointRefused(WorkEnded):
+    """The library does not accept the checkpoint; the report says why. It costs no submission."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        super().__init__(CHECKPOINT_REFUSED)
+
+    def settle(self, job: Job) -> None:
+        """End the job, and those of its submission that wait: they would run the same checkpoint."""
+        waiting = Job.objects.filter(submission__jobs=job, kind=job.kind, state=State.QUEUED)
+        report = self.report.as_dict()
+        for pk, fence in [(job.pk, job.fence), *waiting.values_list("pk", "fence")]:
+            if advance(pk, State.REJECTED, fence=fence, error_code=CHECKPOINT_REFUSED, report=report):
+                write_log(pk, "The library does not take the checkpoint; nothing was run.")
+
+
+def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
+    """Have the library check a checkpoint that these releases of it have not seen.
+
+    The typed values that were accepted are compared with the library's own classes. The child sees the checkpoint and
+    nothing else, so its words can be shown to anybody. Raises CheckpointRefused, ModelCrashed, and as `run_job`.
+    """
+    note = folder_of(checkpoint) / NOTE
+    if is_checked(note):
+        return
+    limits = SandboxLimits(wall_clock_seconds=settings.MODEL_CHECK_SECONDS, **_CHECK_LIMITS)
+    with job_folder() as folder:
+        work = ExecutionJob("check", "", folder / "out", checkpoint=note.parent, measure=False)
+        outcome = run_job(
+            backend_for(trusted=checkpoint.team_id is None),
+            work,
+            limits,
+            lambda stage, share, text: lease.report_stage("checking", share, text),
+        )
+    if outcome.kind in ("timed_out", "memory", "disk", "processes"):
+        what = f"{outcome.message} ({outcome.seconds:.0f} s)"
+        raise CheckpointRefused(Report((Problem("error", "too_costly", 1, what, CODES["too_costly"]),)))
+    if outcome.kind != "done":
+        raise ModelCrashed(outcome.failure_code)
+    report = Report(tuple(outcome.result["problems"]))
+    for problem in report.problems:
+        write_log(job.pk, problem.message)
+    if not report.valid:
+        raise CheckpointRefused(report)
+    with suppress(OSError):  # it is asked again next time
+        note.write_text(releases(), encoding="utf-8")
+
+
+def is_checked(note: Path) -> bool:
+    """Return whether these releases of the libraries accepted the checkpoint before."""
+    return note.is_file() and note.read_text(encoding="utf-8") == releases()
+
+
+def releases() -> str:
+    """Return the versions of the libraries that check, as in the note beside a checkpoint that they accepted."""
+    names = ("sentence-transformers", "tokenizers", "transformers")
+    return "".join(f"{name} {version(name)}\n" for name in names)

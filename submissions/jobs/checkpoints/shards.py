@@ -20,10 +20,9 @@ from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.core.storage.store import Area, local_path
 from submissions.checkpoints.service import folder_of
-from submissions.jobs.checkpoints.encodings import finish_shard
+from submissions.jobs.checkpoints.encodings import EncodedShard, finish_shard
 from submissions.jobs.checkpoints.running import backend_for, device_of, job_folder, reporter, result_of
 from submissions.jobs.kinds.score import begin
-from submissions.jobs.registry import register_kind
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue.lease import Cancelled, Lease
 from submissions.queue.queue import claim
@@ -79,7 +78,6 @@ class WarmEncoder:
 WARM = WarmEncoder()
 
 
-@register_kind(Job.Kind.SHARD)
 def shard_job(job: Job, lease: Lease) -> None:
     """Encode the job's shard and keep it. Raises ModelFailure, ModelTimedOut, LeaseLost or Cancelled."""
     shard = (
@@ -101,15 +99,11 @@ def shard_job(job: Job, lease: Lease) -> None:
             folder = Path(name) / SHARD_FOLDER
             outcome = encoder.encode(shard.number, folder, report)
             result = result_of(outcome, work, trusted=encoding.checkpoint.team is None)
-            finish_shard(
-                job,
-                shard,
-                folder,
-                documents=result["shard"]["documents"],
-                seconds=result["shard"]["seconds"],
-                hardware=result["hardware"]["slug"],
-                report=lease.report_stage,
+            figures = result["shard"]
+            encoded = EncodedShard(
+                folder, figures["documents"], figures["seconds"], result["hardware"]["slug"]
             )
+            finish_shard(job, shard, encoded, lease.report_stage)
     except BaseException:
         WARM.end_child()
         raise

@@ -25,7 +25,6 @@ from leaderboard.importing.examples import offer_example_runs, store_example_run
 from leaderboard.models import DatasetVersion, Entry, System
 from leaderboard.results.board_rows.revisions import lock_board
 from leaderboard.results.efficiency import record_measurement
-from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds import score
 from submissions.models import Job, State
@@ -179,7 +178,6 @@ def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
             _record_measurements(dict(zip(labels, entries, strict=True)), found)
         if is_baseline:
             offer_example_runs(qrels.version, examples)
-            mark_published(job.dataset)
 
     score.publish_on_current_qrels(job, lease, system, results, qrels, record_more)
 

@@ -20,17 +20,15 @@ from leaderboard.judgements.rescoring.content import prepare_content
 from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
 from leaderboard.results.protection import evaluate_parts, policy_of
 from submissions.jobs.kinds.score import begin, evaluate_run, record_scored
-from submissions.jobs.registry import register_kind
 from submissions.models import Job, State
-from submissions.queue.lease import Cancelled, Lease, LeaseLost
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lease import Cancelled, Lease, LeaseLost, advance_claimed
+from submissions.queue.lifecycle import write_log
 from submissions.queue.queue import requeue
 
 #: Seconds after which the job lets others have their turn.
 SLICE = 20.0
 
 
-@register_kind(Job.Kind.RESCORE)
 def rescore_job(job: Job, lease: Lease) -> None:
     """Evaluate the runs that wait, then let the curator decide. Raises LeaseLost, or Cancelled once thrown away."""
     begin(job, State.SCORING)
@@ -50,8 +48,7 @@ def rescore_job(job: Job, lease: Lease) -> None:
         content, marks = prepare_content(dataset, rescore.to_qrels), count_marks(rescore)
         with transaction.atomic():
             # The state goes first: a lost claim lets nobody decide.
-            if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
-                raise LeaseLost
+            advance_claimed(job, State.DONE, progress=1.0)
             if campaigns.finish_rescore(rescore, content, settings, marks):
                 write_log(job.pk, f"{rescore.done:,} runs are evaluated, {len(rescore.lost):,} cannot be.")
                 return

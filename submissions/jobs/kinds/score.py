@@ -30,17 +30,16 @@ from leaderboard.judgements.rescoring.campaigns import include_new_run
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.board_rows.revisions import lock_board, lock_boards
 from leaderboard.results.protection import evaluate_parts, policy_of
-from leaderboard.results.publishing.scored import EntryOrigin, publish_entry
+from leaderboard.results.publishing.scored import EntryOrigin, publish_entry, publish_seed_set
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation
 from leaderboard.results.values import JUDGED_MEASURES, upper_of
 from submissions.core.errors import ALREADY_SUBMITTED
 from submissions.intake.run_records import record_job_run, record_waiting_run, waiting_payload
-from submissions.jobs.kinds.seed_sets import publish_seed
-from submissions.jobs.registry import register_kind
+from submissions.intake.seed_labels import SAME_RUN_TWICE
 from submissions.models import Job, State, Submission
 from submissions.queue.lease import Lease, LeaseLost, WorkEnded, advance_claimed
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lifecycle import advance, append_log_line, write_log
 from submissions.queue.queue import requeue
 from submissions.quotas import probes
 
@@ -73,12 +72,11 @@ RecordMore = Callable[[Sequence[ScoredResult], Sequence[Entry]], None]
 IN_MEMORY = 16 * 2**20
 
 
-@register_kind(Job.Kind.SCORE)
 def score_job(job: Job, lease: Lease) -> None:
-    """Validate (where that was left to us), score and publish an uploaded run.
+    """Validate (if the upload was not), score and publish an uploaded run.
 
-    Where there are no judgements yet, check and keep it. Raises evaluation.core.errors.InvalidRun for a file that does
-    not pass, LeaseLost when the claim is gone, and evaluation.verification.ScoresDiffer.
+    Without judgments yet, check and store it. Raises InvalidRun for a file that does not pass, LeaseLost when the claim
+    is gone, and ScoresDiffer.
     """
     if job.dataset.awaits_judgements:
         _check_and_store(job, lease)
@@ -98,14 +96,7 @@ def score_job(job: Job, lease: Lease) -> None:
         verify_scored(stored.sha256, qrels, scored, lease.check)
     which = {"pk": job.submission.system_id} if job.submission else {"slug": job.payload["system_slug"]}
     system = System.objects.select_related("team").get(**which)
-    is_baseline = bool(job.payload.get("baseline"))
-
-    def publish_dataset(results: Sequence[ScoredResult], entries: Sequence[Entry]) -> None:
-        mark_published(job.dataset)
-
-    publish_on_current_qrels(
-        job, lease, system, [ScoredResult(stored, scored)], qrels, publish_dataset if is_baseline else None
-    )
+    publish_on_current_qrels(job, lease, system, [ScoredResult(stored, scored)], qrels)
     delete_upload(job)
 
 
@@ -144,10 +135,9 @@ class JudgementsChanged(WorkEnded):
 def evaluate_run(
     stored: StoredRun, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]
 ) -> ScoredRun:
-    """The run's verified values for every measure that the dataset shows, or may come to show.
+    """Return the run's verified values for every measure that the dataset shows, or may come to show.
 
-    Every evaluation of a run that is stored is made here. Raises evaluation.core.errors.InvalidContent, or
-    evaluation.verification.ScoresDiffer.
+    Every evaluation of a stored run is computed here. Raises InvalidContent or ScoresDiffer.
     """
     text = read_text(stored.sha256) if stored.size <= IN_MEMORY else None
     run = run_path(stored.sha256) if text is None else text
@@ -179,11 +169,16 @@ def verify_scored(
     after_block: Callable[[], object],
     text: bytes | None = None,
 ) -> None:
-    """Compute the scores of a stored run again, and compare them. `after_block` is called now and then, and may raise.
+    """Compute the scores of a stored run again, and compare them.
 
-    `text` is what the store holds, where the caller has read it.
+    Args:
+        sha256: the run's key in the store.
+        qrels: the judgments that it was scored on.
+        scored: the scores to verify.
+        after_block: called now and then, and may raise.
+        text: the content in the store, if the caller has read it.
 
-    Raises evaluation.verification.ScoresDiffer, whose message is for operators alone.
+    Raises ScoresDiffer, whose message is for operators alone.
     """
     rules = scoring_rules(qrels.version)
     with trec_text(run_path(sha256) if text is None else text) as (_, stored):
@@ -202,12 +197,12 @@ def verify_scored(
 
 
 def measures_of(dataset: Dataset) -> Sequence[str]:
-    """The dataset's own measures, then the default ones: kept for all, shown as the dataset says."""
+    """Return the dataset's own measures, then the default ones: stored for all, shown as the dataset says."""
     return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *upper_of(dataset)]))
 
 
 def current_qrels(dataset: Dataset) -> Qrels:
-    """The judgements that the board stands on. Raises RuntimeError where there are none: such jobs do not start."""
+    """Return the qrels of the dataset's board. Raises RuntimeError if there are none: such jobs do not start."""
     if dataset.current_qrels_id is None:
         raise RuntimeError(f"{dataset.slug} has no judgements")
     qrels = Qrels.objects.select_related("version").get(pk=dataset.current_qrels_id)
@@ -216,12 +211,10 @@ def current_qrels(dataset: Dataset) -> Qrels:
 
 
 def judged_version(dataset: Dataset) -> DatasetVersion:
-    """The content that the board's judgements are for. Raises RuntimeError where there are none."""
+    """Return the version of the board's qrels, which retrievers may not read. Raises RuntimeError without qrels."""
     if dataset.current_qrels_id is None:
         raise RuntimeError(f"{dataset.slug} has no judgements")
-    return DatasetVersion.objects.get(
-        qrels=dataset.current_qrels_id
-    )  # judgements are not for whoever retrieves
+    return DatasetVersion.objects.get(qrels=dataset.current_qrels_id)
 
 
 def begin(job: Job, state: State, stage: str = "") -> None:
@@ -281,71 +274,57 @@ def publish_results(
         ]
     with transaction.atomic():
         dataset = lock_board(job.dataset_id)
-        # As it is now: its team may have made it private, or withdrawn it, while we scored.
-        submission = (
-            Submission.objects.select_for_update(no_key=True, of=("self",))
-            .select_related("submitter")
-            .filter(pk=job.submission_id)
-            .first()
-        )
+        if job.submission_id is not None:
+            # Read it again: its team may have made it private, or withdrawn it, while we scored.
+            locked = Submission.objects.select_for_update(no_key=True, of=("self",)).select_related(
+                "submitter"
+            )
+            job.submission = locked.filter(pk=job.submission_id).first()
         finished = {"progress": 1.0, "report": results[-1].scored.report.as_dict()}
         advance_claimed(job, State.DONE, **finished)
-        if dataset.current_qrels_id != qrels.pk:  # no number is born stale
+        if dataset.current_qrels_id != qrels.pk:  # no number is stale from the start
             raise JudgementsChanged
+        dataset.current_qrels = qrels
         include_new_run(job.dataset)
-        if submission is not None and job.seed:
+        if job.submission is not None and job.seed:
             result = replace(results[-1], label=job.seed)
-            evaluation = record_result(job, submission, system, result, qrels)
-            entry = publish_seed(job, submission, evaluation)
+            entry = _publish_seed(job, job.submission, record_result(job, system, result, qrels))
             entries = [entry] if entry else []
         else:
-            entries = _publish_entries(job, dataset, submission, system, results, qrels)
-            _record_entries(job, submission, entries)
-        if entries and entries[-1].waits_for_its_turn:
-            write_log(job.pk, "Scored: it is told in its turn.")
-        elif entries:
-            write_log(job.pk, _LOGGED.get(entries[-1].visibility, "Scored."))
+            entries = _publish_entries(job, dataset, system, results, qrels)
         if record_more is not None:
             record_more(results, entries)
+        if _is_baseline(job):
+            mark_published(job.dataset)
     return entries
 
 
+def _is_baseline(job: Job) -> bool:
+    return job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline"))
+
+
 def _publish_entries(
-    job: Job,
-    dataset: Dataset,
-    submission: Submission | None,
-    system: System,
-    results: Sequence[ScoredResult],
-    qrels: Qrels,
+    job: Job, dataset: Dataset, system: System, results: Sequence[ScoredResult], qrels: Qrels
 ) -> list[Entry]:
-    sent: dict[str, Any] = {}
-    uploaded = job.kind == Job.Kind.SCORE
-    if submission is not None:
-        marks = EntryOrigin(submission.round_id, submission.late, submission.run_type)
-        sent = {"submission_reference": submission.pk, "submitter": submission.submitter, "marks": marks}
-    return [
+    """Publish an entry for each result, and store them with the job: its own, and a further one for each variant.
+
+    An existing run is refused if it was uploaded; a model that was run again, or a retrieval of ours that was requested
+    again, comes to the same entry. Raises InvalidRun.
+    """
+    entries = [
         publish_entry(
-            evaluation=record_result(job, submission, system, result, qrels),
-            provenance=Entry.Provenance.SCORED if uploaded else Entry.Provenance.MEASURED,
-            public=submission.public if submission else True,
-            is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
+            evaluation=record_result(job, system, result, qrels),
+            provenance=Entry.Provenance.SCORED if job.kind == Job.Kind.SCORE else Entry.Provenance.MEASURED,
+            is_baseline=_is_baseline(job),
             facts=result.facts,
             held=dataset,
-            **sent,
+            **_origin(job.submission),
         )
         for result in results
     ]
-
-
-def _record_entries(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:
-    """Note on the job what it made: an entry of its own and, for each variant, a further one.
-
-    A run that is there already is refused where it was uploaded; a model that was run again, or a retrieval of ours
-    that was asked for again, comes to the same entry. Raises InvalidRun.
-    """
     *further, main = entries
     already_there = Job.objects.filter(entry=main).exclude(pk=job.pk).exists()
-    if already_there and submission is not None:
+    if already_there and job.submission is not None:
         withdrawn = main.visibility == Entry.Visibility.WITHDRAWN
         if job.kind != Job.Kind.MODEL or withdrawn:
             # The same text sent again, compressed otherwise, which its bytes alone did not show.
@@ -356,36 +335,116 @@ def _record_entries(job: Job, submission: Submission | None, entries: Sequence[E
                 )
             )
         write_log(job.pk, "It found what it had found before: the entry stays, and is measured again.")
+    columns: dict[str, Any] = {"log": append_log_line(_log_line(main))}
     if already_there:
-        further = list(entries) if submission is not None else []
+        further = entries if job.submission is not None else []
     else:
-        Job.objects.filter(pk=job.pk).update(entry=main)
+        columns["entry"] = main
+    Job.objects.filter(pk=job.pk).update(**columns)
     if further:
         job.further_entries.set(further)
+    return entries
 
 
-def record_result(
-    job: Job,
-    submission: Submission | None,
-    system: System,
-    result: ScoredResult,
-    qrels: Qrels,
-) -> Evaluation:
-    """The rows of the run and of its evaluation, unrounded; it is looked at for what a probe looks like."""
+def _origin(submission: Submission | None) -> dict[str, Any]:
+    """Return the arguments of publishing that follow from the submission."""
+    if submission is None:
+        return {"public": True}
+    return {
+        "public": submission.public,
+        "submission_reference": submission.pk,
+        "submitter": submission.submitter,
+        "marks": EntryOrigin(submission.round_id, submission.late, submission.run_type),
+    }
+
+
+def _log_line(entry: Entry) -> str:
+    if entry.waits_for_its_turn:
+        return "Scored: it is told in its turn."
+    return _LOGGED.get(entry.visibility, "Scored.")
+
+
+def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> Entry | None:
+    """Store a seed's evaluation with its job, and publish the seed set if that completes it; else return None.
+
+    Call it in the transaction that has locked the submission and moved the job to done, so that of two seeds that end
+    at once the second sees the first. Raises InvalidRun for the run of another seed under another compression, and for
+    a set that exists already.
+    """
+    Job.objects.filter(pk=job.pk).update(evaluation=evaluation)
+    jobs = list(
+        Job.objects.filter(submission=submission, dataset=job.dataset)
+        .select_related("evaluation__run__version__dataset", "evaluation__run__system")
+        .defer("evaluation__values")
+    )
+    evaluations = {
+        each.seed: _on_same_qrels(evaluation, each.evaluation) for each in jobs if each.evaluation is not None
+    }
+    for label, other in evaluations.items():
+        if label != job.seed and other.run.sha256 == evaluation.run.sha256:
+            raise InvalidRun.of(
+                SAME_RUN_TWICE.problem(
+                    f"this is the same run as that of seed {label}",
+                    "Seeds differ: look at how the two were made, and send all seeds again.",
+                )
+            )
+    done = sum(each.state == State.DONE for each in jobs)
+    if done < len(jobs):
+        write_log(
+            job.pk, f"Scored: {done} of {len(jobs)} seeds are. The set is published when all of them are."
+        )
+        return None
+    entry = publish_seed_set(
+        evaluations,
+        provenance=Entry.Provenance.SCORED,  # models make no seed sets
+        configuration=submission.configuration,
+        **_origin(submission),
+    )
+    if entry.submission_reference != submission.pk:
+        raise InvalidRun.of(
+            ALREADY_SUBMITTED.problem(
+                f"this system has the same seeds on {job.dataset} already",
+                "If they are of another configuration, label it.",
+            )
+        )
+    Job.objects.filter(pk__in=[each.pk for each in jobs]).update(entry=entry)
+    write_log(job.pk, _log_line(entry))
+    return entry
+
+
+def _on_same_qrels(last: Evaluation, earlier: Evaluation) -> Evaluation:
+    """Return an earlier seed's evaluation on the qrels of the last one: the board may have been switched between."""
+    if earlier.qrels_id == last.qrels_id:
+        return earlier
+    rescored = Evaluation.objects.filter(
+        run=earlier.run_id, qrels=last.qrels_id, specification=last.specification
+    )
+    return rescored.select_related("run__version__dataset", "run__system").first() or earlier
+
+
+def record_result(job: Job, system: System, result: ScoredResult, qrels: Qrels) -> Evaluation:
+    """Store the rows of the run and of its evaluation, unrounded, and flag a run that looks like a probe."""
     scored = result.scored
     statistics = scored.report.statistics
     origin = Run.Origin.UPLOADED if job.kind == Job.Kind.SCORE else Run.Origin.RETRIEVED
     run = record_job_run(
-        job, submission, system, result.stored, statistics, qrels.version, origin=origin, label=result.label
+        job,
+        job.submission,
+        system,
+        result.stored,
+        statistics,
+        qrels.version,
+        origin=origin,
+        label=result.label,
     )
     evaluation = record_scored(run, qrels, scored)
-    if submission is not None and result.signed is not None:
-        probes.flag_suspicious_run(job, submission, evaluation, result.signed)
+    if job.submission is not None and result.signed is not None:
+        probes.flag_suspicious_run(job, job.submission, evaluation, result.signed)
     return evaluation
 
 
 def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
-    """The row of a stored run's evaluation, unrounded; in a competition with its means over both parts."""
+    """Store the row of a run's evaluation, unrounded; in a competition with its means over both parts."""
     evaluation = record_evaluation(
         run=run,
         qrels=qrels,
@@ -412,7 +471,6 @@ def delete_upload(job: Job) -> None:
     path = path_of(Area.UPLOADS, job.upload_sha256)
     came_again = path.exists() and path.stat().st_mtime > job.created_at.timestamp()
     needed = came_again or others.exclude(pk=job.pk).exists()
-    if (
-        not needed and not deletion_lock.deletions_are_paused()
-    ):  # asked last: a backup that began since has copied the rows
+    # The pause is checked last: a backup that began since has copied the rows.
+    if not needed and not deletion_lock.deletions_are_paused():
         remove(Area.UPLOADS, job.upload_sha256)

@@ -13,7 +13,7 @@ from leaderboard.models import Dataset
 from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.readiness import quota_of, refuse_beyond_quota
-from submissions.jobs.checkpoints import checking
+from submissions.jobs.checkpoints import running
 from submissions.models import Checkpoint, Job, State, Submission
 from tests.evaluation.small_checkpoint import files, zipped
 from tests.submissions.model_jobs import make_submission, queue_model, run_waiting
@@ -55,8 +55,8 @@ def test_what_the_library_does_not_take_ends_all_jobs_of_the_submission_and_cost
     sent(submission, tmp_path, num_hidden_layers=3)
     sibling, stranger = queue_model(small, submission), queue_model(small, other)
     Job.objects.filter(pk=stranger.pk).update(queue=Job.Queue.GPU)  # which nobody works through here
-    asked = Mock(wraps=checking.run_job)
-    monkeypatch.setattr(checking, "run_job", asked)
+    asked = Mock(wraps=running.run_job)
+    monkeypatch.setattr(running, "run_job", asked)
 
     first = ended(small, submission)
 

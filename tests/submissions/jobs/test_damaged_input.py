@@ -18,7 +18,7 @@ from leaderboard.models import Dataset
 from submissions.checkpoints.service import folder_of
 from submissions.jobs import runner
 from submissions.jobs.checkpoints import kept_indexes
-from submissions.jobs.checkpoints.shard_jobs import settle_waiting_jobs
+from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
 from submissions.models import Checkpoint, Job, Shard, State
 from tests.submissions.model_jobs import make_published, make_submission, queue_model, run_waiting
 

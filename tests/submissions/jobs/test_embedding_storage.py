@@ -20,17 +20,26 @@ from leaderboard.core.storage.bundles import InvalidManifest, Manifest
 from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset
 from leaderboard.settings.environment import bucket
-from submissions.jobs.checkpoints import embedding_cache, encoding_settings
-from submissions.jobs.checkpoints.embedding_cache import sweep_embeddings, trim_cache
-from submissions.jobs.checkpoints.embedding_files import UnusableOutput, embeddings_folder, move_into_place
-from submissions.jobs.checkpoints.embedding_storage import (
+from submissions.jobs.checkpoints import embeddings
+from submissions.jobs.checkpoints.embeddings import (
+    DiskTooSmall,
+    UnusableOutput,
+    embeddings_folder,
     fetch_shards,
     mark_used,
+    move_into_place,
     send_shard,
     stored_keys,
+    sweep_embeddings,
+    trim_cache,
 )
-from submissions.jobs.checkpoints.encoding_settings import DiskTooSmall, EncodingSetting, require_room
-from submissions.jobs.checkpoints.encodings import store_single_shard, use_encoding
+from submissions.jobs.checkpoints.encodings import (
+    EncodedShard,
+    EncodingSetting,
+    require_room,
+    store_single_shard,
+    use_encoding,
+)
 from submissions.jobs.checkpoints.shards import WARM
 from submissions.jobs.runner import run_job
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
@@ -38,6 +47,7 @@ from submissions.queue.lease import LeaseLost
 from submissions.queue.queue import claim
 from tests.factories import make_dataset, make_job, make_model_submission, make_user, make_version, team_of
 from tests.servers import s3
+from tests.submissions.encodings import ignore_progress
 from tests.submissions.model_jobs import (
     by_one_process,
     make_published,
@@ -236,7 +246,7 @@ def keep_encoded(setting: EncodingSetting, folder: Path) -> None:
     """Keep the one shard as the job that needs it does."""
     folder.mkdir()
     (folder / "embeddings.npy").write_bytes(folder.name.encode())
-    store_single_shard(setting, folder, documents=25, seconds=1.0, hardware="a-machine")
+    store_single_shard(setting, EncodedShard(folder, 25, 1.0, "a-machine"), ignore_progress)
 
 
 @pytest.mark.django_db
@@ -247,20 +257,20 @@ def test_a_small_corpus_is_encoded_once_for_all_machines(
     keep_encoded(setting, tmp_path / "first")
     storage.be("b")
     job = make_job(setting.version.dataset, kind=Job.Kind.MODEL)
-    encoded = use_encoding(job, setting)
+    encoded = use_encoding(job, setting, ignore_progress)
     assert encoded is not None
     assert (encoded.folder / "00000" / "embeddings.npy").read_bytes() == b"first"
     storage.delete(f"{setting.key}/00000/{Shard.objects.get().manifest}")
     storage.be("c")
-    assert use_encoding(job, setting) is None
+    assert use_encoding(job, setting, ignore_progress) is None
     keep_encoded(setting, tmp_path / "second")
     storage.be("d")
-    again = use_encoding(job, setting)
+    again = use_encoding(job, setting, ignore_progress)
     assert again is not None
     assert (again.folder / "00000" / "embeddings.npy").read_bytes() == b"second"
     # The first machine goes by what the rows mean now, not by what it has.
     storage.be("a")
-    assert use_encoding(job, setting) is not None
+    assert use_encoding(job, setting, ignore_progress) is not None
     assert (again.folder / "00000" / "embeddings.npy").read_bytes() == b"second"
 
 
@@ -273,9 +283,9 @@ def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
     key = setting.key
     mark_used(KEY)  # of a row that is gone
     job = make_job(setting.version.dataset)
-    assert use_encoding(job, setting) is not None
+    assert use_encoding(job, setting, ignore_progress) is not None
     settings.EMBEDDINGS_CACHE_BYTES = 0
-    monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
+    monkeypatch.setattr(embeddings, "_swept_at", -embeddings._SWEEP_PAUSE)
 
     assert sweep_embeddings() == 0  # what the scorer does, which has no client of S3
     trim_cache()
@@ -291,14 +301,14 @@ def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
     assert not embeddings_folder(key).exists()
     assert not left_behind.exists()
     assert Encoding.objects.exists()  # the bucket's turn is once an hour
-    monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
-    monkeypatch.setattr(embedding_cache, "GRACE", -60)
+    monkeypatch.setattr(embeddings, "_swept_at", -embeddings._SWEEP_PAUSE)
+    monkeypatch.setattr(embeddings, "GRACE", -60)
     trim_cache()
     assert Encoding.objects.exists()  # whichever worker comes by
 
     def sweep() -> bool:
         """An hour later; whether the embeddings are still there."""
-        monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
+        monkeypatch.setattr(embeddings, "_swept_at", -embeddings._SWEEP_PAUSE)
         cache.clear()
         trim_cache()
         assert Encoding.objects.exists() == any(name.startswith(f"{key}/0") for name in storage.names())
@@ -346,9 +356,7 @@ def test_shards_that_do_not_fit_on_the_disk_are_not_begun_with(
 ) -> None:
     sha256 = send(tmp_path, {"a.npy": b"a" * 300})
     free = {"bytes": 299}
-    monkeypatch.setattr(
-        encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"]
-    )
+    monkeypatch.setattr(embeddings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"])
     with pytest.raises(DiskTooSmall):
         fetch_shards(KEY, {0: sha256}, silent)
     assert not embeddings_folder(KEY).exists()
@@ -363,9 +371,7 @@ def test_room_is_asked_for_what_lies_in_the_bucket_too(
     keep_encoded(setting, tmp_path / "first")
     taken = Shard.objects.get().size
     settings.VAR.mkdir(exist_ok=True)
-    monkeypatch.setattr(
-        encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + taken - 1
-    )
+    monkeypatch.setattr(embeddings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + taken - 1)
     with pytest.raises(DiskTooSmall):
         require_room(setting, {})
 

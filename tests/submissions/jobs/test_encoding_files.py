@@ -12,12 +12,18 @@ from django.conf import LazySettings
 
 from evaluation.core.errors import ModelFailure
 from leaderboard.models import Dataset
-from submissions.jobs.checkpoints import encoding_settings
-from submissions.jobs.checkpoints.embedding_cache import sweep_embeddings
-from submissions.jobs.checkpoints.embedding_files import UnusableOutput, embeddings_folder
-from submissions.jobs.checkpoints.encoding_settings import DiskTooSmall, EncodingSetting, require_room
+from submissions.jobs.checkpoints import embeddings
+from submissions.jobs.checkpoints.embeddings import (
+    DiskTooSmall,
+    UnusableOutput,
+    embeddings_folder,
+    sweep_embeddings,
+)
 from submissions.jobs.checkpoints.encodings import (
+    EncodedShard,
+    EncodingSetting,
     finish_shard,
+    require_room,
     store_single_shard,
     use_encoding,
     wait_for_shards,
@@ -26,7 +32,7 @@ from submissions.models import Encoding, State
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import claim
 from tests.factories import make_job
-from tests.submissions.encodings import SHARDS, model_job, next_shard, state_of
+from tests.submissions.encodings import SHARDS, ignore_progress, model_job, next_shard, state_of
 from tests.submissions.encodings import dataset as dataset
 from tests.submissions.encodings import encode as encode
 from tests.submissions.encodings import setting as setting
@@ -52,7 +58,7 @@ def test_shards_whose_files_are_gone_are_made_again(
     damage(embeddings_folder(setting.key) / "00001")
     again = claim(["cpu"], "merger")
     assert again is not None
-    assert use_encoding(again, setting) is None
+    assert use_encoding(again, setting, ignore_progress) is None
     advance(again.pk, State.RETRIEVING, fence=again.fence)
     wait_for_shards(again, setting)
     assert next_shard().shard.number == 1
@@ -67,8 +73,8 @@ def test_the_one_shard_of_a_small_corpus_is_kept_once(
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "embeddings.npy").write_bytes(name.encode())
-        store_single_shard(single, tmp_path / name, documents=25, seconds=1.0, hardware="a-machine")
-    encoded = use_encoding(model_job(dataset), single)
+        store_single_shard(single, EncodedShard(tmp_path / name, 25, 1.0, "a-machine"), ignore_progress)
+    encoded = use_encoding(model_job(dataset), single, ignore_progress)
     assert encoded is not None
     assert (encoded.folder / "00000" / "embeddings.npy").read_bytes() == b"first"
 
@@ -79,7 +85,7 @@ def test_a_link_is_not_kept(dataset: Dataset, setting: EncodingSetting, tmp_path
     (tmp_path / "out" / "texts").mkdir(parents=True)
     (tmp_path / "out" / "texts" / "embeddings.npy").symlink_to("/etc/passwd")
     with pytest.raises(UnusableOutput):
-        finish_shard(job, job.shard, tmp_path / "out", documents=1, seconds=1, hardware="")
+        finish_shard(job, job.shard, EncodedShard(tmp_path / "out", 1, 1, ""), ignore_progress)
     assert state_of(job) == State.RETRIEVING
 
 
@@ -93,7 +99,7 @@ def test_what_was_used_longest_ago_goes_first_and_what_is_in_use_stays(
         folder = tmp_path / hardware
         folder.mkdir()
         (folder / "embeddings.npy").write_bytes(b"x" * 100)
-        store_single_shard(each, folder, documents=25, seconds=1.0, hardware=hardware)
+        store_single_shard(each, EncodedShard(folder, 25, 1.0, hardware), ignore_progress)
         keys.append(each.key)
         stamp = time.time() - 1000 * age
         os.utime(embeddings_folder(each.key), (stamp, stamp))
@@ -117,9 +123,7 @@ def test_room_is_asked_for_what_is_not_there_yet(
     """A job that comes back for one lost shard does not wait for the room of all."""
     setting.checkpoint.description = {"dimension": 8}  # 25 documents take 800 bytes, and each shard here 100
     free = {"bytes": 700}
-    monkeypatch.setattr(
-        encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"]
-    )
+    monkeypatch.setattr(embeddings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"])
     with pytest.raises(DiskTooSmall):
         require_room(setting, {})
     wait_for_shards(model_job(dataset), setting)
@@ -137,9 +141,7 @@ def test_room_is_asked_for_the_index_too(
         "dimension": 8
     }  # 25 documents: 800 bytes, and again as much in lists twice
     free = {"bytes": 1200}
-    monkeypatch.setattr(
-        encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"]
-    )
+    monkeypatch.setattr(embeddings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"])
     require_room(setting, {"search": "exact", "stored_dtype": "float32"})
     require_room(setting, {"search": "exact", "stored_dtype": "float16"})
     for search, stored, needed in (

@@ -10,13 +10,17 @@ import pytest
 from django.utils import timezone
 
 from leaderboard.models import Dataset
-from submissions.jobs.checkpoints import encoding_settings, shard_jobs
-from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
-from submissions.jobs.checkpoints.encodings import use_encoding, wait_for_shards
-from submissions.jobs.checkpoints.shard_jobs import settle_shard_waiters, settle_waiting_jobs
+from submissions.jobs.checkpoints import encodings
+from submissions.jobs.checkpoints.encodings import (
+    EncodingSetting,
+    settle_shard_waiters,
+    settle_waiting_jobs,
+    use_encoding,
+    wait_for_shards,
+)
 from submissions.models import Checkpoint, Encoding, Job, State
 from submissions.queue.queue import claim, reap
-from tests.submissions.encodings import SHARDS, model_job, next_shard, state_of
+from tests.submissions.encodings import SHARDS, ignore_progress, model_job, next_shard, state_of
 from tests.submissions.encodings import dataset as dataset
 from tests.submissions.encodings import encode as encode
 from tests.submissions.encodings import setting as setting
@@ -40,7 +44,7 @@ def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
     assert again is not None
     assert again.pk == parent.pk
     assert again.attempts == 1  # to wait is no failed attempt
-    encoded = use_encoding(again, setting)
+    encoded = use_encoding(again, setting, ignore_progress)
     assert encoded is not None
     assert sorted(path.name for path in encoded.folder.iterdir()) == ["00000", "00001", "00002"]
     assert (encoded.documents, encoded.seconds, encoded.hardware) == (30, 4.5, {"a-machine"})
@@ -50,7 +54,7 @@ def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
 def test_of_a_large_corpus_a_part_waits_and_the_dispatcher_brings_the_rest(
     dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_jobs, "_MOST_WAITING", 2)
+    monkeypatch.setattr(encodings, "_MOST_WAITING", 2)
     parent = model_job(dataset)
     assert wait_for_shards(parent, setting)
     shards = Job.objects.filter(kind=Job.Kind.SHARD)
@@ -99,7 +103,7 @@ def test_a_third_job_finds_the_shards_there(
         encode(next_shard())
     Job.objects.filter(kind=Job.Kind.MODEL).update(state=State.DONE, waits_for=None)
     late = model_job(dataset)
-    assert use_encoding(late, setting) is not None
+    assert use_encoding(late, setting, ignore_progress) is not None
     late.refresh_from_db()
     assert late.waits_for is not None  # so that nothing removes them meanwhile
 
@@ -113,7 +117,7 @@ def test_another_setting_shares_nothing(
     if change == "owner":
         values["checkpoint"] = Checkpoint(team_id=7, model_sha256=setting.checkpoint.model_sha256)
     elif change == "format":
-        monkeypatch.setattr(encoding_settings, "SHARD_FORMAT", 0)  # of another version of the code
+        monkeypatch.setattr(encodings, "SHARD_FORMAT", 0)  # of another version of the code
     else:
         values[change] = {"hardware": "other", "parameters": {}, "threads": 1, "shard_size": 11}[change]
     assert EncodingSetting(**values).key != key

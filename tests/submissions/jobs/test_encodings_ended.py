@@ -13,13 +13,14 @@ from django.utils import timezone
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from leaderboard.models import Dataset
 from submissions.jobs import runner
-from submissions.jobs.checkpoints import shard_jobs
-from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
-from submissions.jobs.checkpoints.encodings import use_encoding, wait_for_shards
-from submissions.jobs.checkpoints.shard_jobs import (
+from submissions.jobs.checkpoints import encodings
+from submissions.jobs.checkpoints.encodings import (
+    EncodingSetting,
     cancel_unneeded_shards,
     settle_shard_waiters,
     settle_waiting_jobs,
+    use_encoding,
+    wait_for_shards,
 )
 from submissions.jobs.checkpoints.shards import shard_job
 from submissions.models import Encoding, Job, Shard, State
@@ -28,7 +29,7 @@ from submissions.queue.lease import Cancelled, Lease
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import claim, reap, request_cancel
 from submissions.sandbox import SandboxUnavailable
-from tests.submissions.encodings import SHARDS, model_job, next_shard, state_of
+from tests.submissions.encodings import SHARDS, ignore_progress, model_job, next_shard, state_of
 from tests.submissions.encodings import dataset as dataset
 from tests.submissions.encodings import encode as encode
 from tests.submissions.encodings import setting as setting
@@ -89,7 +90,7 @@ def test_a_shard_that_failed_before_ends_no_later_job_untried(
     wait_for_shards(model_job(dataset), setting)
     Job.objects.filter(shard__number=SHARDS - 1).update(state=State.FAILED, error_code="worker_lost")
     settle_waiting_jobs()
-    monkeypatch.setattr(shard_jobs, "_MOST_WAITING", SHARDS - 1)
+    monkeypatch.setattr(encodings, "_MOST_WAITING", SHARDS - 1)
     later = model_job(dataset)
     wait_for_shards(later, setting)
     settle_waiting_jobs()
@@ -176,12 +177,12 @@ def test_whoever_waits_during_an_upgrade_searches_no_shards_of_another_format(
     again = claim(["cpu"], "parent")
     assert again == parent
     assert again is not None
-    assert use_encoding(again, setting) is None
+    assert use_encoding(again, setting, ignore_progress) is None
     wait_for_shards(again, setting)
     cancel_unneeded_shards()
     for _ in range(SHARDS):
         encode(next_shard())
-    encoded = use_encoding(again, setting)
+    encoded = use_encoding(again, setting, ignore_progress)
     assert encoded is not None
     assert encoded.key == setting.key
 
@@ -194,9 +195,9 @@ def test_shards_of_another_format_are_not_searched_though_all_are_there(
     for _ in range(SHARDS):
         encode(next_shard())
     parent.refresh_from_db()
-    assert use_encoding(parent, setting) is not None
+    assert use_encoding(parent, setting, ignore_progress) is not None
     Encoding.objects.update(format=SHARD_FORMAT - 1)
-    assert use_encoding(parent, setting) is None
+    assert use_encoding(parent, setting, ignore_progress) is None
 
 
 def test_cancelling_the_only_job_cancels_its_shards(dataset: Dataset, setting: EncodingSetting) -> None:

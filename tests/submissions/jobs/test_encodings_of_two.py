@@ -16,10 +16,9 @@ from django.utils import timezone
 from leaderboard.core.storage.store import sync
 from leaderboard.models import Dataset
 from submissions.jobs import withdrawal
-from submissions.jobs.checkpoints import embedding_files, encodings
-from submissions.jobs.checkpoints.embedding_files import arriving, embeddings_folder, embeddings_root
-from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
-from submissions.jobs.checkpoints.encodings import wait_for_shards
+from submissions.jobs.checkpoints import embeddings, encodings
+from submissions.jobs.checkpoints.embeddings import arriving, embeddings_folder, embeddings_root
+from submissions.jobs.checkpoints.encodings import EncodingSetting, wait_for_shards
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost
 from submissions.queue.queue import reap
@@ -88,7 +87,7 @@ def test_nobody_waits_for_the_row_of_an_encoding_while_bytes_are_synced(
         synced[path.name] = connection.in_atomic_block
         sync(path)
 
-    monkeypatch.setattr(embedding_files, "sync", note)
+    monkeypatch.setattr(embeddings, "sync", note)
     monkeypatch.setattr(encodings, "sync", note)
     wait_for_shards(model_job(dataset), setting)
     encode(next_shard())

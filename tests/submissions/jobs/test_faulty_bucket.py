@@ -13,16 +13,21 @@ from django.core.files.base import ContentFile, File
 from django.core.files.storage import FileSystemStorage
 from django.db import connection, connections
 
-from submissions.jobs.checkpoints.embedding_files import embeddings_folder
-from submissions.jobs.checkpoints.embedding_storage import fetch_shards
-from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
-from submissions.jobs.checkpoints.encodings import finish_shard, use_encoding, wait_for_shards
+from submissions.jobs.checkpoints.embeddings import embeddings_folder, fetch_shards
+from submissions.jobs.checkpoints.encodings import (
+    EncodedShard,
+    EncodingSetting,
+    finish_shard,
+    use_encoding,
+    wait_for_shards,
+)
 from submissions.jobs.kinds.score import begin
 from submissions.models import Checkpoint, Job, Shard, State
 from submissions.queue import lease as leases
 from submissions.queue.lease import LeaseLost, hold_lease
 from submissions.queue.queue import claim, reap
 from tests.factories import make_dataset, make_job, make_version
+from tests.submissions.encodings import ignore_progress
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
@@ -100,7 +105,7 @@ def encode(job: Job, folder: Path) -> None:
     (out / "vectors.npy").write_bytes(vectors(shard.number))
     (out / "ids.json").write_bytes(f"ids of {shard.number}".encode())
     with hold_lease(job):
-        finish_shard(job, shard, out, documents=10, seconds=1.0, hardware="a-machine")
+        finish_shard(job, shard, EncodedShard(out, 10, 1.0, "a-machine"), ignore_progress)
 
 
 def vectors(number: int) -> bytes:
@@ -136,7 +141,7 @@ def test_what_a_bucket_loses_cuts_or_damages_is_made_again(
             job = claim(["cpu"], "reader")
             assert job is not None
             assert job.pk == parent.pk
-            if (encoded := use_encoding(job, again)) is not None:
+            if (encoded := use_encoding(job, again, ignore_progress)) is not None:
                 break
             bucket.odds = max(33 - attempts, 0)  # it gets better, or this would never end
             assert wait_for_shards(job, again)
@@ -175,7 +180,7 @@ def test_nobody_waits_for_the_bucket_while_holding_rows(
     again = claim(["cpu"], "reader")
     assert again is not None
     assert again.pk == parent.pk
-    assert use_encoding(again, setting) is not None
+    assert use_encoding(again, setting, ignore_progress) is not None
     assert bucket.in_transactions == []
 
 

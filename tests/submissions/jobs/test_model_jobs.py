@@ -20,7 +20,7 @@ from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset, Entry, Measurement, Run
 from submissions.intake.checkpoints.readiness import quota_of
-from submissions.jobs.checkpoints.embedding_files import embeddings_folder
+from submissions.jobs.checkpoints.embeddings import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
 from submissions.queue import lease as leases
 from submissions.queue.queue import request_cancel

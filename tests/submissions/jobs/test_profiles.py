@@ -169,7 +169,7 @@ def test_requests_that_come_while_a_job_waits_make_no_second_one(tmp_path: Path)
 
 
 def test_a_worker_that_lost_its_claim_writes_nothing(tmp_path: Path) -> None:
-    from submissions.jobs.kinds.profiles import statistics_job
+    from submissions.jobs.kinds.datasets import statistics_job
 
     imported(tmp_path)
     create_requested_jobs()

@@ -17,8 +17,8 @@ from django.conf import settings as site
 from django.db import connections
 
 from leaderboard.core.storage.runs import open_run
-from submissions.jobs.checkpoints import encoding_settings
-from submissions.jobs.checkpoints.shard_jobs import settle_waiting_jobs
+from submissions.jobs.checkpoints import embeddings
+from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
 from submissions.models import Job, Shard, State
 from submissions.queue.queue import reap
 from submissions.sandbox.backends import Program, SandboxedProcess, UnprotectedBackend
@@ -161,9 +161,7 @@ def test_a_job_waits_for_a_disk_that_can_hold_its_embeddings(
     submission.checkpoint.save()
     parent = queue_model(make_published(tmp_path / "collection"), submission)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            encoding_settings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + 30 * 4096 - 1
-        )
+        patch.setattr(embeddings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + 30 * 4096 - 1)
         run_waiting()
     parent.refresh_from_db()
     assert (parent.state, parent.attempts) == (State.QUEUED, 0)

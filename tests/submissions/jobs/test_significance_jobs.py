@@ -10,7 +10,7 @@ from django.utils import timezone
 from leaderboard.models import Certainty, Dataset, DatasetVersion, Entry
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from leaderboard.results.significance.reading import read_certainty
-from submissions.jobs.kinds import significance as significance_jobs
+from submissions.jobs.kinds import datasets as significance_jobs
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost

@@ -11,9 +11,7 @@ from django.db.models import Q
 
 from leaderboard.models import Dataset, Team
 from submissions.jobs.checkpoints import shards
-from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
-from submissions.jobs.checkpoints.encodings import wait_for_shards
-from submissions.jobs.checkpoints.shard_jobs import SHARDS_A_TURN
+from submissions.jobs.checkpoints.encodings import SHARDS_A_TURN, EncodingSetting, wait_for_shards
 from submissions.models import Checkpoint, Encoding, Job, State
 from submissions.queue.queue import claim, next_turn, queue_position
 from tests.factories import make_dataset, make_job, make_model_submission, make_user, make_version, team_of

@@ -11,8 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import Dataset, HardwareClass, Price
-from submissions.jobs.checkpoints.encoding_settings import EncodingSetting
-from submissions.jobs.checkpoints.encodings import wait_for_shards
+from submissions.jobs.checkpoints.encodings import EncodingSetting, wait_for_shards
 from submissions.models import Checkpoint, Job, Shard, State, Submission
 from submissions.queue.lifecycle import advance
 from submissions.queue.queue import claim

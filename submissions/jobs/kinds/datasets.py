@@ -1,0 +1,202 @@
+"""Jobs on a dataset and its board, without a submission: pools, merges, profiles, protection, reveals, significance.
+
+Each does its work first, and then changes the job's state and stores the result in one transaction, the state first: a
+lost claim stores nothing. Done again, each comes to the same result. All raise LeaseLost or Cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from evaluation.runs.pooling import PoolTooLarge
+from leaderboard.core.audit import acting
+from leaderboard.core.storage.store import work_folder
+from leaderboard.core.work_requests import request_certainty, request_statistics
+from leaderboard.datasets.qrels import load_qrels
+from leaderboard.judgements import comparing
+from leaderboard.judgements.drawing import draw, record_pool
+from leaderboard.judgements.imports import State as ImportState
+from leaderboard.judgements.imports import fail_import
+from leaderboard.judgements.pools import JudgingRefused, fail_pool
+from leaderboard.models import JudgementImport, Pool, Round, User
+from leaderboard.models.datasets import Protection
+from leaderboard.results.profiles.store import (
+    find_overlaps,
+    profile_collection,
+    store_collection_profile,
+    store_overlaps,
+)
+from leaderboard.results.publishing.protection import find_parts, switch_protection
+from leaderboard.results.significance.computing import analyse_board, request_if_changed, store_certainty
+from leaderboard.rounds.topics import summarise_topics
+from submissions.jobs.kinds.score import begin, current_qrels
+from submissions.models import Job, State
+from submissions.queue.lease import Cancelled, Lease, LeaseLost, advance_claimed, finish
+from submissions.queue.lifecycle import write_log
+from submissions.queue.queue import ATTEMPTS
+
+#: How often results may arrive between finding parts and switching before the attempt is given up.
+_ROUNDS = 20
+#: How long a failed job is left alone.
+FIRST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=1)
+_FAILED = (State.FAILED, State.TIMED_OUT)
+_REQUESTS = {Job.Kind.CERTAINTY: request_certainty, Job.Kind.STATISTICS: request_statistics}
+
+
+def pool_job(job: Job, lease: Lease) -> None:
+    """Draw the pool that the payload names. It reads judgments, so the scorer does it."""
+    key = job.payload["pool"]
+    begin(job, State.SCORING)
+    with _fail_on_last_attempt(job, lambda: fail_pool(key)), work_folder("judging") as folder:
+        pool = Pool.objects.select_related("dataset__current_qrels", "version", "created_by").get(pk=key)
+        if pool.state != Pool.State.DRAWING:
+            finish(job, "It is drawn already.")
+            return
+        try:
+            with acting(pool.created_by):
+                stored = draw(pool, folder, lease.report)
+        except (PoolTooLarge, JudgingRefused) as error:
+            with transaction.atomic():
+                finish(job, str(error))
+                fail_pool(key, str(error))
+            return
+        with transaction.atomic():
+            finish(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
+            record_pool(pool, stored)
+
+
+def merge_job(job: Job, lease: Lease) -> None:
+    """Compare or merge the judgments that the payload names, as their state says."""
+    key = job.payload["import"]
+    begin(job, State.SCORING)
+    with _fail_on_last_attempt(job, lambda: fail_import(key)), work_folder("judging") as folder:
+        related = ("dataset__current_qrels", "dataset__current_version", "version", "against")
+        judgements = JudgementImport.objects.select_related(*related).get(pk=key)
+        person = User.objects.filter(pk=job.payload.get("by")).first()
+        if judgements.state == ImportState.COMPARING:
+            comparison = comparing.compare_import(judgements, folder)
+            lease.check()
+            with acting(person, judgements.note), transaction.atomic():
+                finish(job, "Compared.")
+                comparing.record_comparison(judgements, comparison)
+        elif judgements.state == ImportState.MERGING:
+            merged = comparing.merge_import(judgements, folder)
+            lease.check()
+            with acting(person, judgements.note), transaction.atomic():
+                finish(job, "Merged.")
+                write_log(job.pk, comparing.record_merge(judgements, merged))
+        else:
+            finish(job, "It has been decided in the meantime.")
+
+
+@contextmanager
+def _fail_on_last_attempt(job: Job, give_up: Callable[[], None]) -> Iterator[None]:
+    """Show the failure on the page of the pool or import if the work is not tried again."""
+    try:
+        yield
+    except LeaseLost:
+        raise
+    except Exception as error:
+        if isinstance(error, Cancelled) or job.attempts >= ATTEMPTS:
+            give_up()
+        raise
+
+
+def statistics_job(job: Job, lease: Lease) -> None:
+    """Profile the dataset's texts and what runs rank first, as far as they are new.
+
+    The texts' profile is stored first, and only then compared with others.
+    """
+    begin(job, State.RETRIEVING, "reading")
+    with work_folder("statistics") as folder:
+        found = profile_collection(
+            job.dataset, folder, lambda share: lease.report_stage("reading", 0.9 * share)
+        )
+    with transaction.atomic():
+        begin(job, State.SCORING, "comparing")
+        if found is None:
+            write_log(job.pk, "The dataset has no texts here: nothing to look at.")
+        else:
+            store_collection_profile(found)
+            if "tokens" in found.values:
+                tokens, vocabulary = found.values["tokens"], found.values["vocabulary"]
+                write_log(job.pk, f"{tokens:,} words, {vocabulary:,} different ones.")
+    comparison = find_overlaps(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
+    with transaction.atomic():
+        others, runs = len(comparison.overlaps), len(comparison.runs)
+        finish(job, f"Compared with {others:,} other collections; looked at {runs:,} runs.")
+        store_overlaps(job.dataset, comparison)
+
+
+def protect_job(job: Job, lease: Lease) -> None:
+    """Compute what is missing over the parts of a competition, then change policy and board together.
+
+    It reads private storage, so the scorer does it. On failure the policy stays as it was.
+    """
+    begin(job, State.SCORING)
+    wanted = Protection(job.payload["protection"])
+    person = User.objects.filter(pk=job.payload.get("by")).first()
+    for _ in range(_ROUNDS):
+        found = find_parts(job.dataset, lease.report) if wanted == Protection.COMPETITION else 0
+        if found:
+            write_log(job.pk, f"Found the parts' means of {found:,} results.")
+        with transaction.atomic(), acting(person, job.payload.get("why", "")):
+            # The policy is first, since it may find that a result arrived meanwhile.
+            if switch_protection(job.dataset, wanted):
+                finish(job, f"{job.dataset} is under the {wanted.label} policy.")
+                return
+    raise RuntimeError("results came faster than their parts were found")
+
+
+def reveal_job(job: Job, lease: Lease) -> None:
+    """Summarize the round that the job names on its dataset: judged queries, with best, median and worst on each."""
+    row = Round.objects.get(pk=job.payload["round"])
+    qrels = current_qrels(job.dataset)
+    begin(job, State.SCORING)
+    queries = load_qrels(qrels).query_ids
+    lease.report(0.5)
+    with transaction.atomic():
+        advance_claimed(job, State.DONE, progress=1.0)
+        summary = summarise_topics(row, job.dataset, qrels, queries)
+        write_log(job.pk, f"Summed up {summary.runs} runs of {row}.")
+
+
+def certainty_job(job: Job, lease: Lease) -> None:
+    """Compute intervals, tests and ranks of the dataset's board, and store them unless the board changed meanwhile."""
+    begin(job, State.SCORING)
+    finding = analyse_board(job.dataset, lease.report)
+    with transaction.atomic():
+        advance_claimed(job, State.DONE, progress=1.0)
+        if finding is not None and store_certainty(finding) is not None:
+            write_log(job.pk, f"Found for {len(finding.board.entries):,} results.")
+        elif request_if_changed(job.dataset_id):
+            write_log(job.pk, "The board changed meanwhile: it is to be looked at again.")
+        else:
+            write_log(job.pk, "Nothing new to find.")
+
+
+def retry_failed_certainty() -> int:
+    """Request failed certainty and statistics jobs again after a while; return how many. One query if none failed.
+
+    The wait is an hour after the first failure, twice as long after each further one in a row, and a day at most: the
+    cause may be gone by then, and a further failure costs little.
+    """
+    last = ~Exists(
+        Job.objects.filter(kind=OuterRef("kind"), dataset=OuterRef("dataset"), pk__gt=OuterRef("pk"))
+    )
+    count = 0
+    for job in Job.objects.filter(last, kind__in=_REQUESTS, state__in=_FAILED):
+        of_dataset = Job.objects.filter(kind=job.kind, dataset=job.dataset_id)
+        done = of_dataset.filter(state=State.DONE).order_by("-pk").values_list("pk", flat=True).first()
+        failures = of_dataset.filter(state__in=_FAILED, pk__gt=done or 0).count()
+        wait = min(FIRST_WAIT * 2 ** min(failures - 1, 10), LONGEST_WAIT)
+        if job.finished_at is not None and job.finished_at + wait <= timezone.now():
+            _REQUESTS[Job.Kind(job.kind)](job.dataset_id)
+            count += 1
+    return count
