@@ -132,10 +132,10 @@ def read_corpus(path: Path, progress: Progress | None = None, *, first: int = 0)
     findings.raise_if_any()
 
 
-def read_queries(path: Path, progress: Progress | None = None) -> Iterator[Query]:
+def read_queries(path: Path) -> Iterator[Query]:
     """The queries of `queries.jsonl` (or `.gz`) one by one; errors as in `read_corpus`."""
     findings = FileProblems(path.name)
-    for _, query in iterate_queries(path, findings, progress):
+    for _, query in iterate_queries(path, findings):
         if not findings:
             yield query
     findings.raise_if_any()

@@ -296,18 +296,14 @@ class CorpusProfile:
 
 
 def profile_corpus(
-    path: Path,
-    progress: Progress | None = None,
-    *,
-    examples: Iterable[str] = (),
-    most_words: int = MOST_WORDS,
+    path: Path, progress: Progress | None = None, *, examples: Iterable[str] = ()
 ) -> CorpusProfile:
-    """Read a corpus once, as a stream: at most twice `most_words` words and 12 bytes per document are held.
+    """Read a corpus once, as a stream: at most twice `MOST_WORDS` words and 12 bytes per document are held.
 
     `examples` are ids of documents to bring along; with none of them, the first document that has a text comes.
     Lines that are not documents are left out.
     """
-    counter, keys, lengths = UnigramCounter(most_words), array("Q"), array("I")
+    counter, keys, lengths = UnigramCounter(), array("Q"), array("I")
     wanted, found = set(examples), dict[str, Document]()
     for _, document in iterate_documents(path, FileProblems(path.name), progress):
         counter.add(f"{document.title}\n{document.text}")

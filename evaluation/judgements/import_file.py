@@ -128,7 +128,6 @@ def read_judgements(
     highest: int = HIGHEST_GRADE,
     scale: int | None = None,
     strict: bool = False,
-    limits: FileLimits = LIMITS,
 ) -> NewJudgements:
     """Return the judgements of a file (plain, gzip, zstd or bz2) for a dataset with these queries and documents.
 
@@ -140,7 +139,7 @@ def read_judgements(
     """
     findings = LineProblems()
     graded = _JudgementCollector(findings, max(highest, HIGHEST_GRADE), scale)
-    lines = judgement_lines(_bounded(open_lines(path, limits, LONGEST_LINE)), findings, unguard_cell)
+    lines = judgement_lines(_bounded(open_lines(path, LIMITS, LONGEST_LINE)), findings, unguard_cell)
     while batch := list(islice(lines, _AT_ONCE)):
         _check_ids(batch, queries, documents, findings)
         graded.take(batch)

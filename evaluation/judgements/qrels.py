@@ -134,20 +134,20 @@ class Qrels:
         return self._tables[seed]
 
 
-def read_qrels(path: Path | str, limits: FileLimits | None = None) -> Qrels:
+def read_qrels(path: Path | str) -> Qrels:
     """Read judgements from a TREC file (`query iteration document grade`) or a table, usually under a header such as
     BEIR's; the file may be compressed, and begin with a byte order mark.
 
     Raises InvalidContent with every class of problem in the file and its first lines.
     """
-    return Qrels._from_bytes(read_grades(path, limits))
+    return Qrels._from_bytes(read_grades(path))
 
 
-def read_grades(path: Path | str, limits: FileLimits | None = None) -> dict[bytes, dict[bytes, int]]:
+def read_grades(path: Path | str) -> dict[bytes, dict[bytes, int]]:
     """Read judgements as `{query id: {document id: grade}}`, negative grades too, in the order of the file."""
     judgements: dict[bytes, dict[bytes, int]] = {}
     problems = LineProblems()
-    for line in judgement_lines(open_lines(path, limits), problems):
+    for line in judgement_lines(open_lines(path), problems):
         if code := _add(judgements, line.query.encode(), line.document.encode(), line.grade):
             problems.note(code, line.number)
     if problems:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.qrels import Qrels
+from evaluation.runs.score import ScoringTarget
 from evaluation.runs.top_documents import first_documents
 
 #: Beyond this nobody judges, and the texts would fill disks.
@@ -61,36 +61,31 @@ class DrawnPool:
 
 def draw_pool(
     runs: Sequence[Path],
+    target: ScoringTarget,
     *,
     depth: int,
     seed: int,
-    qrels: Qrels | None = None,
-    queries: Collection[str] | None = None,
-    documents: DocumentIds | None = None,
-    drop_self_matches: bool = False,
-    excluded: Qrels | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> DrawnPool:
-    """The union of the runs' first `depth` documents of each query in trec_eval's order, without judged pairs.
+    """Return the union of the runs' first `depth` documents of each query in trec_eval's order, without judged pairs.
 
-    `queries`, `documents`: only of these; None: of all. Documents that the dataset does not have take a place all the
-    same, as they do where runs are scored. `drop_self_matches`: a document whose id is its query's is passed over
-    before the cut, as where runs are scored, and so are documents `excluded` for the query. `progress` gets the share
-    of the runs read, and may raise. Memory is that of the pool and of one run's first documents. Raises PoolTooLarge,
-    and ValueError for a depth below 1.
+    Only queries and documents of the target are pooled. Documents that the dataset does not have take a place all the
+    same, as they do where runs are scored. What the target leaves out of rankings is passed over before the cut.
+    `progress` gets the share of the runs read, and may raise. Memory is that of the pool and of one run's first
+    documents. Raises PoolTooLarge, and ValueError for a depth below 1.
     """
     if depth < 1:
         raise ValueError("a pool is at least one document deep")
-    known = {query.encode() for query in queries} if queries is not None else None
-    judged = _judged(qrels)
+    known = {query.encode() for query in target.query_ids}
+    judged = _judged(target.qrels)
     found: dict[bytes, Counter[bytes]] = {}
     by_run: list[int] = []
     left_out: Pairs = {}
     others: set[bytes] = set()
     for number, run in enumerate(runs, 1):
         by_run.append(0)
-        for query, kept in _first(run, depth, documents, drop_self_matches, excluded).items():
-            if known is not None and query not in known:
+        for query, kept in _first(run, depth, target).items():
+            if known and query not in known:
                 others.add(query)
                 continue
             of_query = judged.get(query, frozenset())
@@ -114,14 +109,9 @@ def draw_pool(
 
 
 def sole_finds(
-    runs: Iterable[tuple[Hashable, Path, int]],
-    qrels: Qrels,
-    before: Qrels | None = None,
-    *,
-    drop_self_matches: bool = False,
-    excluded: Qrels | None = None,
+    runs: Iterable[tuple[Hashable, Path, int]], target: ScoringTarget, before: Qrels | None = None
 ) -> dict[Hashable, Pairs]:
-    """What is judged because of one team alone: pairs among the first documents of its runs and of no other team's.
+    """Return what is judged because of one team alone: pairs among the first documents of its runs and no other team's.
 
     `runs` are those that fed pools: (team, run, depth). Pairs that were judged `before` the first pool are
     no team's.
@@ -130,10 +120,9 @@ def sole_finds(
     gone.
     """
     finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
-    judged, earlier = _judged(qrels), _judged(before)
+    judged, earlier = _judged(target.qrels), _judged(before)
     for team, run, depth in runs:
-        first = first_documents(run, depth, excluded, drop_self_matches=drop_self_matches)
-        for query, kept in first.items():
+        for query, kept in _first(run, depth, replace(target, document_ids=None)).items():
             pooled = judged.get(query, frozenset()).intersection(kept) - earlier.get(query, frozenset())
             for document in pooled:
                 finders.setdefault((query, document), set()).add(team)
@@ -144,16 +133,14 @@ def sole_finds(
     return found
 
 
-def _first(
-    run: Path, depth: int, known: DocumentIds | None, drop_self_matches: bool, excluded: Qrels | None
-) -> dict[bytes, list[bytes]]:
+def _first(run: Path, depth: int, target: ScoringTarget) -> dict[bytes, list[bytes]]:
     """Return the first documents of each query of a run, but for those that the dataset does not have."""
-    first = first_documents(run, depth, excluded, drop_self_matches=drop_self_matches)
-    if known is None:
+    first = first_documents(run, depth, target.excluded, drop_self_matches=target.drop_self_matches)
+    if target.document_ids is None:
         return first
-    found = list({document for documents in first.values() for document in documents})
-    there = known.contain([document.decode() for document in found])
-    strangers = {document for document, is_there in zip(found, there.tolist(), strict=True) if not is_there}
+    names = list({document for documents in first.values() for document in documents})
+    there = target.document_ids.contain([document.decode() for document in names])
+    strangers = {document for document, is_there in zip(names, there.tolist(), strict=True) if not is_there}
     return {query: [each for each in kept if each not in strangers] for query, kept in first.items()}
 
 

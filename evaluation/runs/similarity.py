@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.judgements.qrels import Qrels
+from evaluation.runs.score import ScoringTarget
 from evaluation.runs.top_documents import first_documents
 
 #: So many of each query's first documents are looked at.
@@ -79,16 +79,13 @@ class RunFingerprints:
         return float(np.median(present)) if len(present) else 0.0
 
 
-def fingerprint_run(
-    path: Path, topics: Iterable[str], *, drop_self_matches: bool = False, excluded: Qrels | None = None
-) -> RunFingerprints:
-    """The signature of an accepted run (any form, any compression). `topics` are ids of the dataset's queries.
+def fingerprint_run(path: Path, target: ScoringTarget) -> RunFingerprints:
+    """Return the signature of an accepted run (any form, any compression); its topics are the target's queries.
 
-    With `drop_self_matches` a document with its query's id is no first document, and no `excluded` one is. About a
-    microsecond a line.
+    Documents that the target leaves out of rankings are not first documents. About a microsecond a line.
     """
-    first = first_documents(path, DEPTH, excluded, drop_self_matches=drop_self_matches)
-    names = sorted({topic.encode() for topic in topics})
+    first = first_documents(path, DEPTH, target.excluded, drop_self_matches=target.drop_self_matches)
+    names = sorted({topic.encode() for topic in target.query_ids})
     ordered, sets = np.zeros(len(names), np.uint64), np.zeros(len(names), np.uint64)
     documents = np.zeros(len(names), np.int64)
     for row, query in enumerate(names):

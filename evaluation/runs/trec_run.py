@@ -191,11 +191,7 @@ class _RunFile:
             while count := file.readinto(block):
                 content += block[:count]
                 if len(content) > most:
-                    message = (
-                        f"the lines of a query are not together, and the file is over {describe_bytes(most)}"
-                    )
-                    hint = "Sort the file by query, for example with `sort -s -k1,1`."
-                    raise InvalidRun.of(UNGROUPED.problem(message, hint))
+                    raise refusal(UNGROUPED, most=describe_bytes(most))
                 if self.progress:
                     self.progress(file.share_read * 0.5)
         if not content.endswith(b"\n"):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evaluation.statistics import SEED
 from evaluation.statistics.bootstrap import RESAMPLES, intervals
 from evaluation.statistics.randomisation import PERMUTATIONS, randomisation_test
 
@@ -53,7 +52,6 @@ def compare_paired(
     *,
     permutations: int = PERMUTATIONS,
     resamples: int = RESAMPLES,
-    seed: int = SEED,
     lower_is_better: bool = False,
 ) -> PairedResult:
     """Compare the values of two systems on the same queries, arrays of shape (queries,).
@@ -66,8 +64,8 @@ def compare_paired(
         raise ValueError(f"two systems need values on the same queries, not {first.shape} and {second.shape}")
     differences = first - second
     values = np.column_stack([first, second])
-    low, high = intervals(differences[:, None], resamples=resamples, seed=seed)
-    p = randomisation_test(values, 1, permutations=permutations, seed=seed)[0]
+    low, high = intervals(differences[:, None], resamples=resamples)
+    p = randomisation_test(values, 1, permutations=permutations)[0]
     wins, ties, losses = (int(count[0]) for count in count_wins(values, 1, lower_is_better=lower_is_better))
     return PairedResult(
         float(differences.mean()), float(low[0]), float(high[0]), float(p), wins, ties, losses

@@ -100,14 +100,12 @@ class PermutedSums:
         return counts
 
 
-def randomisation_test(
-    values: ArrayLike, anchor: int, *, permutations: int = PERMUTATIONS, seed: int = SEED
-) -> Values:
+def randomisation_test(values: ArrayLike, anchor: int, *, permutations: int = PERMUTATIONS) -> Values:
     """The two-sided p-value of each system's mean difference to the system `anchor`, shape (systems,).
 
     As scipy.stats.permutation_test(…, permutation_type="samples") finds them one by one.
     """
-    return PermutedSums(values, permutations=permutations, seed=seed).p_values(anchor)
+    return PermutedSums(values, permutations=permutations).p_values(anchor)
 
 
 def hoeffding_bound(differences: Values) -> Values:

@@ -183,7 +183,6 @@ def record_merge(brought: JudgementImport, merged: MergedJudgements) -> str:
         present.version,
         split_of(present),
         merged.judgements,
-        present.dataset.relevance_level,
         made_from=present.against,
         note=present.note,
         judged_by=merged.judged_by,
@@ -219,7 +218,7 @@ def _imported_grades(brought: JudgementImport, against: Qrels | None) -> dict[by
     ).grades
 
 
-def list_conflicts(brought: JudgementImport, first: int = 0, most: int | None = None) -> Iterator[Conflict]:
+def list_conflicts(brought: JudgementImport, most: int | None = None) -> Iterator[Conflict]:
     """The conflicts, with both grades: for those who may read judgements, each reading recorded by the caller.
 
     Of hidden judgements nobody else may see which pairs these are: `disclosure.is_blind_decision`.
@@ -227,7 +226,7 @@ def list_conflicts(brought: JudgementImport, first: int = 0, most: int | None = 
     if not brought.conflicts_sha256:
         return
     with path_of(Area.CURATION, brought.conflicts_sha256).open(encoding="utf-8") as lines:
-        for line in islice(lines, first, None if most is None else first + most):
+        for line in islice(lines, most):
             query, document, old, new = line.rstrip("\n").split("\t")
             yield Conflict(query, document, int(old), int(new))
 

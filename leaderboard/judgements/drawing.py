@@ -9,19 +9,18 @@ import csv
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
 
 from evaluation.collections.beir import read_corpus, read_queries
-from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.import_file import guard_cell
 from evaluation.runs.pooling import draw_pool
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, local_path, put
-from leaderboard.datasets.qrels import excluded_documents, load_qrels
+from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.models import Pool, Qrels
@@ -60,22 +59,16 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredP
         )
     qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
     record_compared(pool, dataset, qrels)
-    topics = local_path(Area.FILES, version.topics_sha256)
-    known = version.document_ids_sha256
+    target = replace(scoring_target(version), qrels=load_qrels(qrels) if qrels is not None else None)
+    # In the order of their bytes' names, so that nothing depends on which was asked for first.
+    paths = [run_path(key) for key in sorted(set(pool.runs.values_list("sha256", flat=True)))]
+    seed = secrets.randbits(64)
     drawn = draw_pool(
-        # In the order of their bytes' names, so that nothing depends on which was asked for first.
-        [run_path(key) for key in sorted(set(pool.runs.values_list("sha256", flat=True)))],
-        depth=pool.depth,
-        seed=secrets.randbits(64),
-        qrels=load_qrels(qrels) if qrels is not None else None,
-        queries={query.id for query in read_queries(topics)},
-        documents=DocumentIds.open(local_path(Area.INDEXES, known)) if known else None,
-        drop_self_matches=dataset.drop_self_matches,
-        excluded=excluded_documents(version),
-        progress=lambda share: progress(0.5 * share),
+        paths, target, depth=pool.depth, seed=seed, progress=lambda share: progress(0.5 * share)
     )
     pooled, wanted = {query for query, _ in drawn.pairs}, {document for _, document in drawn.pairs}
-    asked = {query.id: _cut(query.text) for query in read_queries(topics) if query.id in pooled}
+    topics = read_queries(local_path(Area.FILES, version.topics_sha256))
+    asked = {query.id: _cut(query.text) for query in topics if query.id in pooled}
     corpus = local_path(Area.FILES, version.corpus_sha256) if version.corpus_sha256 else None
     table, lines = folder / "pool.csv", folder / "pool.qrels"
     with texts_of_documents(corpus, wanted, folder, lambda share: progress(0.5 + 0.5 * share)) as texts:

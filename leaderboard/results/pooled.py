@@ -88,10 +88,8 @@ def left_out_scores(
     present = load_qrels(qrels)
     found = sole_finds(
         ((team, run_path(run.sha256), pool.depth) for team, run, pool in fed),
-        present,
+        target,
         load_qrels(first) if first is not None else None,
-        drop_self_matches=target.drop_self_matches,
-        excluded=target.excluded,
     )
     without: dict[Hashable, judged.Qrels] = {}
     scores: dict[int, float] = {}

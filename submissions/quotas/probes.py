@@ -36,13 +36,7 @@ def signature_of(job: Job, stored: StoredRun, qrels: Qrels) -> RunFingerprints |
     """What is kept of a submitted run over hidden judgements, read beside its scoring and outside of transactions."""
     if not job.dataset.hidden or job.submission_id is None:
         return None
-    target = scoring_target(qrels.version)
-    return fingerprint_run(
-        run_path(stored.sha256),
-        target.query_ids,
-        drop_self_matches=target.drop_self_matches,
-        excluded=target.excluded,
-    )
+    return fingerprint_run(run_path(stored.sha256), scoring_target(qrels.version))
 
 
 def flag_suspicious_run(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import zstandard
 
@@ -22,7 +23,7 @@ from evaluation.checkpoints import CODES, rebuild, validate_archive, validate_fo
 from evaluation.checkpoints.archives import POLICY
 from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.problems import Report
-from evaluation.judgements.import_file import read_judgements
+from evaluation.judgements import import_file
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.score import ScoringTarget, check_run, score_run
 from tests.evaluation.small_checkpoint import files, write
@@ -152,7 +153,8 @@ def judge_judgements(data: bytes, folder: Path) -> str:
     path = folder / "judgements"
     path.write_bytes(data)
     try:
-        found = read_judgements(path, {"1", "2", "é"}, None, scale=3, limits=LIMITS)
+        with patch.object(import_file, "LIMITS", LIMITS):
+            found = import_file.read_judgements(path, {"1", "2", "é"}, None, scale=3)
     except InvalidContent as error:
         _refuse_unprintable(error.report)
         return error.report.errors[0].code

@@ -276,9 +276,7 @@ def _choose_qrels(
     if judged is None:
         return present, False
     answers = inspected.answers.sha256 if inspected.answers else ""
-    wanted = current_or_next_qrels(
-        version, options.split, judged, dataset.relevance_level, answers_sha256=answers
-    )
+    wanted = current_or_next_qrels(version, options.split, judged, answers_sha256=answers)
     if dataset.current_version_id != version.pk or not is_needed(dataset, wanted):
         return wanted, False
     if _rescore(dataset, wanted):

@@ -47,7 +47,7 @@ def make_sample_checkpoint(folder: Path, corpus: Path | None = None, dimension: 
     """Write the model into the empty `folder`, and return that. `corpus` is StdlibSearch's, made anew if not given."""
     if corpus is None:
         with tempfile.TemporaryDirectory() as work:
-            return make_sample_checkpoint(folder, build_stdlib_search(Path(work)).corpus_path, dimension)
+            return make_sample_checkpoint(folder, build_stdlib_search(Path(work)) / "corpus.jsonl", dimension)
     texts = (f"{document.title} {document.text}" for document in read_corpus(corpus))
     vocabulary, vectors = embed_words(texts, dimension)
     _write_json(folder / "tokenizer.json", _tokenizer(vocabulary))

@@ -29,6 +29,11 @@ EXCLUDED_FOLDERS = frozenset(
 )
 EXCLUDED_PREFIX = "config-"
 
+NAME, VERSION = "StdlibSearch", f"python-{platform.python_version()}"
+DESCRIPTION = (
+    f"Functions of the standard library of Python {platform.python_version()}, searched with the first "
+    "sentences of their docstrings. Made on this machine."
+)
 QUERIES = 300
 SHORTEST_QUERY, LONGEST_QUERY = 5, 30
 
@@ -46,57 +51,24 @@ class Function:
     docstring: str
 
 
-@dataclass(frozen=True, slots=True)
-class StdlibSearch:
-    """The collection in BEIR layout, as files of one folder."""
-
-    name: str
-    version: str
-    description: str
-    documents: int
-    queries: int
-    corpus_path: Path
-    queries_path: Path
-    qrels_path: Path
-
-
-def build_stdlib_search(folder: Path, library: Path | None = None, queries: int = QUERIES) -> StdlibSearch:
-    """Write `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv` into `folder`, and say what they are.
+def build_stdlib_search(folder: Path, library: Path | None = None, queries: int = QUERIES) -> Path:
+    """Write `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv` into `folder`, and return that.
 
     `library` is the folder of the standard library, by default that of this Python.
     """
-    library = library or Path(sysconfig.get_path("stdlib"))
-    functions: dict[str, Function] = {}
-    for function in read_functions(library):
-        functions.setdefault(
-            function.name, function
-        )  # a second definition, as of a property's setter, is left out
-    chosen = choose_queries(list(functions.values()), queries)
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    built = StdlibSearch(
-        name="StdlibSearch",
-        version=f"python-{platform.python_version()}",
-        description=(
-            f"Functions of the standard library of Python {platform.python_version()}, searched with the first "
-            "sentences of their docstrings. Made on this machine."
-        ),
-        documents=len(functions),
-        queries=len(chosen),
-        corpus_path=folder / "corpus.jsonl",
-        queries_path=folder / "queries.jsonl",
-        qrels_path=folder / "qrels" / "test.tsv",
+    functions: dict[str, Function] = {}
+    for function in read_functions(library or Path(sysconfig.get_path("stdlib"))):
+        functions.setdefault(function.name, function)  # the first definition, not a property's setter
+    chosen = choose_queries(list(functions.values()), queries)
+    documents = (
+        _as_json(_id=name, title=words_of(name), text=each.source) for name, each in functions.items()
     )
-    _write_lines(
-        built.corpus_path,
-        (
-            _as_json(_id=name, title=words_of(name), text=function.source)
-            for name, function in functions.items()
-        ),
-    )
-    _write_lines(built.queries_path, (_as_json(_id=query, text=text) for query, text, _ in chosen))
+    _write_lines(folder / "corpus.jsonl", documents)
+    _write_lines(folder / "queries.jsonl", (_as_json(_id=query, text=text) for query, text, _ in chosen))
     judgements = (f"{query}\t{name}\t1" for query, _, name in chosen)
-    _write_lines(built.qrels_path, ("query-id\tcorpus-id\tscore", *judgements))
-    return built
+    _write_lines(folder / "qrels" / "test.tsv", ("query-id\tcorpus-id\tscore", *judgements))
+    return folder
 
 
 def read_functions(library: Path) -> Iterator[Function]:

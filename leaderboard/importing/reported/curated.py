@@ -95,7 +95,7 @@ def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
     if measure and measure not in entry.scores:
         raise CannotModerate(f"{entry} has no {measure}; it has {', '.join(entry.scores)}")
     place = tables.ReportedPlace(entry.source.key, entry.dataset.slug, entry.system.name, entry.configuration)
-    if measure and any((row.place, row.measure) == (place, measure) for row in tables.scores()):
+    if measure and any((row.place, row.name) == (place, measure) for row in tables.scores()):
         raise CannotModerate(f"{measure} comes with the site and would return: withdraw the whole of {entry}")
     withdraw_reported(entry, measure, reason)
 

@@ -84,16 +84,11 @@ class _Numbers:
 
 def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
     numbers: defaultdict[tables.ReportedPlace, _Numbers] = defaultdict(_Numbers)
-    figures = []
-    for score in tables.scores():
-        numbers[score.place].scores[score.measure] = score.value
+    scores = tables.scores()
+    for score in scores:
+        numbers[score.place].scores[score.name] = score.value
         numbers[score.place].locators[score.locator] = None
-        if score.scale != "share":
-            place, name, value, printed = score.place, score.measure, score.value, score.as_printed
-            figures.append(
-                tables.ReportedFigure(place, name, value, printed, "", score.scale, "", score.locator)
-            )
-    for row in (*figures, *tables.figures()):
+    for row in (*(score for score in scores if score.scale != "share"), *tables.figures()):
         numbers[row.place].figures.append(figure_fields(row))
         numbers[row.place].locators[row.locator] = None
     return dict(numbers)

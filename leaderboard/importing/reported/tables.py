@@ -89,20 +89,12 @@ class ReportedPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedScore:
-    """A score of a system. `value` is a share between 0 and 1, `scale` how it is printed."""
-
-    place: ReportedPlace
-    measure: str
-    value: float
-    as_printed: str
-    scale: str
-    locator: str
-
-
-@dataclass(frozen=True, slots=True)
 class ReportedFigure:
-    """A figure beside the scores: latency, index size, dimension, cost. `doubt` says why it is doubtful."""
+    """A score, or a figure beside the scores: latency, index size, dimension, cost.
+
+    The `name` of a score is its measure, its `value` a share between 0 and 1, and its `scale` how it is printed.
+    `doubt` says why a figure is doubtful.
+    """
 
     place: ReportedPlace
     name: str
@@ -127,9 +119,9 @@ def benchmarks() -> dict[str, dict[str, Any]]:
 
 def datasets() -> list[ReportedDataset]:
     """The datasets, with Table 1's statistics."""
-    return _rows(
+    return read_rows(
         ReportedDataset,
-        "datasets.csv",
+        DATA / "datasets.csv",
         statistics=lambda row: {name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
     )
 
@@ -145,17 +137,20 @@ def dataset_texts() -> dict[str, dict[str, Any]]:
 
 def systems() -> list[ReportedSystem]:
     """The systems of all sources."""
-    return _rows(ReportedSystem, "systems.csv")
+    return read_rows(ReportedSystem, DATA / "systems.csv")
 
 
-def scores() -> list[ReportedScore]:
-    """Every reported score."""
-    return _rows(ReportedScore, "scores.csv", place=_place)
+def scores() -> list[ReportedFigure]:
+    """Return every reported score."""
+    makers = dict.fromkeys(("unit", "hardware", "doubt"), lambda row: "")
+    return read_rows(
+        ReportedFigure, DATA / "scores.csv", place=_place, name=lambda row: row["measure"], **makers
+    )
 
 
 def figures() -> list[ReportedFigure]:
-    """Every reported figure that is not a score."""
-    return _rows(ReportedFigure, "figures.csv", place=_place)
+    """Return every reported figure that is not a score."""
+    return read_rows(ReportedFigure, DATA / "figures.csv", place=_place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +190,7 @@ def _place(row: dict[str, str]) -> ReportedPlace:
     return ReportedPlace(row["source"], row["dataset"], row["system"], row["configuration"])
 
 
-def _rows(kind: type[T], name: str, **makers: Callable[[dict[str, str]], Any]) -> list[T]:
-    return read_rows(kind, DATA / name, **makers)
-
-
-def read_rows(kind: type[T], path: Path, **makers: Callable[[dict[str, str]], Any]) -> list[T]:
+def read_rows(kind: type[T], path: Path, /, **makers: Callable[[dict[str, str]], Any]) -> list[T]:
     """The lines of a table, read by the types of the fields of `kind`; `makers` make fields from a whole line."""
     readers = {field: _READERS[hint] for field, hint in get_type_hints(kind).items() if field not in makers}
     return [

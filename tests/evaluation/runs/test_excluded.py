@@ -105,7 +105,7 @@ def test_ranks_close_up(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_pools_and_pages_have_none_of_them(folder: Path) -> None:
     excluded = read_excluded(folder / "excluded.tsv")
     assert first_documents(folder / "run.txt", 1, excluded) == {b"1": [b"c"], b"2": [b"a"]}
-    pool = draw_pool([folder / "run.txt"], depth=2, seed=1, excluded=excluded)
+    pool = draw_pool([folder / "run.txt"], ScoringTarget(excluded=excluded), depth=2, seed=1)
     assert set(pool.pairs) == {("1", "c"), ("1", "d"), ("2", "a"), ("2", "b")}
 
 

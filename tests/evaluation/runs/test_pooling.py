@@ -14,6 +14,7 @@ from evaluation.core.order import trec_order
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs import pooling
 from evaluation.runs.pooling import PoolTooLarge, draw_pool, sole_finds
+from evaluation.runs.score import ScoringTarget
 
 Ranking = dict[str, dict[str, float]]
 
@@ -43,7 +44,7 @@ def test_a_pool_is_the_union_of_first_documents_without_judged_pairs(
 ) -> None:
     qrels = Qrels.from_dict(judged)
     paths = [write(tmp_path / f"{number}.run", run) for number, run in enumerate(runs)]
-    pool = draw_pool(paths, depth=depth, seed=7, qrels=qrels, drop_self_matches=drop)
+    pool = draw_pool(paths, ScoringTarget(qrels, drop_self_matches=drop), depth=depth, seed=7)
     expected: set[tuple[str, str]] = set()
     by_run = []
     for run in runs:
@@ -70,9 +71,11 @@ def test_the_order_tells_nothing_of_runs_and_ranks(tmp_path: Path) -> None:
     up = {query: {name: float(place) for place, name in enumerate(documents)} for query in ("q1", "q2")}
     down = {query: {name: -float(place) for place, name in enumerate(documents)} for query in ("q2", "q1")}
     one, other = write(tmp_path / "up", up), write(tmp_path / "down", down)
-    first = draw_pool([one, other], depth=40, seed=3)
-    assert first.pairs == draw_pool([other], depth=40, seed=3).pairs  # the pairs and the seed decide alone
-    assert first.pairs != draw_pool([one, other], depth=40, seed=4).pairs
+    first = draw_pool([one, other], ScoringTarget(), depth=40, seed=3)
+    assert (
+        first.pairs == draw_pool([other], ScoringTarget(), depth=40, seed=3).pairs
+    )  # the pairs and the seed decide alone
+    assert first.pairs != draw_pool([one, other], ScoringTarget(), depth=40, seed=4).pairs
     of_query = [name for query, name in first.pairs if query == "q1"]
     assert of_query not in (documents, documents[::-1])
     assert first.statistics() == {
@@ -83,20 +86,21 @@ def test_the_order_tells_nothing_of_runs_and_ranks(tmp_path: Path) -> None:
 def test_only_the_datasets_queries_and_documents_are_pooled(tmp_path: Path) -> None:
     run = write(tmp_path / "run", {"q1": {"a": 3.0, "nowhere": 2.0, "b": 1.0}, "stranger": {"b": 1.0}})
     documents = DocumentIds.build(["a", "b"], tmp_path / "ids")
-    pool = draw_pool([run], depth=5, seed=1, queries={"q1"}, documents=documents)
+    target = ScoringTarget(query_ids={"q1"}, document_ids=documents)
+    pool = draw_pool([run], target, depth=5, seed=1)
     assert set(pool.pairs) == {("q1", "a"), ("q1", "b")}
     assert pool.other_queries == 1
     # It takes its place, as where the run is scored.
-    assert draw_pool([run], depth=2, seed=1, queries={"q1"}, documents=documents).pairs == (("q1", "a"),)
+    assert draw_pool([run], target, depth=2, seed=1).pairs == (("q1", "a"),)
 
 
 def test_a_pool_that_nobody_could_judge_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pooling, "MOST_PAIRS", 3)
     run = write(tmp_path / "run", {"q1": dict.fromkeys("abcd", 1.0)})
     with pytest.raises(PoolTooLarge, match="more than 3 pairs at depth 10"):
-        draw_pool([run], depth=10, seed=1)
+        draw_pool([run], ScoringTarget(), depth=10, seed=1)
     with pytest.raises(ValueError, match="at least one"):
-        draw_pool([run], depth=0, seed=1)
+        draw_pool([run], ScoringTarget(), depth=0, seed=1)
 
 
 # --- one team left out
@@ -110,8 +114,11 @@ def test_a_team_alone_brought_what_no_other_team_found(tmp_path: Path) -> None:
         (2, write(tmp_path / "c", {"q1": {"d1": 2, "d5": 1}, "q2": {"d6": 1}}), 2),
     ]
     qrels = Qrels.from_dict({"q1": {"d1": 1, "d2": 1, "d3": 1, "d4": 0, "d5": 1}, "q2": {"d6": 1}})
-    assert sole_finds(runs, qrels) == {1: {b"q1": {b"d2", b"d4"}}, 2: {b"q1": {b"d5"}, b"q2": {b"d6"}}}
+    assert sole_finds(runs, ScoringTarget(qrels)) == {
+        1: {b"q1": {b"d2", b"d4"}},
+        2: {b"q1": {b"d5"}, b"q2": {b"d6"}},
+    }
     before = Qrels.from_dict({"q1": {"d4": 0, "d5": 1}})
-    assert sole_finds(runs, qrels, before) == {1: {b"q1": {b"d2"}}, 2: {b"q2": {b"d6"}}}
+    assert sole_finds(runs, ScoringTarget(qrels), before) == {1: {b"q1": {b"d2"}}, 2: {b"q2": {b"d6"}}}
     without = qrels.without({b"q2": {b"d6"}, b"q1": {b"d2"}})
     assert without.as_dict() == {"q1": {"d1": 1, "d3": 1, "d4": 0, "d5": 1}, "q2": {}}

@@ -47,7 +47,7 @@ def test_one_team_left_out_on_trec_covid_is_pytrec_eval_on_filtered_qrels() -> N
     teams = [sorted(set(names)).index(name) for name in names]
     assert len(set(teams)) == 16
     runs = [(team, path, 7) for team, path in zip(teams, paths, strict=True)]
-    found, judged = sole_finds(runs, qrels), qrels.as_dict()
+    found, judged = sole_finds(runs, ScoringTarget(qrels)), qrels.as_dict()
     firsts = [first_documents(path, 7) for path in paths]
     for team, path in list(zip(teams, paths, strict=True))[
         ::3
@@ -80,7 +80,9 @@ def test_one_team_left_out_on_trec_covid_is_pytrec_eval_on_filtered_qrels() -> N
 def test_the_documentation_says_what_the_judging_of_trec_covid_makes_of_its_runs() -> None:
     qrels, paths = read_qrels(ROUND / "qrels.txt"), sorted((ROUND / "runs").glob("*.gz"))
     teams = [path.name.upper()[:5] for path in paths]
-    found = sole_finds([(team, path, 7) for team, path in zip(teams, paths, strict=True)], qrels)
+    found = sole_finds(
+        [(team, path, 7) for team, path in zip(teams, paths, strict=True)], ScoringTarget(qrels)
+    )
     text = (Path(__file__).parents[3] / "docs" / "judging.md").read_text("utf-8")
     rows, told = [], 0
     for team, path in zip(teams, paths, strict=True):

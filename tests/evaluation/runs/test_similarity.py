@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.collections.beir import read_queries
+from evaluation.runs.score import ScoringTarget
 from evaluation.runs.similarity import (
     DEPTH,
     RunFingerprints,
@@ -44,7 +45,7 @@ def write(folder: Path, run: Run) -> Path:
 
 
 def sign(folder: Path, run: Run) -> RunFingerprints:
-    return fingerprint_run(write(folder, run), TOPICS)
+    return fingerprint_run(write(folder, run), ScoringTarget(query_ids=TOPICS))
 
 
 def changed(run: Run, topics: Sequence[str], step: int) -> dict[str, list[str]]:
@@ -112,8 +113,8 @@ def test_a_document_that_is_its_query_is_none_of_the_first_where_such_are_droppe
     run = honest(1)
     with_itself = {topic: [topic, *documents] for topic, documents in run.items()}
     path = write(tmp_path, with_itself)
-    dropped = fingerprint_run(path, TOPICS, drop_self_matches=True).signature
-    assert not same(fingerprint_run(path, TOPICS).signature, dropped)
+    dropped = fingerprint_run(path, ScoringTarget(query_ids=TOPICS, drop_self_matches=True)).signature
+    assert not same(fingerprint_run(path, ScoringTarget(query_ids=TOPICS)).signature, dropped)
     assert same(sign(tmp_path, run).signature, dropped)
 
 
@@ -147,7 +148,9 @@ def test_honest_runs_and_seeds_make_no_chain(tmp_path: Path) -> None:
 def test_runs_that_groups_sent_to_trec_covid_are_nowhere_near_each_other(shared_folder: Path) -> None:
     folder = shared_folder / "data" / "trec-covid-round1"
     topics = [query.id for query in read_queries(folder / "queries.jsonl")]
-    signed = [fingerprint_run(path, topics) for path in sorted((folder / "runs").iterdir())]
+    signed = [
+        fingerprint_run(path, ScoringTarget(query_ids=topics)) for path in sorted((folder / "runs").iterdir())
+    ]
     assert len(signed) == 18
     assert all(each.answered == 1 and each.usual_documents == DEPTH for each in signed)
     shares = [compare(one.signature, other.signature).share for one, other in combinations(signed, 2)]

@@ -13,7 +13,7 @@ from evaluation.collections.check import check_corpus, check_queries
 from evaluation.engines import retrieve
 from evaluation.runs.score import ScoringTarget, check_run
 from leaderboard.importing.demo.stdlib_search import (
-    StdlibSearch,
+    VERSION,
     build_stdlib_search,
     first_sentence,
     words_of,
@@ -52,14 +52,14 @@ if True:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> StdlibSearch:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_stdlib_search(tmp_path_factory.mktemp("stdlib"))
 
 
 @pytest.fixture(scope="module")
-def run(built: StdlibSearch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run") / "run.txt"
-    retrieve("bm25", built.corpus_path, built.queries_path, path)
+    retrieve("bm25", built / "corpus.jsonl", built / "queries.jsonl", path)
     return path
 
 
@@ -73,8 +73,8 @@ def library(tmp_path: Path) -> Path:
     return folder
 
 
-def documents_of(built: StdlibSearch) -> dict[str, dict[str, str]]:
-    records = map(json.loads, built.corpus_path.read_text("utf-8").splitlines())
+def documents_of(built: Path) -> dict[str, dict[str, str]]:
+    records = map(json.loads, (built / "corpus.jsonl").read_text("utf-8").splitlines())
     return {record["_id"]: record for record in records}
 
 
@@ -92,13 +92,13 @@ def test_documents_are_functions_and_methods_without_docstrings(library: Path, t
 
 def test_queries_are_first_sentences_that_only_one_function_has(library: Path, tmp_path: Path) -> None:
     built = build_stdlib_search(tmp_path / "out", library)
-    texts = [json.loads(line)["text"] for line in built.queries_path.read_text("utf-8").splitlines()]
+    texts = [json.loads(line)["text"] for line in (built / "queries.jsonl").read_text("utf-8").splitlines()]
     assert sorted(texts) == [
         "Do the thing, once and for all.",
         "Return the top of the given heap.",
         "Wait for the thing to be done.",
     ]
-    assert built.qrels_path.read_text("utf-8").splitlines()[0] == "query-id\tcorpus-id\tscore"
+    assert (built / "qrels" / "test.tsv").read_text("utf-8").splitlines()[0] == "query-id\tcorpus-id\tscore"
 
 
 @pytest.mark.parametrize(
@@ -118,25 +118,24 @@ def test_words_of_a_name() -> None:
     assert words_of("xml.sax.handler.ContentHandler.__init__") == "xml sax handler Content Handler init"
 
 
-def test_the_collection_of_this_python(built: StdlibSearch) -> None:
-    corpus, queries = check_corpus(built.corpus_path), check_queries(built.queries_path)
-    assert 8_000 < corpus.records == built.documents < 25_000
-    assert queries.records == built.queries == 300
+def test_the_collection_of_this_python(built: Path) -> None:
+    corpus, queries = check_corpus(built / "corpus.jsonl"), check_queries(built / "queries.jsonl")
+    assert 8_000 < corpus.records < 25_000
+    assert queries.records == 300
     assert 5 <= queries.mean_words <= 30
-    assert platform.python_version() in built.version
+    assert platform.python_version() in VERSION
 
 
 @pytest.mark.long
-def test_the_same_python_makes_the_same_bytes(built: StdlibSearch, tmp_path: Path) -> None:
+def test_the_same_python_makes_the_same_bytes(built: Path, tmp_path: Path) -> None:
     again = build_stdlib_search(tmp_path)
-    for first, second in ((built.corpus_path, again.corpus_path), (built.queries_path, again.queries_path)):
-        assert first.read_bytes() == second.read_bytes()
-    assert built.qrels_path.read_bytes() == again.qrels_path.read_bytes()
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        assert (built / name).read_bytes() == (again / name).read_bytes()
 
 
-def test_bm25_finds_some_but_not_all(built: StdlibSearch, run: Path) -> None:
+def test_bm25_finds_some_but_not_all(built: Path, run: Path) -> None:
     qrels: dict[str, dict[str, int]] = {}
-    for line in built.qrels_path.read_text("utf-8").splitlines()[1:]:
+    for line in (built / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]:
         query, document, grade = line.split("\t")
         qrels.setdefault(query, {})[document] = int(grade)
     with run.open(encoding="utf-8") as file:
@@ -144,9 +143,9 @@ def test_bm25_finds_some_but_not_all(built: StdlibSearch, run: Path) -> None:
     assert 0.20 < sum(score["ndcg_cut_10"] for score in scores.values()) / len(qrels) < 0.40
 
 
-def test_the_broken_run_is_told_line_by_line(built: StdlibSearch, run: Path, tmp_path: Path) -> None:
+def test_the_broken_run_is_told_line_by_line(built: Path, run: Path, tmp_path: Path) -> None:
     mistakes = write_broken_run(run, tmp_path / "broken.txt")
-    queries = [json.loads(line)["_id"] for line in built.queries_path.read_text("utf-8").splitlines()]
+    queries = [json.loads(line)["_id"] for line in (built / "queries.jsonl").read_text("utf-8").splitlines()]
     assert check_run(run, ScoringTarget(query_ids=queries)).valid
     report = check_run(tmp_path / "broken.txt", ScoringTarget(query_ids=queries))
     assert {problem.code: problem.lines for problem in report.errors} == mistakes
